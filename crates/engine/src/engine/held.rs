@@ -1,0 +1,54 @@
+//! One delivery in memory.
+
+use railpost_wire::DeliveryId;
+
+use super::{DeliveryKey, EndpointKey};
+use crate::{DeadReason, Place, Progress, Stage, Timestamp};
+
+/// A delivery in memory: a reference and its retries, never a payload.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) id: DeliveryId,
+    pub(super) endpoint: EndpointKey,
+    pub(super) place: Option<Place>,
+    /// What stands behind it in its lane's window.
+    pub(super) next: Option<DeliveryKey>,
+    pub(super) progress: Progress,
+    pub(super) phase: Phase,
+    /// Whether it stands in its endpoint's queue of what is ready to start.
+    pub(super) queued: bool,
+}
+
+/// A delivery's state as far as memory needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Pending,
+    Waiting {
+        until: Timestamp,
+    },
+    InFlight(Flight),
+    /// A dead letter that holds its lane.
+    Dead(DeadReason),
+}
+
+/// An attempt under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flight {
+    /// Whether it has left. An at-most-once delivery waits for its record first.
+    pub(super) started: bool,
+    /// Whether the breaker waits for it.
+    pub(super) probe: bool,
+    /// Whether a person discarded the delivery meanwhile.
+    pub(super) discarded: bool,
+}
+
+impl Phase {
+    pub(super) fn stage(self) -> Stage {
+        match self {
+            Phase::Pending => Stage::Pending,
+            Phase::Waiting { .. } => Stage::Waiting,
+            Phase::InFlight(_) => Stage::InFlight,
+            Phase::Dead(_) => Stage::Dead,
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! How deliveries come into memory and leave it: hints, loads, windows.
+
+use railpost_wire::{DeliveryId, Seq};
+
+use super::{Alarm, DeliveryKey, EndpointKey, Engine, Held, Lane, Phase};
+use crate::limits::{DUE_LOOKAHEAD, LOAD_RETRY};
+use crate::{
+    Accepted, Because, DeadReason, Delivery, DeliveryState, Effect, LaneId, LanePage, Load,
+    LoadTicket, Page, Place, Timestamp, Transition,
+};
+
+/// A load under way, or one that failed and will be asked for again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingLoad {
+    pub(super) endpoint: EndpointKey,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Lanes {
+        after: Option<LaneId>,
+    },
+    /// `last` is the highest seq that had been heard of when the load was asked for.
+    Lane {
+        lane: LaneId,
+        last: u64,
+    },
+    Unkeyed {
+        after: Option<DeliveryId>,
+        limit: u32,
+    },
+}
+
+impl Engine {
+    pub(super) fn accepted(&mut self, accepted: Vec<Accepted>) {
+        for accepted in accepted {
+            match (self.served_or_ignore(accepted.endpoint), accepted.place) {
+                (None, _) => {}
+                (Some(key), Some(place)) => self.hint_in_lane(key, accepted, place),
+                (Some(key), None) => self.hint_unkeyed(key, accepted),
+            }
+        }
+    }
+
+    fn hint_in_lane(&mut self, endpoint: EndpointKey, accepted: Accepted, place: Place) {
+        let seq = place.seq.get();
+        let window = self.lane_window();
+        let lane = self.lane_mut(endpoint, place.lane);
+        if seq <= lane.known {
+            return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
+        }
+        lane.heard_of(seq);
+        if seq == lane.known + 1 && lane.has_room(window) {
+            self.append(endpoint, place, &accepted.into());
+        }
+        self.look_after_lane(endpoint, place.lane);
+    }
+
+    fn hint_unkeyed(&mut self, endpoint: EndpointKey, accepted: Accepted) {
+        let unkeyed = &mut self.endpoints[endpoint].unkeyed;
+        if !unkeyed.is_news(accepted.id) {
+            return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
+        }
+        if unkeyed.has_room(self.config.unkeyed_window) {
+            return self.hold_unkeyed(endpoint, &accepted.into());
+        }
+        unkeyed.want_scan();
+        self.scan_if_room(endpoint);
+    }
+
+    /// Looks for everything open: at the start, and as often as the configuration says.
+    pub(super) fn sweep(&mut self, endpoint: EndpointKey) {
+        let Some(served) = self.endpoints.get_mut(endpoint) else { return };
+        served.unkeyed.want_scan();
+        if !std::mem::replace(&mut served.lanes_loading, true) {
+            self.ask(endpoint, Wanted::Lanes { after: None });
+        }
+        self.scan_if_room(endpoint);
+        if let Some(span) = self.config.sweep_every {
+            self.timers.set(self.now + span, Alarm::Sweep(endpoint));
+        }
+    }
+
+    pub(super) fn loaded(&mut self, ticket: LoadTicket, page: Page) {
+        let Some(load) = self.loads.remove(&ticket.0) else {
+            return self.ignore(Because::LoadUnknown, None, None);
+        };
+        match (load.wanted, page) {
+            (Wanted::Lanes { .. }, Page::Lanes { lanes, next }) => {
+                self.lanes_loaded(load.endpoint, lanes, next);
+            }
+            (Wanted::Lane { lane, last }, Page::Lane(page)) if page.lane == lane => {
+                self.lane_loaded(load.endpoint, last, &page);
+            }
+            (Wanted::Unkeyed { .. }, Page::Unkeyed { deliveries, next, next_due }) => {
+                self.unkeyed_loaded(load.endpoint, &deliveries, next, next_due);
+            }
+            (_, _) => {
+                self.ignore(Because::PageMismatch, None, None);
+                self.ask_later(load);
+            }
+        }
+    }
+
+    pub(super) fn load_failed(&mut self, ticket: LoadTicket) {
+        match self.loads.remove(&ticket.0) {
+            Some(load) => self.ask_later(load),
+            None => self.ignore(Because::LoadUnknown, None, None),
+        }
+    }
+
+    pub(super) fn load_again(&mut self, ticket: u64) {
+        if let Some(load) = self.loads.remove(&ticket) {
+            self.ask(load.endpoint, load.wanted);
+        }
+    }
+
+    /// Keeps a load until it is time to ask for it again.
+    fn ask_later(&mut self, load: PendingLoad) {
+        let ticket = self.keep(load);
+        self.timers.set(self.now + LOAD_RETRY, Alarm::Load(ticket.0));
+    }
+
+    fn keep(&mut self, load: PendingLoad) -> LoadTicket {
+        let ticket = LoadTicket(self.next_ticket);
+        self.next_ticket += 1;
+        self.loads.insert(ticket.0, load);
+        ticket
+    }
+
+    fn ask(&mut self, endpoint: EndpointKey, wanted: Wanted) {
+        let Some(served) = self.endpoints.get(endpoint) else { return };
+        let (id, window) = (served.id, self.lane_window());
+        let load = match wanted {
+            Wanted::Lanes { after } => {
+                Load::Lanes { endpoint: id, after, limit: self.config.lanes_page, window }
+            }
+            Wanted::Lane { lane, .. } => {
+                let known = served.lanes.get(&lane).map_or(0, |lane| lane.known);
+                let from = Seq::new(known + 1).unwrap_or(Seq::FIRST);
+                Load::Lane { endpoint: id, lane, from, limit: window }
+            }
+            Wanted::Unkeyed { after, limit } => {
+                Load::Unkeyed { endpoint: id, after, due_by: self.now + DUE_LOOKAHEAD, limit }
+            }
+        };
+        let ticket = self.keep(PendingLoad { endpoint, wanted });
+        self.effects.push_back(Effect::Load(ticket, load));
+    }
+
+    fn lanes_loaded(&mut self, endpoint: EndpointKey, lanes: Vec<LanePage>, next: Option<LaneId>) {
+        for page in lanes {
+            let lane = page.lane;
+            self.take_lane_page(endpoint, &page);
+            self.look_after_lane(endpoint, lane);
+        }
+        match next {
+            Some(after) => self.ask(endpoint, Wanted::Lanes { after: Some(after) }),
+            None => self.endpoints[endpoint].lanes_loading = false,
+        }
+    }
+
+    fn lane_loaded(&mut self, endpoint: EndpointKey, last_when_asked: u64, page: &LanePage) {
+        self.take_lane_page(endpoint, page);
+        let window = self.lane_window();
+        let lane = self.lane_mut(endpoint, page.lane);
+        lane.loading = false;
+        if lane.last == last_when_asked {
+            // No hint came since: the store's word on where the lane ends is the newest.
+            lane.last = page.last.map_or(0, Seq::get).max(lane.known);
+        }
+        if lane.known < page.from.get() && lane.wants_load(window) {
+            // Nothing was gained since it was asked for: asking again at once would be a busy loop.
+            lane.loading = true;
+            let wanted = Wanted::Lane { lane: page.lane, last: lane.last };
+            self.ask_later(PendingLoad { endpoint, wanted });
+        } else {
+            self.look_after_lane(endpoint, page.lane);
+        }
+    }
+
+    /// Takes in what a page has beyond what is known, as far as there is room.
+    fn take_lane_page(&mut self, endpoint: EndpointKey, page: &LanePage) {
+        let window = self.lane_window();
+        let lane = self.lane_mut(endpoint, page.lane);
+        lane.heard_of(page.last.map_or(0, Seq::get));
+        if page.from.get() > lane.known + 1 {
+            return self.ignore(Because::PageMismatch, None, None);
+        }
+        for delivery in &page.deliveries {
+            let Some(place) = self.place_in_page(endpoint, page, delivery) else { continue };
+            let lane = self.lane_mut(endpoint, page.lane);
+            if place.seq.get() <= lane.known || !delivery.state.is_open() {
+                continue;
+            }
+            if !lane.has_room(window) {
+                return;
+            }
+            self.append(endpoint, place, delivery);
+        }
+        let through = page.through.map_or(0, Seq::get);
+        let lane = self.lane_mut(endpoint, page.lane);
+        lane.known = lane.known.max(through);
+        lane.heard_of(through);
+    }
+
+    /// The delivery's place, if it belongs to this page.
+    fn place_in_page(
+        &mut self,
+        endpoint: EndpointKey,
+        page: &LanePage,
+        delivery: &Delivery,
+    ) -> Option<Place> {
+        let through = page.through.map_or(0, Seq::get);
+        let place = delivery.place.filter(|place| {
+            delivery.endpoint == self.endpoints[endpoint].id
+                && place.lane == page.lane
+                && place.seq >= page.from
+                && place.seq.get() <= through
+        });
+        if place.is_none() {
+            self.ignore(Because::LaneMismatch, Some(delivery.endpoint), Some(delivery.id));
+        }
+        place
+    }
+
+    fn append(&mut self, endpoint: EndpointKey, place: Place, delivery: &Delivery) {
+        let Some(key) = self.hold(endpoint, Some(place), delivery) else {
+            self.lane_mut(endpoint, place.lane).known = place.seq.get();
+            return;
+        };
+        let lane = self.endpoints[endpoint].lanes.entry(place.lane).or_default();
+        lane.append(key, place.seq.get(), &mut self.deliveries);
+        if lane.head() == Some(key) {
+            self.its_turn(key);
+        }
+    }
+
+    /// Makes room in memory for a delivery as the store has it. An at-most-once delivery that was
+    /// recorded as sent is not held: what came of it is unknown, and it may not be sent again.
+    fn hold(
+        &mut self,
+        endpoint: EndpointKey,
+        place: Option<Place>,
+        delivery: &Delivery,
+    ) -> Option<DeliveryKey> {
+        let phase = match delivery.state {
+            DeliveryState::Pending => Phase::Pending,
+            DeliveryState::Waiting { until } => Phase::Waiting { until },
+            DeliveryState::Dead { reason, .. } => Phase::Dead(reason),
+            DeliveryState::InFlight => {
+                self.counters.dead += 1;
+                let reason = DeadReason::OutcomeUnknown;
+                self.record_unheld(delivery, DeliveryState::Dead { reason, holds: false });
+                return None;
+            }
+            DeliveryState::Delivered | DeliveryState::Discarded => return None,
+        };
+        let Delivery { id, progress, .. } = *delivery;
+        let held = Held { id, endpoint, place, next: None, progress, phase, queued: false };
+        Some(self.deliveries.insert(held))
+    }
+
+    /// Writes down a new state for a delivery that is not in memory. The store checks the edge.
+    pub(super) fn record_unheld(&mut self, delivery: &Delivery, state: DeliveryState) {
+        self.effects.push_back(Effect::Record(Transition {
+            delivery: delivery.id,
+            endpoint: delivery.endpoint,
+            place: delivery.place,
+            state,
+            progress: delivery.progress,
+            attempt: None,
+            at: self.now,
+        }));
+    }
+
+    /// Lets a delivery leave memory; its lane moves on.
+    pub(super) fn forget(&mut self, key: DeliveryKey) {
+        let held = &self.deliveries[key];
+        let (endpoint, place, next, id) = (held.endpoint, held.place, held.next, held.id);
+        match place {
+            Some(place) => {
+                let lane = self.endpoints[endpoint].lanes.entry(place.lane).or_default();
+                let was_head = lane.head() == Some(key);
+                lane.unlink(key, next, &mut self.deliveries);
+                self.deliveries.remove(key);
+                if let Some(next) = next.filter(|_| was_head) {
+                    self.its_turn(next);
+                }
+                self.look_after_lane(endpoint, place.lane);
+            }
+            None => {
+                self.deliveries.remove(key);
+                self.endpoints[endpoint].unkeyed.remove(id);
+                self.scan_if_room(endpoint);
+            }
+        }
+    }
+
+    /// There is something in a lane that memory does not have.
+    pub(super) fn heard_of_lane(&mut self, endpoint: EndpointKey, place: Place) {
+        self.lane_mut(endpoint, place.lane).heard_of(place.seq.get());
+        self.look_after_lane(endpoint, place.lane);
+    }
+
+    fn lane_mut(&mut self, endpoint: EndpointKey, id: LaneId) -> &mut Lane {
+        self.endpoints[endpoint].lanes.entry(id).or_default()
+    }
+
+    /// Asks for more of a lane that runs low, or notes that it has nothing open.
+    pub(super) fn look_after_lane(&mut self, endpoint: EndpointKey, id: LaneId) {
+        let window = self.lane_window();
+        let lane = self.lane_mut(endpoint, id);
+        if lane.wants_load(window) {
+            lane.loading = true;
+            let wanted = Wanted::Lane { lane: id, last: lane.last };
+            self.ask(endpoint, wanted);
+        } else if lane.is_idle() && !lane.listed_idle {
+            lane.listed_idle = true;
+            self.idle_lanes.push_back((endpoint, id));
+            self.forget_idle_lanes();
+        }
+    }
+
+    fn forget_idle_lanes(&mut self) {
+        while self.idle_lanes.len() > self.config.idle_lanes_max {
+            let Some((endpoint, id)) = self.idle_lanes.pop_front() else { return };
+            let Some(served) = self.endpoints.get_mut(endpoint) else { continue };
+            if served.lanes_loading {
+                // A page under way may have been read before this lane's last delivery closed.
+                self.idle_lanes.push_back((endpoint, id));
+                return;
+            }
+            let Some(lane) = served.lanes.get_mut(&id) else { continue };
+            lane.listed_idle = false;
+            if lane.is_idle() {
+                served.lanes.remove(&id);
+            }
+        }
+    }
+
+    fn lane_window(&self) -> u32 {
+        if self.deliveries.len() < self.config.deliveries_max { self.config.lane_window } else { 1 }
+    }
+
+    fn unkeyed_loaded(
+        &mut self,
+        endpoint: EndpointKey,
+        deliveries: &[Delivery],
+        next: Option<DeliveryId>,
+        next_due: Option<Timestamp>,
+    ) {
+        for delivery in deliveries {
+            let served = &self.endpoints[endpoint];
+            if delivery.endpoint != served.id || delivery.place.is_some() {
+                let because = Because::LaneMismatch;
+                self.ignore(because, Some(delivery.endpoint), Some(delivery.id));
+            } else if served.unkeyed.is_news(delivery.id) && delivery.state.is_open() {
+                self.hold_unkeyed(endpoint, delivery);
+            }
+        }
+        self.endpoints[endpoint].unkeyed.page_taken(next);
+        if let Some(due) = next_due {
+            self.scan_when_due(endpoint, due);
+        }
+        self.scan_if_room(endpoint);
+    }
+
+    pub(super) fn hold_unkeyed(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
+        if let Some(key) = self.hold(endpoint, None, delivery) {
+            self.endpoints[endpoint].unkeyed.insert(delivery.id, key);
+            self.its_turn(key);
+        }
+    }
+
+    pub(super) fn scan_if_room(&mut self, endpoint: EndpointKey) {
+        let window = self.config.unkeyed_window;
+        if let Some((after, limit)) = self.endpoints[endpoint].unkeyed.next_page(window) {
+            self.ask(endpoint, Wanted::Unkeyed { after, limit });
+        }
+    }
+
+    /// What waits for long gives its room to what does not, once half of the room is taken.
+    pub(super) fn should_set_aside(&self, key: DeliveryKey, until: Timestamp) -> bool {
+        let unkeyed = &self.endpoints[self.deliveries[key].endpoint].unkeyed;
+        until > self.now + DUE_LOOKAHEAD && unkeyed.len() > self.config.unkeyed_window as usize / 2
+    }
+
+    pub(super) fn set_aside(&mut self, key: DeliveryKey, until: Timestamp) {
+        let endpoint = self.deliveries[key].endpoint;
+        self.scan_when_due(endpoint, until);
+        self.forget(key);
+    }
+
+    /// Sees to it that a scan comes before `due`, early enough to have it in memory by then.
+    fn scan_when_due(&mut self, endpoint: EndpointKey, due: Timestamp) {
+        let early =
+            Timestamp::from_millis(due.as_millis().saturating_sub(DUE_LOOKAHEAD.as_millis()));
+        let at = early.max(self.now + LOAD_RETRY);
+        let unkeyed = &mut self.endpoints[endpoint].unkeyed;
+        if unkeyed.due_at.is_none_or(|earlier| at < earlier) {
+            unkeyed.due_at = Some(at);
+            self.timers.set(at, Alarm::Unkeyed(endpoint));
+        }
+    }
+
+    pub(super) fn unkeyed_due(&mut self, endpoint: EndpointKey) {
+        let Some(served) = self.endpoints.get_mut(endpoint) else { return };
+        if served.unkeyed.due_at.take_if(|at| *at <= self.now).is_some() {
+            served.unkeyed.want_scan();
+            self.scan_if_room(endpoint);
+        }
+    }
+}

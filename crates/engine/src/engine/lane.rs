@@ -1,0 +1,87 @@
+//! One lane in memory: its head, a short window behind it, and what it knows of the rest.
+
+use super::{DeliveryKey, Held, Table};
+
+/// A FIFO of deliveries, linked through [`Held::next`]. A lane with nothing open is a few words that
+/// remember how far it got.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lane {
+    head: Option<DeliveryKey>,
+    tail: Option<DeliveryKey>,
+    len: u32,
+    /// Every seq up to here is closed or in the window.
+    pub(super) known: u64,
+    /// The highest seq heard of. Above `known`, there is more to load.
+    pub(super) last: u64,
+    /// Whether a load is under way.
+    pub(super) loading: bool,
+    /// Whether the engine's list of idle lanes has it.
+    pub(super) listed_idle: bool,
+}
+
+impl Lane {
+    pub(super) fn head(&self) -> Option<DeliveryKey> {
+        self.head
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.head.is_none() && !self.loading && self.last <= self.known
+    }
+
+    pub(super) fn has_room(&self, window: u32) -> bool {
+        self.len < window
+    }
+
+    /// Whether it should ask for more: half of the window is free, and there is more.
+    pub(super) fn wants_load(&self, window: u32) -> bool {
+        !self.loading && self.last > self.known && self.len <= window / 2
+    }
+
+    pub(super) fn heard_of(&mut self, seq: u64) {
+        self.last = self.last.max(seq);
+    }
+
+    /// Puts a delivery at the end.
+    pub(super) fn append(
+        &mut self,
+        key: DeliveryKey,
+        seq: u64,
+        deliveries: &mut Table<DeliveryKey, Held>,
+    ) {
+        debug_assert!(seq > self.known, "a lane only grows forward");
+        match self.tail {
+            Some(tail) => deliveries[tail].next = Some(key),
+            None => self.head = Some(key),
+        }
+        self.tail = Some(key);
+        self.len += 1;
+        self.known = seq;
+        self.heard_of(seq);
+    }
+
+    /// Takes a delivery out, wherever it stands. `next` is what stood behind it.
+    pub(super) fn unlink(
+        &mut self,
+        key: DeliveryKey,
+        next: Option<DeliveryKey>,
+        deliveries: &mut Table<DeliveryKey, Held>,
+    ) {
+        let before = self.keys(deliveries).take_while(|other| *other != key).last();
+        match before {
+            Some(before) => deliveries[before].next = next,
+            None => self.head = next,
+        }
+        if self.tail == Some(key) {
+            self.tail = before;
+        }
+        self.len -= 1;
+    }
+
+    /// The deliveries in the window, in order.
+    pub(super) fn keys<'a>(
+        &self,
+        deliveries: &'a Table<DeliveryKey, Held>,
+    ) -> impl Iterator<Item = DeliveryKey> + 'a {
+        std::iter::successors(self.head, |key| deliveries[*key].next)
+    }
+}

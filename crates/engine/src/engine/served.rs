@@ -1,0 +1,306 @@
+//! One endpoint that this engine serves: its gates, its health and its lanes.
+
+use std::collections::VecDeque;
+
+use railpost_wire::EndpointId;
+use rustc_hash::FxHashMap;
+
+use super::unkeyed::Unkeyed;
+use super::{DeliveryKey, Lane, TenantKey};
+use crate::breaker::{self, Breaker, BreakerState};
+use crate::bucket::Bucket;
+use crate::classify::{GONE, holds_endpoint};
+use crate::limits::FAILING_RECORD_AFTER;
+use crate::{
+    AttemptResult, Endpoint, EndpointStatus, Failure, LaneId, NoticeKind, Outcome, Place, Policy,
+    Timestamp,
+};
+
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) id: EndpointId,
+    pub(super) tenant: TenantKey,
+    pub(super) policy: Policy,
+    pub(super) status: EndpointStatus,
+    failing: Failing,
+    /// Attempts under way, those included that were under way when it was last removed.
+    pub(super) in_flight: u32,
+    /// What could start if the gates were open. A key of something gone is passed over.
+    pub(super) ready: VecDeque<DeliveryKey>,
+    /// Whether it stands in its tenant's ring.
+    pub(super) queued: bool,
+    /// The earliest alarm set for its gates.
+    pub(super) wake_at: Option<Timestamp>,
+    /// Until when the receiver asked to be left alone.
+    pub(super) held_until: Timestamp,
+    bucket: Option<Bucket>,
+    pub(super) breaker: Breaker,
+    refusals: Refusals,
+    pub(super) lanes: FxHashMap<LaneId, Lane>,
+    /// Whether a page of its open lanes is under way: until it is here, no lane is forgotten.
+    pub(super) lanes_loading: bool,
+    pub(super) unkeyed: Unkeyed,
+}
+
+/// Whether an attempt may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open {
+        probe: bool,
+    },
+    ShutUntil(Timestamp),
+    /// Shut until something happens that looks here again.
+    Shut,
+}
+
+/// What an attempt's end means for the endpoint as a whole.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) notice: Option<NoticeKind>,
+    pub(super) switch_off: Option<EndpointStatus>,
+    /// Whether "failing since" changed enough to be written down.
+    pub(super) record: bool,
+}
+
+impl Served {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        tenant: TenantKey,
+        in_flight: u32,
+        now: Timestamp,
+    ) -> Self {
+        let Endpoint { id, policy, status, failing_since, .. } = endpoint;
+        Self {
+            id,
+            tenant,
+            bucket: policy.rate_limit.map(|limit| Bucket::new(limit, now)),
+            policy,
+            status,
+            failing: Failing { since: failing_since, recorded: failing_since.is_some() },
+            in_flight,
+            ready: VecDeque::new(),
+            queued: false,
+            wake_at: None,
+            held_until: Timestamp::default(),
+            breaker: Breaker::new(),
+            refusals: Refusals::default(),
+            lanes: FxHashMap::default(),
+            lanes_loading: false,
+            unkeyed: Unkeyed::default(),
+        }
+    }
+
+    pub(super) fn failing_since(&self) -> Option<Timestamp> {
+        self.failing.since
+    }
+
+    pub(super) fn change(&mut self, policy: Policy, now: Timestamp) {
+        self.bucket = match (self.bucket.take(), policy.rate_limit) {
+            (Some(mut bucket), Some(limit)) => {
+                bucket.set_limit(limit, now);
+                Some(bucket)
+            }
+            (None, limit) => limit.map(|limit| Bucket::new(limit, now)),
+            (Some(_), None) => None,
+        };
+        if policy.breaker.is_none() {
+            self.breaker = Breaker::new();
+        }
+        self.policy = policy;
+    }
+
+    /// A person vouches for it: old failures are forgotten, and sending ramps up.
+    pub(super) fn resume(&mut self) {
+        self.status = EndpointStatus::Active;
+        self.failing = Failing::default();
+        self.refusals = Refusals::default();
+        self.breaker = Breaker::ramping();
+    }
+
+    /// Whether an attempt may start now; its ready queue aside.
+    pub(super) fn gate(&mut self, now: Timestamp) -> Gate {
+        if self.status != EndpointStatus::Active {
+            return Gate::Shut;
+        }
+        if self.held_until > now {
+            return Gate::ShutUntil(self.held_until);
+        }
+        let (most, probe) = match self.breaker_gate(now) {
+            breaker::Gate::UpTo(most) => (most, false),
+            breaker::Gate::Probe => (u32::MAX, true),
+            breaker::Gate::ShutUntil(until) => return Gate::ShutUntil(until),
+            breaker::Gate::AwaitingProbe => return Gate::Shut,
+        };
+        if self.in_flight >= most.min(self.policy.in_flight_max) {
+            return Gate::Shut;
+        }
+        match self.bucket.as_mut().map(|bucket| bucket.ready_at(now)) {
+            Some(at) if at > now => Gate::ShutUntil(at),
+            _ => Gate::Open { probe },
+        }
+    }
+
+    fn breaker_gate(&self, now: Timestamp) -> breaker::Gate {
+        match self.policy.breaker {
+            Some(_) => self.breaker.gate(now),
+            None => breaker::Gate::UpTo(u32::MAX),
+        }
+    }
+
+    pub(super) fn breaker_state(&self) -> BreakerState {
+        self.policy.breaker.map_or(BreakerState::Closed, |_| self.breaker.state())
+    }
+
+    /// An attempt starts that the gate allowed.
+    pub(super) fn attempt_started(&mut self, probe: bool) {
+        self.in_flight += 1;
+        if let Some(bucket) = &mut self.bucket {
+            bucket.take();
+        }
+        if probe {
+            self.breaker.probe_started();
+        }
+    }
+
+    /// An attempt ended that says nothing about the endpoint.
+    pub(super) fn attempt_abandoned(&mut self, probe: bool, now: Timestamp) {
+        if probe {
+            self.breaker.probe_abandoned(now);
+        }
+    }
+
+    pub(super) fn attempt_ended(
+        &mut self,
+        ended: &Ended,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> Verdict {
+        if ended.result == AttemptResult::Failed(Failure::PayloadMissing) {
+            self.attempt_abandoned(ended.probe, now);
+            return Verdict::default();
+        }
+        self.honour_retry_after(ended.result, outcome, now);
+        let notice = self.feed_breaker(ended.probe, outcome, now);
+        match outcome {
+            Outcome::Acknowledged => {
+                self.refusals = Refusals::default();
+                Verdict { notice, record: self.failing.succeeded(), switch_off: None }
+            }
+            Outcome::Permanent | Outcome::Retryable => {
+                let record = self.failing.failed(now);
+                Verdict { notice, record, switch_off: self.why_switch_off(ended, outcome, now) }
+            }
+        }
+    }
+
+    /// On 429 and 503 the receiver speaks for the whole endpoint.
+    fn honour_retry_after(&mut self, result: AttemptResult, outcome: Outcome, now: Timestamp) {
+        if let AttemptResult::Response { status, retry_after: Some(wish) } = result
+            && holds_endpoint(status)
+            && outcome == Outcome::Retryable
+        {
+            self.held_until = self.held_until.max(now + self.policy.retry.cap_retry_after(wish));
+        }
+    }
+
+    /// A receiver that refuses a delivery for good is well; only what is retryable is a failure of
+    /// the endpoint.
+    fn feed_breaker(
+        &mut self,
+        probe: bool,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> Option<NoticeKind> {
+        let policy = self.policy.breaker?;
+        let succeeded = outcome != Outcome::Retryable;
+        let change = self.breaker.attempt_ended(succeeded, probe, &policy, now);
+        self.breaker.ramp_reached(self.policy.in_flight_max);
+        change.map(|change| match change {
+            breaker::Change::Opened { until } => NoticeKind::BreakerOpened { until },
+            breaker::Change::Closed => NoticeKind::BreakerClosed,
+        })
+    }
+
+    /// Only an endpoint that is on can be switched off: a person's pause is not overwritten.
+    fn why_switch_off(
+        &mut self,
+        ended: &Ended,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> Option<EndpointStatus> {
+        if outcome == Outcome::Permanent {
+            self.refusals.add(ended.place);
+        }
+        if self.status != EndpointStatus::Active {
+            return None;
+        }
+        let gone = matches!(ended.result, AttemptResult::Response { status: GONE, .. });
+        if gone && outcome == Outcome::Permanent {
+            return Some(EndpointStatus::Gone);
+        }
+        if self.policy.quarantine_after.is_some_and(|most| self.refusals.count() >= most) {
+            return Some(EndpointStatus::Quarantined);
+        }
+        let too_long =
+            self.policy.disable_after.is_some_and(|after| self.failing.lasted(now, after));
+        too_long.then_some(EndpointStatus::Failing)
+    }
+}
+
+/// An attempt that ended, as far as its endpoint is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) result: AttemptResult,
+    pub(super) place: Option<Place>,
+    pub(super) probe: bool,
+}
+
+/// Since when nothing but failures came back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failing {
+    since: Option<Timestamp>,
+    recorded: bool,
+}
+
+impl Failing {
+    /// Notes a success; says whether that is worth a record.
+    fn succeeded(&mut self) -> bool {
+        std::mem::take(self).recorded
+    }
+
+    /// Notes a failure; says whether that is worth a record.
+    fn failed(&mut self, now: Timestamp) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let due = !self.recorded && now.since(since) >= FAILING_RECORD_AFTER;
+        self.recorded |= due;
+        due
+    }
+
+    fn lasted(&self, now: Timestamp, span: crate::Span) -> bool {
+        self.since.is_some_and(|since| now.since(since) >= span)
+    }
+}
+
+/// What was refused for good since the last acknowledgement: each lane once, and each delivery
+/// without a lane.
+#[derive(Debug, Default)]
+struct Refusals {
+    lanes: Vec<LaneId>,
+    unkeyed: u32,
+}
+
+impl Refusals {
+    fn add(&mut self, place: Option<Place>) {
+        match place {
+            Some(place) if self.lanes.contains(&place.lane) => {}
+            // Beyond the highest threshold there is nothing left to count.
+            Some(_) if self.count() >= crate::limits::QUARANTINE_AFTER_MAX => {}
+            Some(place) => self.lanes.push(place.lane),
+            None => self.unkeyed = self.unkeyed.saturating_add(1),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.unkeyed.saturating_add(self.lanes.len() as u32)
+    }
+}

@@ -1,0 +1,208 @@
+//! What the engine is told.
+
+use railpost_wire::{DeliveryId, EndpointId, Seq, TenantId};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::DeliveryKey;
+use crate::{AttemptResult, DeliveryState, Policy, Progress, RateLimit, Timestamp};
+
+/// Something happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// An endpoint is this engine's to serve from here on. The engine asks for its backlog.
+    EndpointAppeared(Endpoint),
+    /// Its owner changed the policy. Waits already planned stay as they are.
+    EndpointChanged {
+        /// Which one.
+        endpoint: EndpointId,
+        /// The policy from here on.
+        policy: Policy,
+    },
+    /// A person paused it, and that is recorded. Nothing starts; the backlog is kept.
+    EndpointPaused(EndpointId),
+    /// A person switched it on again, whatever had switched it off, and that is recorded.
+    EndpointResumed(EndpointId),
+    /// It is not this engine's any more. All that is known of it is forgotten; attempts under way
+    /// still have to be reported.
+    EndpointRemoved(EndpointId),
+    /// A tenant's rate limit is this, or none.
+    TenantChanged {
+        /// Which one.
+        tenant: TenantId,
+        /// Most attempts per period over all its endpoints.
+        rate_limit: Option<RateLimit>,
+    },
+    /// Deliveries were durably accepted. A hint: it may come late, out of order or never. One that
+    /// comes twice costs a duplicate at the worst, and never for an at-most-once delivery.
+    Accepted(Vec<Accepted>),
+    /// The answer to an [`Effect::Load`](crate::Effect::Load).
+    Loaded {
+        /// The load it answers.
+        ticket: LoadTicket,
+        /// What was found.
+        page: Page,
+    },
+    /// A load could not be carried out. The engine asks again later.
+    LoadFailed(LoadTicket),
+    /// What an [`Effect::RecordFirst`](crate::Effect::RecordFirst) asked for is durable.
+    Recorded(AttemptToken),
+    /// The store will not have it: the delivery was sent or closed before. It is forgotten.
+    RecordRefused(AttemptToken),
+    /// An attempt ended. Every started attempt must end.
+    AttemptEnded {
+        /// Which one.
+        attempt: AttemptToken,
+        /// How.
+        result: AttemptResult,
+    },
+    /// A person decided about a delivery.
+    Command {
+        /// What they decided.
+        command: Command,
+        /// The delivery as the store has it.
+        delivery: Delivery,
+    },
+    /// Nothing but time passed.
+    TimePassed,
+}
+
+/// An endpoint as the engine needs to know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// Its id.
+    pub id: EndpointId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its owner's choices.
+    pub policy: Policy,
+    /// Whether it is switched on, as last recorded.
+    pub status: EndpointStatus,
+    /// Since when nothing but failures came back, as last recorded.
+    pub failing_since: Option<Timestamp>,
+}
+
+/// Whether an endpoint is switched on, and if not, who switched it off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndpointStatus {
+    /// It is sent to.
+    #[default]
+    Active,
+    /// A person paused it.
+    Paused,
+    /// The engine paused it: too many lanes in a row failed for good.
+    Quarantined,
+    /// The receiver said that it is gone.
+    Gone,
+    /// The engine disabled it: nothing but failures for too long.
+    Failing,
+}
+
+/// The number that the store gave a lane. Unique in a store, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LaneId(pub u64);
+
+/// A delivery's place in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The lane.
+    pub lane: LaneId,
+    /// The number in it.
+    pub seq: Seq,
+}
+
+/// A delivery that was just accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its id.
+    pub id: DeliveryId,
+    /// Where it goes.
+    pub endpoint: EndpointId,
+    /// Its place in line, if it has to keep one.
+    pub place: Option<Place>,
+}
+
+/// A delivery as the store has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its id.
+    pub id: DeliveryId,
+    /// Where it goes.
+    pub endpoint: EndpointId,
+    /// Its place in line; none for a dead letter that has left its lane.
+    pub place: Option<Place>,
+    /// Its state as last recorded.
+    pub state: DeliveryState,
+    /// Its retries as last recorded.
+    pub progress: Progress,
+}
+
+impl From<Accepted> for Delivery {
+    fn from(accepted: Accepted) -> Self {
+        let Accepted { id, endpoint, place } = accepted;
+        Self { id, endpoint, place, state: DeliveryState::Pending, progress: Progress::default() }
+    }
+}
+
+/// What a person can decide about a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Send a dead letter again, with the same event id and a fresh budget of attempts.
+    Replay,
+    /// Let a held lane move on; the dead letter stays where people can see it.
+    Skip,
+    /// It need not arrive.
+    Discard,
+}
+
+/// Names one attempt. Opaque: it goes out with an effect and comes back with an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptToken {
+    pub(crate) delivery: DeliveryKey,
+    pub(crate) number: u32,
+}
+
+/// Names one load. Opaque: it goes out with an effect and comes back with an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LoadTicket(pub(crate) u64);
+
+/// What a load found. A load must see everything that was recorded before it was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Page {
+    /// For [`Load::Lanes`](crate::Load::Lanes): open lanes by ascending id, each from its start.
+    Lanes {
+        /// The lanes.
+        lanes: Vec<LanePage>,
+        /// Where the next page starts; nothing when this was the last.
+        next: Option<LaneId>,
+    },
+    /// For [`Load::Lane`](crate::Load::Lane).
+    Lane(LanePage),
+    /// For [`Load::Unkeyed`](crate::Load::Unkeyed): open deliveries by ascending id.
+    Unkeyed {
+        /// The deliveries.
+        deliveries: Vec<Delivery>,
+        /// Where the next page starts; nothing when this was the last.
+        next: Option<DeliveryId>,
+        /// When the earliest one waiting beyond the asked-for instant is due.
+        next_due: Option<Timestamp>,
+    },
+}
+
+/// A stretch of one lane: the open deliveries from `from` through `through`. Whatever lies in
+/// between and is not listed is closed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LanePage {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Where the stretch starts.
+    pub from: Seq,
+    /// Where it ends; nothing when the lane ends before `from`.
+    pub through: Option<Seq>,
+    /// The last seq given out in this lane; nothing when the store knows no such lane.
+    pub last: Option<Seq>,
+    /// The open ones, by ascending seq.
+    pub deliveries: Vec<Delivery>,
+}

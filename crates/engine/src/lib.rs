@@ -1,0 +1,52 @@
+//! What happens next to a delivery: lanes, retries, classification, breaker, limits, fairness.
+//!
+//! The engine is a deterministic state machine. Inputs go in with the time; effects come out;
+//! whoever holds it performs them:
+//!
+//! ```
+//! use railpost_engine::{Config, Engine, Input, Timestamp};
+//!
+//! let mut engine = Engine::new(Config::default(), 42);
+//! engine.handle(Timestamp::from_millis(1_000), Input::TimePassed);
+//! while let Some(effect) = engine.poll_effect() {
+//!     // perform it, and report what came of it as another input
+//! }
+//! let _wake_me = engine.next_wake();
+//! ```
+//!
+//! It does no I/O, reads no clock and draws no randomness but from the seed it was given: the same
+//! inputs give the same effects, always. It never sees a payload, a URL or a secret.
+//!
+//! Start with [`Input`] and [`Effect`], then [`Engine`]; [`Policy`] is what an endpoint's owner may
+//! choose, and [`EDGES`] is the life of a delivery.
+
+pub mod limits;
+
+mod time;
+mod state;
+mod classify;
+mod retry;
+mod policy;
+mod bucket;
+mod breaker;
+mod input;
+mod effect;
+mod engine;
+
+pub use breaker::BreakerState;
+pub use classify::{AttemptResult, Failure, Outcome, Overrides, classify};
+pub use effect::{
+    Attempt, Because, Effect, EndpointRecord, Ignored, Load, Notice, NoticeKind, Transition,
+};
+pub use engine::{Config, Counters, Engine, Health};
+pub use input::{
+    Accepted, AttemptToken, Command, Delivery, Endpoint, EndpointStatus, Input, LaneId, LanePage,
+    LoadTicket, Page, Place,
+};
+pub use policy::{
+    BreakerPolicy, Guarantee, LaneChoice, OnDeadLetter, Ordering, Policy, PolicyError,
+    PolicyFields, RateLimit,
+};
+pub use retry::{Backoff, Jitter, Plan, PlannedAttempt, Progress, RetryPolicy};
+pub use state::{DeadReason, DeliveryState, EDGES, Stage};
+pub use time::{Span, SpanError, Timestamp};

@@ -1,0 +1,126 @@
+//! Envelopes: what a receiver finds in the body of a request, by its endpoint's choice.
+
+use crate::cloudevents::{CloudEvent, Content, Data, STRUCTURED, Source, Value, is_string};
+use crate::ids::EventId;
+use crate::names::{ContentType, EventType, Key};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+/// How an endpoint wants its events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Envelope {
+    /// The producer's bytes as they are.
+    #[default]
+    Raw,
+    /// A CloudEvent in JSON. A JSON payload becomes its `data` without a byte changed, but for white
+    /// space around it; any other payload becomes `data_base64`.
+    CloudeventsStructured,
+    /// The producer's bytes, with the attributes of a CloudEvent as headers.
+    CloudeventsBinary,
+    /// Only what it is about: id, type, key, and a URL to fetch the rest from.
+    Thin,
+}
+
+/// An event, as far as envelopes tell of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    /// Its id.
+    pub id: &'a EventId,
+    /// Its type.
+    pub event_type: &'a EventType,
+    /// Its key: the `subject` of a CloudEvent, which cannot hold control characters, so a key that has
+    /// some is left to the `X-Key` header.
+    pub key: Option<&'a Key>,
+    /// The producer's bytes.
+    pub payload: &'a [u8],
+    /// What kind of bytes they are.
+    pub content_type: &'a ContentType,
+    /// The version of its type's schema: the extension `schemaversion` of a CloudEvent.
+    pub schema_version: Option<u32>,
+    /// When it happened, in milliseconds since 1970. Beyond the year 9999 a CloudEvent cannot say it.
+    pub unix_ms: u64,
+    /// Where it comes from.
+    pub source: &'a Source,
+    /// Where a thin envelope says that the event can be fetched.
+    pub url: &'a str,
+}
+
+impl Envelope {
+    /// The body for `event` and the headers that belong to it.
+    pub fn wrap<'a>(self, event: &Event<'a>) -> Content<'a> {
+        match self {
+            Self::Raw => Content {
+                headers: content_type(event.content_type.as_str()),
+                body: event.payload.into(),
+            },
+            Self::CloudeventsStructured => Content {
+                headers: content_type(STRUCTURED),
+                body: event.cloud_event(event.data()).to_json_unchecked().into(),
+            },
+            Self::CloudeventsBinary => Content {
+                headers: event.cloud_event(Data::None).http_headers(),
+                body: event.payload.into(),
+            },
+            Self::Thin => {
+                Content { headers: content_type("application/json"), body: event.thin().into() }
+            }
+        }
+    }
+}
+
+fn content_type(value: &str) -> Vec<(Cow<'static, str>, String)> {
+    vec![("content-type".into(), value.to_owned())]
+}
+
+impl<'a> Event<'a> {
+    fn cloud_event(&self, data: Data<'a>) -> CloudEvent<'a> {
+        let version = self.schema_version.map(|version| version.to_string());
+        let subject = self.key.map(Key::as_str).filter(|key| is_string(key));
+        CloudEvent {
+            id: self.id.to_string().into(),
+            source: self.source.as_str().into(),
+            event_type: self.event_type.as_str().into(),
+            subject: subject.map(Cow::from),
+            time: self.time().map(Cow::from),
+            datacontenttype: Some(self.content_type.as_str().into()),
+            dataschema: None,
+            extensions: version
+                .map(|v| ("schemaversion".into(), Value::String(v.into())))
+                .into_iter()
+                .collect(),
+            data,
+        }
+    }
+
+    /// The payload as JSON if it says that it is and is; bytes otherwise.
+    fn data(&self) -> Data<'a> {
+        if self.content_type.is_json()
+            && let Ok(value) = serde_json::from_slice(self.payload)
+        {
+            return Data::Json(value);
+        }
+        Data::Binary(self.payload.into())
+    }
+
+    fn time(&self) -> Option<String> {
+        let nanoseconds = i128::from(self.unix_ms) * 1_000_000;
+        OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()?.format(&Rfc3339).ok()
+    }
+
+    fn thin(&self) -> Vec<u8> {
+        let thin = Thin { id: self.id, event_type: self.event_type, key: self.key, url: self.url };
+        serde_json::to_vec(&thin).expect("a thin event is a JSON object")
+    }
+}
+
+#[derive(Serialize)]
+struct Thin<'a> {
+    id: &'a EventId,
+    #[serde(rename = "type")]
+    event_type: &'a EventType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a Key>,
+    url: &'a str,
+}

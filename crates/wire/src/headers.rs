@@ -1,0 +1,178 @@
+//! The names of the headers that Railpost sends, and how an endpoint may change them.
+
+use crate::limits::HEADER_NAME_LEN_MAX;
+use crate::names::is_token;
+use crate::text::Unexpected;
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+/// A header that Railpost sends with every attempt, by what it carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Header {
+    /// The event id, as Standard Webhooks has it.
+    WebhookId,
+    /// When this attempt was made, in seconds since 1970.
+    WebhookTimestamp,
+    /// Signatures over `id.timestamp.body`.
+    WebhookSignature,
+    /// A timestamp and signatures over `timestamp.body`.
+    XWebhookSignature,
+    /// The event id again, for receivers that deduplicate by this name.
+    IdempotencyKey,
+    /// The event's key, percent-encoded.
+    XKey,
+    /// The delivery's number in its lane.
+    XSeq,
+    /// The attempt's number, from 1.
+    XAttempt,
+    /// `true` when a person asked for this one.
+    XReplay,
+}
+
+impl Header {
+    /// All of them, in the order in which they are sent.
+    pub const ALL: [Header; 9] = [
+        Header::WebhookId,
+        Header::WebhookTimestamp,
+        Header::WebhookSignature,
+        Header::XWebhookSignature,
+        Header::IdempotencyKey,
+        Header::XKey,
+        Header::XSeq,
+        Header::XAttempt,
+        Header::XReplay,
+    ];
+
+    /// Its name where nobody changed it.
+    pub const fn default_name(self) -> &'static str {
+        match self {
+            Header::WebhookId => "webhook-id",
+            Header::WebhookTimestamp => "webhook-timestamp",
+            Header::WebhookSignature => "webhook-signature",
+            Header::XWebhookSignature => "X-Webhook-Signature",
+            Header::IdempotencyKey => "Idempotency-Key",
+            Header::XKey => "X-Key",
+            Header::XSeq => "X-Seq",
+            Header::XAttempt => "X-Attempt",
+            Header::XReplay => "X-Replay",
+        }
+    }
+}
+
+/// The header names of one endpoint. All are tokens, none is reserved, no two are the same.
+///
+/// In serde a map from a header to its name, such as `{"x_key": "X-Order"}`; what it leaves out keeps
+/// its default, and it is written with the changed ones alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "BTreeMap<Header, String>", into = "BTreeMap<Header, String>")]
+pub struct HeaderNames([Cow<'static, str>; Header::ALL.len()]);
+
+impl HeaderNames {
+    /// The default names, but for these.
+    pub fn renamed(
+        names: impl IntoIterator<Item = (Header, String)>,
+    ) -> Result<Self, BadHeaderName> {
+        let mut all = Self::default();
+        for (header, name) in names {
+            check(&name).map_err(|problem| BadHeaderName { header, problem })?;
+            all.0[header as usize] = name.into();
+        }
+        all.check_distinct()?;
+        Ok(all)
+    }
+
+    /// What `header` is called here. Names are compared without regard to case.
+    pub fn name(&self, header: Header) -> &str {
+        &self.0[header as usize]
+    }
+
+    fn check_distinct(&self) -> Result<(), BadHeaderName> {
+        let same = |a: Header, b: Header| self.name(a).eq_ignore_ascii_case(self.name(b));
+        let twin = |&header: &Header| {
+            Header::ALL.into_iter().any(|other| other < header && same(other, header))
+        };
+        let Some(header) = Header::ALL.into_iter().find(twin) else { return Ok(()) };
+        let problem = Unexpected::new("a name that no other header has", self.name(header));
+        Err(BadHeaderName { header, problem })
+    }
+}
+
+impl Default for HeaderNames {
+    fn default() -> Self {
+        Self(Header::ALL.map(|header| Cow::Borrowed(header.default_name())))
+    }
+}
+
+impl TryFrom<BTreeMap<Header, String>> for HeaderNames {
+    type Error = BadHeaderName;
+
+    fn try_from(names: BTreeMap<Header, String>) -> Result<Self, BadHeaderName> {
+        Self::renamed(names)
+    }
+}
+
+impl From<HeaderNames> for BTreeMap<Header, String> {
+    fn from(names: HeaderNames) -> Self {
+        let changed = |&header: &Header| names.name(header) != header.default_name();
+        let entry = |header: Header| (header, names.name(header).to_owned());
+        Header::ALL.into_iter().filter(changed).map(entry).collect()
+    }
+}
+
+/// A header was given a name that it cannot have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadHeaderName {
+    /// Whose name it would be.
+    pub header: Header,
+    /// What is wrong with it.
+    pub problem: Unexpected,
+}
+
+impl fmt::Display for BadHeaderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "name of `{}`: {}", self.header.default_name(), self.problem)
+    }
+}
+
+impl std::error::Error for BadHeaderName {}
+
+/// Names that HTTP, tracing or the request itself needs: one more of them would change the request's
+/// framing, its target, or what an intermediary does with it.
+const RESERVED: [&str; 19] = [
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "via",
+];
+
+/// Families of such names: those of proxies, and the attributes of a CloudEvent.
+const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "ce-"];
+
+fn check(name: &str) -> Result<(), Unexpected> {
+    if !is_token(name) || name.len() > HEADER_NAME_LEN_MAX {
+        let expected = "a header name of 1 to 64 letters, digits, `-` and the like";
+        return Err(Unexpected::new(expected, name));
+    }
+    let lower = name.to_ascii_lowercase();
+    let in_family = RESERVED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    if in_family || RESERVED.contains(&lower.as_str()) {
+        return Err(Unexpected::new("a header name that the request does not need itself", name));
+    }
+    Ok(())
+}

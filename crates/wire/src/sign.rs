@@ -1,0 +1,84 @@
+//! Signing: what a sender puts into the two signature headers.
+
+use crate::EventId;
+use crate::secrets::{BadSecret, Secret, SigningKey};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use std::{fmt::Write, str::FromStr};
+use zeroize::Zeroizing;
+
+/// What one signature entry is made with. Each active secret has its own, in the order given.
+///
+/// | header | signed bytes | an entry |
+/// |---|---|---|
+/// | `webhook-signature` | `id.timestamp.body` | `v1,` base64 of HMAC-SHA256, or `v1a,` base64 of Ed25519 |
+/// | `X-Webhook-Signature` | `timestamp.body` | `v1=` lower-case hex of HMAC-SHA256, after `t=timestamp` |
+///
+/// The key of an HMAC is the decoded bytes of its secret, in both headers.
+#[derive(Debug, Clone)]
+pub enum Signer {
+    /// Signs with HMAC-SHA256, in both headers.
+    Secret(Secret),
+    /// Signs with Ed25519, in `webhook-signature` alone.
+    Key(SigningKey),
+}
+
+impl Signer {
+    /// Its text, `whsec_…` or `whsk_…`, for the one who may see it.
+    pub fn reveal(&self) -> Zeroizing<String> {
+        match self {
+            Self::Secret(secret) => secret.reveal(),
+            Self::Key(key) => key.reveal(),
+        }
+    }
+}
+
+impl FromStr for Signer {
+    type Err = BadSecret;
+
+    fn from_str(text: &str) -> Result<Self, BadSecret> {
+        if text.starts_with(SigningKey::PREFIX) {
+            return text.parse().map(Self::Key);
+        }
+        text.parse().map(Self::Secret)
+    }
+}
+
+/// The value of `webhook-signature`: an entry for each signer, with spaces between them.
+///
+/// `timestamp` is the attempt's, in seconds since 1970.
+pub fn standard_signature(signers: &[Signer], id: &EventId, timestamp: i64, body: &[u8]) -> String {
+    let (id, timestamp) = (id.to_string(), timestamp.to_string());
+    let parts = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+    let entries: Vec<String> =
+        signers.iter().map(|signer| standard_entry(signer, &parts)).collect();
+    entries.join(" ")
+}
+
+fn standard_entry(signer: &Signer, parts: &[&[u8]]) -> String {
+    match signer {
+        Signer::Secret(secret) => format!("v1,{}", STANDARD.encode(secret.tag(parts))),
+        // Ed25519 reads its message twice, so it needs it in one piece.
+        Signer::Key(key) => format!("v1a,{}", STANDARD.encode(key.sign(&parts.concat()))),
+    }
+}
+
+/// The value of `X-Webhook-Signature`, or nothing if no signer holds a shared secret.
+///
+/// `timestamp` is the attempt's, in seconds since 1970.
+pub fn timestamped_signature(signers: &[Signer], timestamp: i64, body: &[u8]) -> Option<String> {
+    let text = timestamp.to_string();
+    let parts = [text.as_bytes(), b".", body];
+    let tags = signers.iter().filter_map(|signer| match signer {
+        Signer::Secret(secret) => Some(secret.tag(&parts)),
+        Signer::Key(_) => None,
+    });
+    let entries: String = tags.map(|tag| format!(",v1={}", hex(tag.as_ref()))).collect();
+    (!entries.is_empty()).then(|| format!("t={text}{entries}"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+        text
+    })
+}

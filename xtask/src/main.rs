@@ -1,0 +1,40 @@
+//! The project's chores. `cargo xtask test` is the one test command; `.ci/run` calls it.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
+
+mod edges;
+mod steps;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+commands:
+  test     everything that must pass: formatting, lints, the rooms' edges, all tests and a fixed
+           set of simulation seeds. Ends at the first failure with the command to repeat it.
+  edges    the rooms' edges alone: which crate may depend on which
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["test"] => steps::test(),
+        ["edges"] => edges::check(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("xtask: unknown command `{}`\n\n{HELP}", words.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
