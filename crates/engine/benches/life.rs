@@ -63,7 +63,9 @@ impl Bench {
                     let page = Page::Unkeyed { deliveries: vec![], next: None, next_due: None };
                     self.engine.handle(self.now, Input::Loaded { ticket, page });
                 }
-                Effect::Load(_, load @ Load::Lane { .. }) => panic!("every lane is known: {load:?}"),
+                Effect::Load(_, load @ Load::Lane { .. }) => {
+                    panic!("every lane is known: {load:?}")
+                }
                 _ => {}
             }
         }

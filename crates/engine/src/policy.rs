@@ -331,6 +331,15 @@ mod tests {
     }
 
     #[test]
+    fn the_policy_in_the_docs_is_the_default_policy() {
+        let docs = include_str!("../../../docs/engine.md");
+        let (_, block) = docs.split_once("```json\n").unwrap();
+        let (block, _) = block.split_once("```").unwrap();
+        let documented: Value = serde_json::from_str(block).unwrap();
+        assert_eq!(documented, serde_json::to_value(Policy::default()).unwrap());
+    }
+
+    #[test]
     fn a_policy_reads_back_as_itself() {
         let full = parse(json!({
             "guarantee": "at_most_once",
