@@ -17,8 +17,8 @@ const BATCH: u64 = 100;
 fn main() {
     life_of_a_delivery(100_000, 20);
     let (far, near) = (wake_up(1_000_000), wake_up(10_000));
-    println!("wake-up, 10,000 due out of 1,000,000: {:>9.2?}", far);
-    println!("wake-up, 10,000 due out of    10,000: {:>9.2?}", near);
+    println!("wake-up, 10,000 due out of 1,000,000: {far:>9.2?}");
+    println!("wake-up, 10,000 due out of    10,000: {near:>9.2?}");
 }
 
 /// An engine, its clock, and the attempts it has under way.

@@ -32,8 +32,9 @@ pub enum Input {
         /// Most attempts per period over all its endpoints.
         rate_limit: Option<RateLimit>,
     },
-    /// Deliveries were durably accepted. A hint: it may come late, out of order or never. One that
-    /// comes twice costs a duplicate at the worst, and never for an at-most-once delivery.
+    /// Deliveries were durably accepted. A hint: it may come late, twice, out of order or never. One
+    /// that is surely new (its lane's next seq; a lane or an unkeyed delivery above all heard of) is
+    /// taken at its word; any other makes the engine ask the store.
     Accepted(Vec<Accepted>),
     /// The answer to an [`Effect::Load`](crate::Effect::Load).
     Loaded {

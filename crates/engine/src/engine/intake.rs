@@ -46,12 +46,15 @@ impl Engine {
     fn hint_in_lane(&mut self, endpoint: EndpointKey, accepted: Accepted, place: Place) {
         let seq = place.seq.get();
         let window = self.lane_window();
+        let is_new = self.endpoints[endpoint].note_lane(place.lane);
         let lane = self.lane_mut(endpoint, place.lane);
         if seq <= lane.known {
             return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
         }
         lane.heard_of(seq);
-        if seq == lane.known + 1 && lane.has_room(window) {
+        // A lane that was forgotten looks empty, but may have got further than this hint.
+        let is_known = is_new || lane.known > 0;
+        if is_known && seq == lane.known + 1 && lane.has_room(window) {
             self.append(endpoint, place, &accepted.into());
         }
         self.look_after_lane(endpoint, place.lane);
@@ -62,7 +65,7 @@ impl Engine {
         if !unkeyed.is_news(accepted.id) {
             return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
         }
-        if unkeyed.has_room(self.config.unkeyed_window) {
+        if unkeyed.note(accepted.id) && unkeyed.has_room(self.config.unkeyed_window) {
             return self.hold_unkeyed(endpoint, &accepted.into());
         }
         unkeyed.want_scan();
@@ -182,6 +185,7 @@ impl Engine {
 
     /// Takes in what a page has beyond what is known, as far as there is room.
     fn take_lane_page(&mut self, endpoint: EndpointKey, page: &LanePage) {
+        self.endpoints[endpoint].note_lane(page.lane);
         let window = self.lane_window();
         let lane = self.lane_mut(endpoint, page.lane);
         lane.heard_of(page.last.map_or(0, Seq::get));

@@ -37,6 +37,8 @@ pub(super) struct Served {
     pub(super) breaker: Breaker,
     refusals: Refusals,
     pub(super) lanes: FxHashMap<LaneId, Lane>,
+    /// The highest lane heard of. Stores number lanes upwards, so one above it is new.
+    newest_lane: Option<LaneId>,
     /// Whether a page of its open lanes is under way: until it is here, no lane is forgotten.
     pub(super) lanes_loading: bool,
     pub(super) unkeyed: Unkeyed,
@@ -85,6 +87,7 @@ impl Served {
             breaker: Breaker::new(),
             refusals: Refusals::default(),
             lanes: FxHashMap::default(),
+            newest_lane: None,
             lanes_loading: false,
             unkeyed: Unkeyed::default(),
         }
@@ -115,6 +118,13 @@ impl Served {
         self.failing = Failing::default();
         self.refusals = Refusals::default();
         self.breaker = Breaker::ramping();
+    }
+
+    /// Notes a lane; says whether nobody had heard of it before: then it has no past to ask for.
+    pub(super) fn note_lane(&mut self, lane: LaneId) -> bool {
+        let is_new = Some(lane) > self.newest_lane;
+        self.newest_lane = self.newest_lane.max(Some(lane));
+        is_new
     }
 
     /// Whether an attempt may start now; its ready queue aside.

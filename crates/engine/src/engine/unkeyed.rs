@@ -14,6 +14,9 @@ use crate::Timestamp;
 #[derive(Debug, Default)]
 pub(super) struct Unkeyed {
     held: FxHashMap<DeliveryId, DeliveryKey>,
+    /// The highest id heard of. Ids sort by time, so one above it is new; below it, only the store
+    /// knows whether a delivery is still open.
+    newest: Option<DeliveryId>,
     scan: Scan,
     /// Something was left out since the scan began.
     missed: bool,
@@ -47,7 +50,14 @@ impl Unkeyed {
         self.held.values().copied()
     }
 
-    /// Whether a delivery from a page or a hint is new here.
+    /// Notes a delivery; says whether nobody had heard of it before.
+    pub(super) fn note(&mut self, id: DeliveryId) -> bool {
+        let is_new = Some(id) > self.newest;
+        self.newest = self.newest.max(Some(id));
+        is_new
+    }
+
+    /// Whether a delivery from a page or a hint is not in memory, and did not just leave it.
     pub(super) fn is_news(&self, id: DeliveryId) -> bool {
         !self.held.contains_key(&id) && !self.settled.contains(&id)
     }
@@ -58,6 +68,7 @@ impl Unkeyed {
     }
 
     pub(super) fn insert(&mut self, id: DeliveryId, key: DeliveryKey) {
+        self.note(id);
         self.held.insert(id, key);
     }
 

@@ -6,7 +6,7 @@ use railpost_engine::{
 use railpost_wire::{DeliveryId, EndpointId};
 use serde_json::{Value, json};
 
-use crate::harness::{Shop, TIMEOUT, answer, at};
+use crate::harness::{Shop, TIMEOUT, answer, at, policy};
 
 /// Opens after two failures out of two, for ten seconds.
 fn nervous() -> Value {
@@ -97,6 +97,20 @@ fn a_payload_that_is_gone_says_nothing_about_the_endpoint() {
     shop.end(probe, railpost_engine::AttemptResult::Failed(Failure::PayloadMissing));
     assert_eq!(shop.in_flight().len(), 1, "another probe takes its place");
     assert!(!shop.notices.contains(&NoticeKind::BreakerClosed));
+}
+
+#[test]
+fn a_breaker_that_was_switched_off_while_it_probed_starts_anew() {
+    let mut shop = Shop::new();
+    let (endpoint, _) = opened(&mut shop);
+    shop.pass_secs(10);
+    let probe = shop.in_flight()[0];
+    let mut without = nervous();
+    without["breaker"] = Value::Null;
+    shop.handle(Input::EndpointChanged { endpoint, policy: policy(without) });
+    shop.end(probe, TIMEOUT);
+    shop.handle(Input::EndpointChanged { endpoint, policy: policy(nervous()) });
+    assert_eq!(shop.engine.health(endpoint).unwrap().breaker, BreakerState::Closed);
 }
 
 #[test]

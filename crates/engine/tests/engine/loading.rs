@@ -298,6 +298,35 @@ fn a_second_hint_for_the_same_delivery_is_ignored() {
 }
 
 #[test]
+fn a_late_hint_for_what_is_closed_and_forgotten_sends_nothing() {
+    let mut shop = Shop::with(Config { idle_lanes_max: 0, ..Config::default() });
+    let endpoint = shop.endpoint(json!({}));
+    for place in [at(1, 1), None] {
+        let accepted = shop.new_delivery(endpoint, place);
+        shop.handle(Input::Accepted(vec![accepted]));
+        shop.acknowledge(accepted.id);
+        shop.handle(Input::Accepted(vec![accepted]));
+        assert_eq!(shop.in_flight(), [], "the store is asked instead");
+    }
+    let page = LanePage { deliveries: vec![], ..lane_page(1, 1, 1, &[]) };
+    shop.answer_load(Page::Lane(page));
+    shop.answer_load(unkeyed_page(&[], None));
+    assert_eq!((shop.started.len(), shop.loads.len()), (2, 0));
+}
+
+#[test]
+fn an_older_hint_that_comes_after_a_newer_one_is_looked_up_in_the_store() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({}));
+    let (older, newer) = (shop.new_delivery(endpoint, None), shop.new_delivery(endpoint, None));
+    shop.handle(Input::Accepted(vec![newer, older]));
+    assert_eq!(shop.in_flight(), [newer.id]);
+    let page = [shop.stored(older.id), shop.stored(newer.id)];
+    shop.answer_load(unkeyed_page(&page, None));
+    assert_eq!(shop.in_flight(), [newer.id, older.id]);
+}
+
+#[test]
 fn a_sweep_finds_what_a_lost_hint_failed_to_mention() {
     let sweep_every = Some(Span::from_secs(30));
     let mut shop = Shop::with(Config { sweep_every, ..Config::default() });
