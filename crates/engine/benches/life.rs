@@ -26,7 +26,7 @@ struct Bench {
     engine: Engine,
     now: Timestamp,
     started: Vec<AttemptToken>,
-    next_delivery: u128,
+    next_delivery: u64,
 }
 
 impl Bench {
@@ -73,8 +73,10 @@ impl Bench {
 
     fn accepted(&mut self, endpoints: u64, lane: u64, seq: u64) -> Accepted {
         self.next_delivery += 1;
+        let mut random = [0; 10];
+        random[2..].copy_from_slice(&self.next_delivery.to_be_bytes());
         Accepted {
-            id: DeliveryId::from_u128(self.next_delivery),
+            id: DeliveryId::generate(self.now.as_millis(), random),
             endpoint: EndpointId::from_u128(u128::from(lane % endpoints)),
             place: Some(Place { lane: LaneId(lane), seq: Seq::new(seq).expect("a seq") }),
         }
@@ -88,14 +90,16 @@ impl Bench {
     }
 }
 
-/// Accept, start, acknowledge: every lane once a round, in groups, lanes in a scattered order.
+/// Accept, start, acknowledge: every lane once a round, in groups. Lanes are numbered as they appear,
+/// in the first round; after that they come in a scattered order.
 fn life_of_a_delivery(lanes: u64, rounds: u64) {
     let mut bench = Bench::new(ENDPOINTS, &Policy::default());
     let begun = Instant::now();
     for seq in 1..=rounds {
+        let stride = if seq == 1 { 1 } else { 7_919 };
         for first in (0..lanes).step_by(BATCH as usize) {
             let batch = (first..first + BATCH)
-                .map(|n| bench.accepted(ENDPOINTS, n.wrapping_mul(7_919) % lanes, seq))
+                .map(|n| bench.accepted(ENDPOINTS, n * stride % lanes, seq))
                 .collect();
             bench.now = bench.now + Span::from_millis(1);
             bench.handle(Input::Accepted(batch));

@@ -46,7 +46,8 @@ impl Engine {
     fn hint_in_lane(&mut self, endpoint: EndpointKey, accepted: Accepted, place: Place) {
         let seq = place.seq.get();
         let window = self.lane_window();
-        let is_new = self.endpoints[endpoint].note_lane(place.lane);
+        let served = &mut self.endpoints[endpoint];
+        let (is_fresh, is_new) = (served.is_fresh(accepted.id), served.note_lane(place.lane));
         let lane = self.lane_mut(endpoint, place.lane);
         if seq <= lane.known {
             return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
@@ -54,18 +55,21 @@ impl Engine {
         lane.heard_of(seq);
         // A lane that was forgotten looks empty, but may have got further than this hint.
         let is_known = is_new || lane.known > 0;
-        if is_known && seq == lane.known + 1 && lane.has_room(window) {
+        if is_fresh && is_known && seq == lane.known + 1 && lane.has_room(window) {
             self.append(endpoint, place, &accepted.into());
         }
         self.look_after_lane(endpoint, place.lane);
     }
 
     fn hint_unkeyed(&mut self, endpoint: EndpointKey, accepted: Accepted) {
-        let unkeyed = &mut self.endpoints[endpoint].unkeyed;
+        let served = &mut self.endpoints[endpoint];
+        let is_fresh = served.is_fresh(accepted.id);
+        let unkeyed = &mut served.unkeyed;
         if !unkeyed.is_news(accepted.id) {
             return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
         }
-        if unkeyed.note(accepted.id) && unkeyed.has_room(self.config.unkeyed_window) {
+        let is_new = is_fresh && unkeyed.note(accepted.id);
+        if is_new && unkeyed.has_room(self.config.unkeyed_window) {
             return self.hold_unkeyed(endpoint, &accepted.into());
         }
         unkeyed.want_scan();

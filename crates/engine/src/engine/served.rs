@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use railpost_wire::EndpointId;
+use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
 use super::unkeyed::Unkeyed;
@@ -37,6 +37,9 @@ pub(super) struct Served {
     pub(super) breaker: Breaker,
     refusals: Refusals,
     pub(super) lanes: FxHashMap<LaneId, Lane>,
+    /// The least id that a delivery made since its appearance here can have. What is older may have
+    /// a past under another owner.
+    appeared: DeliveryId,
     /// The highest lane heard of. Stores number lanes upwards, so one above it is new.
     newest_lane: Option<LaneId>,
     /// Whether a page of its open lanes is under way: until it is here, no lane is forgotten.
@@ -87,6 +90,7 @@ impl Served {
             breaker: Breaker::new(),
             refusals: Refusals::default(),
             lanes: FxHashMap::default(),
+            appeared: DeliveryId::generate(now.as_millis(), [0; 10]),
             newest_lane: None,
             lanes_loading: false,
             unkeyed: Unkeyed::default(),
@@ -118,6 +122,11 @@ impl Served {
         self.failing = Failing::default();
         self.refusals = Refusals::default();
         self.breaker = Breaker::ramping();
+    }
+
+    /// Whether a delivery was made since the endpoint appeared here.
+    pub(super) fn is_fresh(&self, id: DeliveryId) -> bool {
+        id >= self.appeared
     }
 
     /// Notes a lane; says whether nobody had heard of it before: then it has no past to ask for.

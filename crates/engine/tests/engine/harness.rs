@@ -14,7 +14,9 @@ use serde_json::Value;
 pub(crate) struct Shop {
     pub(crate) engine: Engine,
     now: Timestamp,
-    next_id: u128,
+    next_id: u64,
+    /// The latest instant an id was made at: stores make ids that ascend whatever the clock does.
+    ids_at: Timestamp,
     /// Attempts under way, in the order of their start.
     pub(crate) under_way: Vec<Attempt>,
     pub(crate) started: Vec<Attempt>,
@@ -60,6 +62,7 @@ impl Shop {
             engine: Engine::new(config, 7),
             now: Timestamp::from_millis(1_700_000_000_000),
             next_id: 1,
+            ids_at: Timestamp::default(),
             under_way: Vec::new(),
             started: Vec::new(),
             records: Vec::new(),
@@ -118,7 +121,7 @@ impl Shop {
 
     pub(crate) fn endpoint_id(&mut self) -> EndpointId {
         self.next_id += 1;
-        EndpointId::from_u128(self.next_id)
+        EndpointId::from_u128(self.next_id.into())
     }
 
     /// An endpoint of the tenant `acme` with an empty backlog.
@@ -162,9 +165,17 @@ impl Shop {
         self.handle(Input::Loaded { ticket, page });
     }
 
-    pub(crate) fn new_delivery(&mut self, endpoint: EndpointId, place: Option<Place>) -> Accepted {
+    /// Ids ascend, and tell when they were made.
+    fn delivery_id(&mut self) -> DeliveryId {
         self.next_id += 1;
-        let id = DeliveryId::from_u128(self.next_id);
+        let mut random = [0; 10];
+        random[2..].copy_from_slice(&self.next_id.to_be_bytes());
+        self.ids_at = self.ids_at.max(self.now);
+        DeliveryId::generate(self.ids_at.as_millis(), random)
+    }
+
+    pub(crate) fn new_delivery(&mut self, endpoint: EndpointId, place: Option<Place>) -> Accepted {
+        let id = self.delivery_id();
         self.places.insert(id, (endpoint, place));
         Accepted { id, endpoint, place }
     }

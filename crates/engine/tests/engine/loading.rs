@@ -315,6 +315,18 @@ fn a_late_hint_for_what_is_closed_and_forgotten_sends_nothing() {
 }
 
 #[test]
+fn a_hint_from_before_its_endpoint_appeared_here_is_looked_up_in_the_store() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint_id();
+    let old = [shop.new_delivery(endpoint, at(1, 1)), shop.new_delivery(endpoint, None)];
+    shop.pass_secs(1);
+    shop.endpoint_appears(endpoint, "acme", json!({}));
+    shop.answer_loads_with_nothing();
+    shop.handle(Input::Accepted(old.to_vec()));
+    assert_eq!((shop.in_flight().len(), shop.loads.len()), (0, 2));
+}
+
+#[test]
 fn an_older_hint_that_comes_after_a_newer_one_is_looked_up_in_the_store() {
     let mut shop = Shop::new();
     let endpoint = shop.endpoint(json!({}));
