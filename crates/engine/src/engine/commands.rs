@@ -103,20 +103,15 @@ impl Engine {
         if discarded { Ok(()) } else { Err(Because::NotLoaded) }
     }
 
-    /// A dead letter that left its lane, or never had one, is sent again outside of any lane.
+    /// A dead letter that left its lane, or never had one, is sent again outside of any lane: if the
+    /// store takes the record, a scan finds it. What a person saw may be out of date by now.
     fn replay_unheld(&mut self, endpoint: EndpointKey, delivery: &Delivery) -> Result<(), Because> {
         self.check_repeatable(endpoint, &delivery.progress)?;
-        let state = DeliveryState::Pending;
         let progress = replayed(delivery.progress);
-        let delivery = Delivery { place: None, state, progress, ..*delivery };
-        self.record_unheld(&delivery, state);
-        let unkeyed = &mut self.endpoints[endpoint].unkeyed;
-        if unkeyed.has_room(self.config.unkeyed_window) {
-            self.hold_unkeyed(endpoint, &delivery);
-        } else {
-            unkeyed.want_scan();
-            self.scan_if_room(endpoint);
-        }
+        let delivery = Delivery { place: None, progress, ..*delivery };
+        self.record_unheld(&delivery, DeliveryState::Pending);
+        self.endpoints[endpoint].unkeyed.want_scan();
+        self.scan_if_room(endpoint);
         Ok(())
     }
 

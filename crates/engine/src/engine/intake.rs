@@ -375,7 +375,7 @@ impl Engine {
         self.scan_if_room(endpoint);
     }
 
-    pub(super) fn hold_unkeyed(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
+    fn hold_unkeyed(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
         if let Some(key) = self.hold(endpoint, None, delivery) {
             self.endpoints[endpoint].unkeyed.insert(delivery.id, key);
             self.its_turn(key);

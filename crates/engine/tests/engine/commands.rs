@@ -1,6 +1,6 @@
 //! Replay, skip and discard.
 
-use railpost_engine::{Because, Command, DeadReason, DeliveryState, Input};
+use railpost_engine::{Because, Command, DeadReason, DeliveryState, Input, Page};
 use railpost_wire::{DeliveryId, EndpointId};
 use serde_json::json;
 
@@ -56,6 +56,7 @@ fn a_skipped_dead_letter_is_replayed_outside_its_lane() {
     let (_, lane) = held(&mut shop);
     shop.command(Command::Skip, lane[0]);
     shop.command(Command::Replay, lane[0]);
+    answer_scan(&mut shop, &[lane[0]]);
     assert_eq!(shop.in_flight(), [lane[1], lane[0]], "it stands in nobody's way");
     assert_eq!(shop.under_way[1].place, None);
     shop.acknowledge(lane[1]);
@@ -160,7 +161,29 @@ fn a_replayed_dead_letter_without_a_lane_is_sent_again() {
     let id = shop.accept(endpoint, None);
     shop.end(id, TIMEOUT);
     shop.command(Command::Replay, id);
+    answer_scan(&mut shop, &[id]);
     assert_eq!(shop.in_flight(), [id]);
+    assert!(shop.under_way[0].replay);
     shop.command(Command::Replay, id);
     assert_eq!(shop.last_ignored(), Some(Because::NotDead), "once is enough");
+}
+
+#[test]
+fn a_replay_that_the_store_does_not_take_sends_nothing() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({"retry": {"max_attempts": 1}}));
+    let id = shop.accept(endpoint, None);
+    shop.end(id, TIMEOUT);
+    let seen_as_dead = shop.stored(id);
+    shop.command(Command::Discard, id);
+    let command = Command::Replay;
+    shop.handle(Input::Command { command, delivery: seen_as_dead });
+    answer_scan(&mut shop, &[]);
+    assert_eq!(shop.in_flight(), []);
+}
+
+/// Answers a scan for deliveries without a lane with these.
+fn answer_scan(shop: &mut Shop, open: &[DeliveryId]) {
+    let deliveries = open.iter().map(|id| shop.stored(*id)).collect();
+    shop.answer_load(Page::Unkeyed { deliveries, next: None, next_due: None });
 }
