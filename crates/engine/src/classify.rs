@@ -35,9 +35,9 @@ pub enum Failure {
     ConnectTimeout,
     /// The TLS handshake failed.
     Tls,
-    /// The connection broke before an answer was complete.
+    /// The connection broke before the answer's head was complete.
     Reset,
-    /// No complete answer within the total timeout.
+    /// No complete head of an answer within the total timeout.
     Timeout,
     /// The answer's head passed the bound or was no HTTP.
     BadResponse,

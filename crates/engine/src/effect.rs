@@ -47,7 +47,8 @@ pub struct Attempt {
     pub replay: bool,
 }
 
-/// A delivery's new state.
+/// A delivery's new state. A store checks the edge against the state it has on record, and never
+/// lowers the count of attempts: a command may have been given on an old view of the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// Which delivery.

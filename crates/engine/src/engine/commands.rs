@@ -117,7 +117,10 @@ impl Engine {
 
     fn discard_unheld(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
         self.record_unheld(delivery, DeliveryState::Discarded);
-        self.endpoints[endpoint].unkeyed.settle(delivery.id);
+        let unkeyed = &mut self.endpoints[endpoint].unkeyed;
+        unkeyed.settle(delivery.id);
+        // Its hint may still be on its way: by then it is not news.
+        unkeyed.note(delivery.id);
     }
 
     fn check_repeatable(&self, endpoint: EndpointKey, progress: &Progress) -> Result<(), Because> {

@@ -169,6 +169,17 @@ fn a_replayed_dead_letter_without_a_lane_is_sent_again() {
 }
 
 #[test]
+fn a_hint_that_comes_after_its_delivery_was_discarded_sends_nothing() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({}));
+    let accepted = shop.new_delivery(endpoint, None);
+    shop.command(Command::Discard, accepted.id);
+    shop.handle(Input::Accepted(vec![accepted]));
+    answer_scan(&mut shop, &[]);
+    assert_eq!(shop.in_flight(), []);
+}
+
+#[test]
 fn a_replay_that_the_store_does_not_take_sends_nothing() {
     let mut shop = Shop::new();
     let endpoint = shop.endpoint(json!({"retry": {"max_attempts": 1}}));
