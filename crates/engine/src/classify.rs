@@ -31,6 +31,8 @@ pub enum Failure {
     BlockedAddress,
     /// The host refused the connection.
     Refused,
+    /// The network knows no way there.
+    Unreachable,
     /// No connection within the connect timeout.
     ConnectTimeout,
     /// The TLS handshake failed.
@@ -43,6 +45,17 @@ pub enum Failure {
     BadResponse,
     /// The event's payload is gone from the store; there is nothing left to send.
     PayloadMissing,
+    /// This server could not send: it is short of sockets, files or memory, or its settings do not
+    /// fit the endpoint's.
+    NotSent,
+}
+
+impl AttemptResult {
+    /// Whether it says anything about the endpoint. What failed on this side does not count against
+    /// a receiver that was never asked.
+    pub fn concerns_endpoint(self) -> bool {
+        !matches!(self, AttemptResult::Failed(Failure::PayloadMissing | Failure::NotSent))
+    }
 }
 
 /// An attempt, classified.
@@ -149,12 +162,14 @@ mod tests {
             (Dns, Outcome::Retryable),
             (BlockedAddress, Outcome::Retryable),
             (Refused, Outcome::Retryable),
+            (Unreachable, Outcome::Retryable),
             (ConnectTimeout, Outcome::Retryable),
             (Tls, Outcome::Retryable),
             (Reset, Outcome::Retryable),
             (Timeout, Outcome::Retryable),
             (BadResponse, Outcome::Retryable),
             (PayloadMissing, Outcome::Permanent),
+            (NotSent, Outcome::Retryable),
         ] {
             let result = AttemptResult::Failed(failure);
             assert_eq!(classify(result, &Overrides::new()), outcome, "{failure:?}");

@@ -12,8 +12,7 @@ use crate::bucket::Bucket;
 use crate::classify::{GONE, holds_endpoint};
 use crate::limits::FAILING_RECORD_AFTER;
 use crate::{
-    AttemptResult, Endpoint, EndpointStatus, Failure, LaneId, NoticeKind, Outcome, Place, Policy,
-    Timestamp,
+    AttemptResult, Endpoint, EndpointStatus, LaneId, NoticeKind, Outcome, Place, Policy, Timestamp,
 };
 
 #[derive(Debug)]
@@ -194,7 +193,7 @@ impl Served {
         outcome: Outcome,
         now: Timestamp,
     ) -> Verdict {
-        if ended.result == AttemptResult::Failed(Failure::PayloadMissing) {
+        if !ended.result.concerns_endpoint() {
             self.attempt_abandoned(ended.probe, now);
             return Verdict::default();
         }

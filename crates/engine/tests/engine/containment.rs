@@ -1,7 +1,7 @@
 //! Breaker, quarantine, auto-disable: what keeps a bad endpoint from doing harm.
 
 use railpost_engine::{
-    BreakerState, DeliveryState, EndpointStatus, Failure, Input, NoticeKind, Span,
+    AttemptResult, BreakerState, DeliveryState, EndpointStatus, Failure, Input, NoticeKind, Span,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 use serde_json::{Value, json};
@@ -89,14 +89,19 @@ fn a_receiver_that_refuses_a_probe_for_good_is_well() {
 }
 
 #[test]
-fn a_payload_that_is_gone_says_nothing_about_the_endpoint() {
-    let mut shop = Shop::new();
-    opened(&mut shop);
-    shop.pass_secs(10);
-    let probe = shop.in_flight()[0];
-    shop.end(probe, railpost_engine::AttemptResult::Failed(Failure::PayloadMissing));
-    assert_eq!(shop.in_flight().len(), 1, "another probe takes its place");
-    assert!(!shop.notices.contains(&NoticeKind::BreakerClosed));
+fn what_failed_on_this_side_says_nothing_about_the_endpoint() {
+    for failure in [Failure::PayloadMissing, Failure::NotSent] {
+        let mut shop = Shop::new();
+        opened(&mut shop);
+        shop.pass_secs(10);
+        let probe = shop.in_flight()[0];
+        shop.end(probe, AttemptResult::Failed(failure));
+        assert_eq!(shop.in_flight().len(), 1, "another probe takes its place");
+        assert!(!shop.notices.contains(&NoticeKind::BreakerClosed));
+        let opened = |notice: &&NoticeKind| matches!(notice, NoticeKind::BreakerOpened { .. });
+        let count = shop.notices.iter().filter(opened).count();
+        assert_eq!(count, 1, "{failure:?}: nor is the breaker open for longer");
+    }
 }
 
 #[test]
