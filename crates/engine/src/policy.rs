@@ -318,6 +318,7 @@ fn within<T: PartialOrd + fmt::Display + Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn parse(policy: Value) -> Result<Policy, String> {
@@ -448,6 +449,59 @@ mod tests {
         ] {
             let error = parse(policy.clone()).expect_err("an unknown name");
             assert!(error.contains(&format!("`{name}`")), "{policy}: {error}");
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[0-9]{0,20}(ms|s|m|h|d|w)".prop_map(Value::from),
+            prop::sample::select(vec!["fixed", "exponential", "schedule", "full", "global"])
+                .prop_map(Value::from),
+        ];
+        let names = prop::sample::select(vec![
+            "guarantee",
+            "ordering",
+            "retry",
+            "backoff",
+            "strategy",
+            "delay",
+            "base",
+            "delays",
+            "max_delay",
+            "max_attempts",
+            "ttl",
+            "outcomes",
+            "404",
+            "in_flight_max",
+            "rate_limit",
+            "count",
+            "per",
+            "burst",
+            "breaker",
+            "window",
+            "open_for",
+            "quarantine_after",
+        ]);
+        leaf.prop_recursive(4, 64, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(names.clone(), inner, 0..6)
+                    .prop_map(|map| map.into_iter().collect::<Value>()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_json_makes_a_policy_panic_and_what_is_valid_reads_back(json in any_json()) {
+            if let Ok(policy) = parse(json) {
+                let again = parse(serde_json::to_value(&policy).unwrap());
+                prop_assert_eq!(again, Ok(policy));
+            }
         }
     }
 

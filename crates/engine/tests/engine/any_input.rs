@@ -80,7 +80,35 @@ fn any_delivery() -> impl Strategy<Value = Delivery> {
     )
 }
 
+/// Policies at the edges of what is valid, beside some that people would write.
 fn any_policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![3 => usual_policy(), 1 => extreme_policy()]
+}
+
+fn extreme_policy() -> impl Strategy<Value = Policy> {
+    let edge = |most: u64| prop::sample::select(vec![1, most]);
+    let edges = (edge(10_000), edge(1_000_000), edge(86_400_000), edge(64), edge(7_776_000_000));
+    (edges, any::<bool>()).prop_map(|((count, rate, per, window, long), off)| {
+        let span = |millis: u64| format!("{millis}ms");
+        serde_json::from_value(json!({
+            "retry": {
+                "backoff": {"strategy": "exponential", "base": "1ms", "jitter": "decorrelated"},
+                "max_delay": span(long.min(2_592_000_000)), "max_attempts": count, "ttl": span(long),
+            },
+            "in_flight_max": count,
+            "rate_limit": {"count": rate, "per": span(per), "burst": rate},
+            "breaker": {
+                "failure_percent": window, "window": window, "min_attempts": window,
+                "open_for": span(per), "open_for_max": span(per),
+            },
+            "quarantine_after": if off { None } else { Some(count.min(1_000)) },
+            "disable_after": span(long.max(60_000)),
+        }))
+        .unwrap()
+    })
+}
+
+fn usual_policy() -> impl Strategy<Value = Policy> {
     let options = prop::sample::select(vec![
         json!({}),
         json!({"in_flight_max": 1}),
