@@ -6,6 +6,7 @@
 mod tables;
 mod timers;
 mod held;
+mod heard;
 mod lane;
 mod unkeyed;
 mod served;

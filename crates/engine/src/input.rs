@@ -34,7 +34,7 @@ pub enum Input {
     },
     /// Deliveries were durably accepted. A hint: it may come late, twice, out of order or never. One
     /// that is surely new (made since its endpoint appeared here, and its lane's next seq, or a lane
-    /// or an unkeyed delivery above all heard of) is taken at its word; any other makes the engine
+    /// or an unkeyed delivery not heard of before) is taken at its word; any other makes the engine
     /// ask the store.
     Accepted(Vec<Accepted>),
     /// The answer to an [`Effect::Load`](crate::Effect::Load).

@@ -58,6 +58,10 @@ pub const DUE_LOOKAHEAD: Span = Span::from_secs(10);
 /// How long to wait before asking again when a load failed or brought nothing new.
 pub const LOAD_RETRY: Span = Span::from_secs(1);
 
+/// Lanes, and unkeyed deliveries, of one endpoint that are remembered by id to tell a new hint from a
+/// repeated one: more than group commits of many producers shuffle.
+pub const HEARD_MAX: usize = 256;
+
 /// The latest instant the engine believes: the end of the year 9999. A clock beyond it is broken, and
 /// from here every wait still ends later than it began.
 pub const TIME_MAX: Timestamp = Timestamp::from_millis(253_402_300_799_999);

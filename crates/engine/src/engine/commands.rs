@@ -120,7 +120,7 @@ impl Engine {
         let unkeyed = &mut self.endpoints[endpoint].unkeyed;
         unkeyed.settle(delivery.id);
         // Its hint may still be on its way: by then it is not news.
-        unkeyed.note(delivery.id);
+        unkeyed.heard.note(delivery.id);
     }
 
     fn check_repeatable(&self, endpoint: EndpointKey, progress: &Progress) -> Result<(), Because> {

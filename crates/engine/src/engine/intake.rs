@@ -47,7 +47,8 @@ impl Engine {
         let seq = place.seq.get();
         let window = self.lane_window();
         let served = &mut self.endpoints[endpoint];
-        let (is_fresh, is_new) = (served.is_fresh(accepted.id), served.note_lane(place.lane));
+        let (is_fresh, is_new) =
+            (served.is_fresh(accepted.id), served.heard_lanes.note(place.lane));
         let lane = self.lane_mut(endpoint, place.lane);
         if seq <= lane.known {
             return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
@@ -68,7 +69,7 @@ impl Engine {
         if !unkeyed.is_news(accepted.id) {
             return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
         }
-        let is_new = is_fresh && unkeyed.note(accepted.id);
+        let is_new = is_fresh && unkeyed.heard.note(accepted.id);
         if is_new && unkeyed.has_room(self.config.unkeyed_window) {
             return self.hold_unkeyed(endpoint, &accepted.into());
         }
@@ -189,7 +190,7 @@ impl Engine {
 
     /// Takes in what a page has beyond what is known, as far as there is room.
     fn take_lane_page(&mut self, endpoint: EndpointKey, page: &LanePage) {
-        self.endpoints[endpoint].note_lane(page.lane);
+        self.endpoints[endpoint].heard_lanes.note(page.lane);
         let window = self.lane_window();
         let lane = self.lane_mut(endpoint, page.lane);
         lane.heard_of(page.last.map_or(0, Seq::get));

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
+use super::heard::Heard;
 use super::unkeyed::Unkeyed;
 use super::{DeliveryKey, Lane, TenantKey};
 use crate::breaker::{self, Breaker, BreakerState};
@@ -39,8 +40,8 @@ pub(super) struct Served {
     /// The least id that a delivery made since its appearance here can have. What is older may have
     /// a past under another owner.
     appeared: DeliveryId,
-    /// The highest lane heard of. Stores number lanes upwards, so one above it is new.
-    newest_lane: Option<LaneId>,
+    /// Lanes heard of: one that was not has no past to ask for.
+    pub(super) heard_lanes: Heard<LaneId>,
     /// Whether a page of its open lanes is under way: until it is here, no lane is forgotten.
     pub(super) lanes_loading: bool,
     pub(super) unkeyed: Unkeyed,
@@ -90,7 +91,7 @@ impl Served {
             refusals: Refusals::default(),
             lanes: FxHashMap::default(),
             appeared: DeliveryId::generate(now.as_millis(), [0; 10]),
-            newest_lane: None,
+            heard_lanes: Heard::default(),
             lanes_loading: false,
             unkeyed: Unkeyed::default(),
         }
@@ -126,13 +127,6 @@ impl Served {
     /// Whether a delivery was made since the endpoint appeared here.
     pub(super) fn is_fresh(&self, id: DeliveryId) -> bool {
         id >= self.appeared
-    }
-
-    /// Notes a lane; says whether nobody had heard of it before: then it has no past to ask for.
-    pub(super) fn note_lane(&mut self, lane: LaneId) -> bool {
-        let is_new = Some(lane) > self.newest_lane;
-        self.newest_lane = self.newest_lane.max(Some(lane));
-        is_new
     }
 
     /// Whether an attempt may start now; its ready queue aside.

@@ -9,14 +9,14 @@ use railpost_wire::DeliveryId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::DeliveryKey;
+use super::heard::Heard;
 use crate::Timestamp;
 
 #[derive(Debug, Default)]
 pub(super) struct Unkeyed {
     held: FxHashMap<DeliveryId, DeliveryKey>,
-    /// The highest id heard of. Ids sort by time, so one above it is new; below it, only the store
-    /// knows whether a delivery is still open.
-    newest: Option<DeliveryId>,
+    /// Deliveries heard of: of one that was, only the store knows whether it is still open.
+    pub(super) heard: Heard<DeliveryId>,
     scan: Scan,
     /// Something was left out since the scan began.
     missed: bool,
@@ -50,13 +50,6 @@ impl Unkeyed {
         self.held.values().copied()
     }
 
-    /// Notes a delivery; says whether nobody had heard of it before.
-    pub(super) fn note(&mut self, id: DeliveryId) -> bool {
-        let is_new = Some(id) > self.newest;
-        self.newest = self.newest.max(Some(id));
-        is_new
-    }
-
     /// Whether a delivery from a page or a hint is not in memory, and did not just leave it.
     pub(super) fn is_news(&self, id: DeliveryId) -> bool {
         !self.held.contains_key(&id) && !self.settled.contains(&id)
@@ -68,7 +61,7 @@ impl Unkeyed {
     }
 
     pub(super) fn insert(&mut self, id: DeliveryId, key: DeliveryKey) {
-        self.note(id);
+        self.heard.note(id);
         self.held.insert(id, key);
     }
 

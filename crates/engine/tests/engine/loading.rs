@@ -327,15 +327,14 @@ fn a_hint_from_before_its_endpoint_appeared_here_is_looked_up_in_the_store() {
 }
 
 #[test]
-fn an_older_hint_that_comes_after_a_newer_one_is_looked_up_in_the_store() {
+fn hints_that_come_out_of_order_are_taken_at_their_word() {
     let mut shop = Shop::new();
     let endpoint = shop.endpoint(json!({}));
-    let (older, newer) = (shop.new_delivery(endpoint, None), shop.new_delivery(endpoint, None));
-    shop.handle(Input::Accepted(vec![newer, older]));
-    assert_eq!(shop.in_flight(), [newer.id]);
-    let page = [shop.stored(older.id), shop.stored(newer.id)];
-    shop.answer_load(unkeyed_page(&page, None));
-    assert_eq!(shop.in_flight(), [newer.id, older.id]);
+    let mut hints: Vec<_> = (1..=4).map(|lane| shop.new_delivery(endpoint, at(lane, 1))).collect();
+    hints.extend((0..4).map(|_| shop.new_delivery(endpoint, None)));
+    hints.reverse();
+    shop.handle(Input::Accepted(hints));
+    assert_eq!((shop.in_flight().len(), shop.loads.len()), (8, 0));
 }
 
 #[test]
