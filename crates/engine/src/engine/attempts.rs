@@ -180,7 +180,8 @@ impl Engine {
         let endpoint = self.release(key);
         let served = &mut self.endpoints[endpoint];
         let outcome = classify(result, &served.policy.outcomes);
-        let ended = Ended { result, place: self.deliveries[key].place, probe: flight.probe };
+        let Held { id: delivery, place, .. } = self.deliveries[key];
+        let ended = Ended { result, delivery, place, probe: flight.probe };
         let verdict = served.attempt_ended(&ended, outcome, self.now);
         self.announce(endpoint, &verdict);
         self.decide(token, flight, result, outcome);

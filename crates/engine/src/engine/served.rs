@@ -11,7 +11,7 @@ use super::{DeliveryKey, Lane, TenantKey};
 use crate::breaker::{self, Breaker, BreakerState};
 use crate::bucket::Bucket;
 use crate::classify::{GONE, holds_endpoint};
-use crate::limits::FAILING_RECORD_AFTER;
+use crate::limits::{FAILING_RECORD_AFTER, QUARANTINE_AFTER_MAX};
 use crate::{
     AttemptResult, Endpoint, EndpointStatus, LaneId, NoticeKind, Outcome, Place, Policy, Timestamp,
 };
@@ -241,7 +241,8 @@ impl Served {
         now: Timestamp,
     ) -> Option<EndpointStatus> {
         if outcome == Outcome::Permanent {
-            self.refusals.add(ended.place);
+            let lane = ended.place.map(|place| Refused::Lane(place.lane));
+            self.refusals.add(lane.unwrap_or(Refused::Unkeyed(ended.delivery)));
         }
         if self.status != EndpointStatus::Active {
             return None;
@@ -263,6 +264,7 @@ impl Served {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) result: AttemptResult,
+    pub(super) delivery: DeliveryId,
     pub(super) place: Option<Place>,
     pub(super) probe: bool,
 }
@@ -293,26 +295,26 @@ impl Failing {
     }
 }
 
-/// What was refused for good since the last acknowledgement: each lane once, and each delivery
-/// without a lane.
+/// What was refused for good since the last acknowledgement: each lane once, and each delivery without
+/// a lane once, however often it is replayed.
 #[derive(Debug, Default)]
-struct Refusals {
-    lanes: Vec<LaneId>,
-    unkeyed: u32,
+struct Refusals(Vec<Refused>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    Lane(LaneId),
+    Unkeyed(DeliveryId),
 }
 
 impl Refusals {
-    fn add(&mut self, place: Option<Place>) {
-        match place {
-            Some(place) if self.lanes.contains(&place.lane) => {}
-            // Beyond the highest threshold there is nothing left to count.
-            Some(_) if self.count() >= crate::limits::QUARANTINE_AFTER_MAX => {}
-            Some(place) => self.lanes.push(place.lane),
-            None => self.unkeyed = self.unkeyed.saturating_add(1),
+    fn add(&mut self, refused: Refused) {
+        // Beyond the highest threshold there is nothing left to count.
+        if self.count() < QUARANTINE_AFTER_MAX && !self.0.contains(&refused) {
+            self.0.push(refused);
         }
     }
 
     fn count(&self) -> u32 {
-        self.unkeyed.saturating_add(self.lanes.len() as u32)
+        self.0.len() as u32
     }
 }

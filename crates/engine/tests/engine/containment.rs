@@ -1,7 +1,8 @@
 //! Breaker, quarantine, auto-disable: what keeps a bad endpoint from doing harm.
 
 use railpost_engine::{
-    AttemptResult, BreakerState, DeliveryState, EndpointStatus, Failure, Input, NoticeKind, Span,
+    AttemptResult, BreakerState, Command, DeliveryState, EndpointStatus, Failure, Input,
+    NoticeKind, Page, Span,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 use serde_json::{Value, json};
@@ -171,6 +172,20 @@ fn one_bad_lane_does_not_quarantine_its_endpoint() {
     let endpoint = shop.endpoint(policy);
     for id in shop.accept_lane(endpoint, 1, 10) {
         shop.end(id, answer(400));
+    }
+    assert_eq!(shop.status(endpoint), EndpointStatus::Active);
+}
+
+#[test]
+fn one_bad_delivery_that_is_replayed_again_and_again_does_not_quarantine_its_endpoint() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(nervous());
+    let id = shop.accept(endpoint, None);
+    for _ in 0..5 {
+        shop.end(id, answer(400));
+        shop.command(Command::Replay, id);
+        let deliveries = vec![shop.stored(id)];
+        shop.answer_load(Page::Unkeyed { deliveries, next: None, next_due: None });
     }
     assert_eq!(shop.status(endpoint), EndpointStatus::Active);
 }
