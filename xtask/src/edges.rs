@@ -22,7 +22,16 @@ const ROOMS: [(&str, &[&str]); 10] = [
 /// Rooms without I/O, and what would bring it in.
 const PURE: [&str; 2] = ["railpost-wire", "railpost-engine"];
 const IMPURE: [&str; 10] = [
-    "async-std", "chrono", "getrandom", "hyper", "mio", "rand", "reqwest", "rusqlite", "smol", "tokio",
+    "async-std",
+    "chrono",
+    "getrandom",
+    "hyper",
+    "mio",
+    "rand",
+    "reqwest",
+    "rusqlite",
+    "smol",
+    "tokio",
 ];
 
 /// A crate as `cargo metadata` has it: its name and what it needs to run, by name.
@@ -45,7 +54,8 @@ fn problems(packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
     for Package { name, needs } in packages {
         let Some(allowed) = rooms.get(name.as_str()) else {
-            problems.push(format!("`{name}` is no room of the design: list it in xtask/src/edges.rs"));
+            problems
+                .push(format!("`{name}` is no room of the design: list it in xtask/src/edges.rs"));
             continue;
         };
         for need in needs {

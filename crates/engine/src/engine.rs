@@ -96,6 +96,8 @@ pub struct Counters {
     pub retried: u64,
     /// Deliveries given up on.
     pub dead: u64,
+    /// Loads asked for.
+    pub loads: u64,
     /// Inputs ignored, by [`Because`] in the order of [`Because::ALL`].
     pub ignored: [u64; Because::ALL.len()],
 }

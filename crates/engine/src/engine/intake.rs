@@ -154,6 +154,7 @@ impl Engine {
             }
         };
         let ticket = self.keep(PendingLoad { endpoint, wanted });
+        self.counters.loads += 1;
         self.effects.push_back(Effect::Load(ticket, load));
     }
 

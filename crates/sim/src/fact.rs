@@ -1,0 +1,79 @@
+//! What happens between the engine and its world, as plain data: the model judges it, the trace
+//! prints it, the tally counts it.
+
+use railpost_engine::{
+    Accepted, Attempt, AttemptResult, Command, Delivery, DeliveryState, Endpoint, EndpointRecord,
+    Policy, RateLimit, Timestamp, Transition,
+};
+use railpost_wire::{EndpointId, TenantId};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Fact {
+    Limited(TenantId, Option<RateLimit>),
+    /// An endpoint is served from here on; what was known of it is forgotten.
+    Appeared(Endpoint),
+    /// An endpoint gets another policy than it had.
+    Changed(Endpoint, Policy),
+    Paused(EndpointId),
+    Resumed(EndpointId),
+    /// An endpoint is not served any more; what is under way there goes on.
+    Left(EndpointId),
+    /// Durably accepted.
+    Accepted(Accepted),
+    /// A person's command was taken; the delivery is as they saw it.
+    Commanded(Command, Delivery),
+    /// An at-most-once attempt is about to leave, once that is durable.
+    Reserved(Attempt),
+    Started(Attempt),
+    Ended(Flight, AttemptResult),
+    Recorded(Transition),
+    EndpointRecorded(EndpointRecord),
+    /// The process died: what was under way has no outcome, what was not durable never was.
+    Crashed,
+}
+
+/// An attempt under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub(crate) attempt: Attempt,
+    pub(crate) tenant: TenantId,
+    pub(crate) since: Timestamp,
+    /// Its endpoint left meanwhile: it takes a place, and nobody asks what comes of it.
+    pub(crate) orphaned: bool,
+}
+
+impl Fact {
+    /// The topic and kind it is counted under.
+    pub(crate) fn name(&self) -> String {
+        let name = match self {
+            Fact::Limited(..) => "world: tenant limited",
+            Fact::Appeared(_) => "world: endpoint appeared",
+            Fact::Changed(..) => "world: endpoint changed",
+            Fact::Paused(_) => "world: endpoint paused",
+            Fact::Resumed(_) => "world: endpoint resumed",
+            Fact::Left(_) => "world: endpoint left",
+            Fact::Accepted(_) => "total: deliveries",
+            Fact::Commanded(command, _) => return format!("command: {command:?}"),
+            Fact::Reserved(_) => "effect: record first",
+            Fact::Started(_) => "total: attempts",
+            Fact::Ended(_, AttemptResult::Response { status, .. }) => {
+                return format!("result: {status}");
+            }
+            Fact::Ended(_, AttemptResult::Failed(failure)) => {
+                return format!("result: {failure:?}");
+            }
+            Fact::Recorded(transition) => return decision(transition.state),
+            Fact::EndpointRecorded(record) => return format!("endpoint: {:?}", record.status),
+            Fact::Crashed => "fault: crash",
+        };
+        name.to_owned()
+    }
+}
+
+fn decision(state: DeliveryState) -> String {
+    match state {
+        DeliveryState::Dead { reason, holds: true } => format!("decision: {reason:?} holds"),
+        DeliveryState::Dead { reason, holds: false } => format!("decision: {reason:?} moves on"),
+        state => format!("decision: {}", state.stage()),
+    }
+}

@@ -1,0 +1,38 @@
+//! All who judge a run, side by side.
+
+use std::collections::BTreeMap;
+
+use railpost_wire::EndpointId;
+
+use crate::applied::Applied;
+use crate::fact::Fact;
+use crate::health::Health;
+use crate::model::{Broken, Model, View};
+use crate::receiver::Receiver;
+
+#[derive(Default)]
+pub(crate) struct Judges {
+    model: Model,
+    health: Health,
+    applied: Applied,
+}
+
+impl Judges {
+    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
+        self.applied.note(fact);
+        self.model.judge(view, fact)?;
+        self.health.judge(view, fact)
+    }
+
+    pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), Broken> {
+        self.model.judge_idle(view)
+    }
+
+    pub(crate) fn judge_end(
+        &self,
+        view: &View<'_>,
+        receivers: &BTreeMap<EndpointId, Receiver>,
+    ) -> Result<(), Broken> {
+        self.applied.judge(view.store, receivers)
+    }
+}

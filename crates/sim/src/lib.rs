@@ -1,0 +1,69 @@
+//! A seeded world around the real engine: crashes, lost answers, slow receivers, meddling people.
+//!
+//! Everything that happens is drawn from the seed, so a run can be repeated to the byte. Faults
+//! strike for a few simulated hours; then they stop, and everything must finish. A small reference
+//! model, which knows nothing of the engine, judges every step, and the receivers are asked at the
+//! end what they have applied.
+//!
+//! Start with [`run`]; then `world` for the loop, `scenario` for what a seed stands for, and `model`
+//! for the promises. No part of the product depends on this crate.
+
+mod limits;
+
+mod dice;
+mod scenario;
+mod store;
+mod network;
+mod receiver;
+mod plant;
+mod fact;
+mod ledger;
+mod containment;
+mod model;
+mod health;
+mod applied;
+mod judges;
+mod trace;
+mod tally;
+mod world;
+mod campaign;
+
+pub use campaign::{Summary, run_all};
+pub use plant::Plant;
+pub use tally::Tally;
+
+/// What to run a seed with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A defect to plant.
+    pub plant: Plant,
+    /// Whether to write down what happens.
+    pub trace: bool,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Which seed.
+    pub seed: u64,
+    /// The promise that was broken, if one was.
+    pub breach: Option<Breach>,
+    /// How often each thing happened.
+    pub tally: Tally,
+    /// What happened, a line each; empty unless asked for.
+    pub trace: String,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The promise.
+    pub promise: &'static str,
+    /// When, and the last thing that happened.
+    pub after: String,
+}
+
+/// Runs the world of a seed to its end, or until a promise is broken.
+pub fn run(seed: u64, options: Options) -> Report {
+    world::World::new(seed, options).run(seed)
+}

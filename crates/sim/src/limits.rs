@@ -1,0 +1,23 @@
+//! Every bound of this world, with its reason.
+
+use railpost_engine::Span;
+
+/// The sender's timeout: every attempt has ended by then. Shorter than a slow receiver takes.
+pub(crate) const TIMEOUT: Span = Span::from_secs(20);
+
+/// How often operators look around once the faults have stopped.
+pub(crate) const ROUND: Span = Span::from_secs(60);
+
+/// How long everything may take to finish once the faults have stopped. Waits are minutes, rates at
+/// least one in twenty seconds and backlogs some hundreds, so this is ample.
+pub(crate) const CALM_MAX: Span = Span::from_days(3);
+
+/// A load that failed or brought nothing new is asked for again after a pause of a second: for so
+/// long nothing is overdue.
+pub(crate) const LOAD_PAUSE: Span = Span::from_millis(1_100);
+
+/// More wake-ups than this at one instant, and the engine is turning in circles.
+pub(crate) const WAKES_AT_ONCE_MAX: u32 = 1_000;
+
+/// How long a settled world is watched: it has to be quiet.
+pub(crate) const REST: Span = Span::from_mins(10);

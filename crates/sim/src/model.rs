@@ -1,0 +1,198 @@
+//! The judge: what a delivery system promises, as simply as it can be said. It hears the facts, looks
+//! at what is on record and under way, knows nothing of the engine, and says which promise is broken.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railpost_engine::{
+    Attempt, AttemptResult, AttemptToken, Command, Config, Delivery, DeliveryState, Endpoint,
+    EndpointStatus, Failure, Guarantee, Outcome, Timestamp, Transition,
+};
+use railpost_wire::{DeliveryId, EndpointId, TenantId};
+
+use crate::containment::{Breaker, Bucket};
+use crate::fact::{Fact, Flight};
+use crate::ledger::{Entry, honoured, meaning};
+use crate::store::Store;
+
+/// The promise that was broken.
+pub(crate) type Broken = &'static str;
+
+const RECORDED_FIRST: Broken = "at most once: recorded as sent before it is sent";
+
+/// The world at the moment of a fact, just before it takes effect.
+pub(crate) struct View<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) config: &'a Config,
+    pub(crate) store: &'a Store,
+    pub(crate) under_way: &'a BTreeMap<AttemptToken, Flight>,
+}
+
+#[derive(Default)]
+pub(crate) struct Model {
+    /// At-most-once deliveries that have left.
+    sent: BTreeSet<DeliveryId>,
+    tenants: BTreeMap<TenantId, Bucket>,
+    /// The endpoints served.
+    sites: BTreeMap<EndpointId, Site>,
+    /// What has to be recorded next.
+    ended: Option<(Flight, AttemptResult)>,
+}
+
+/// An endpoint, as far as it follows from what was sent there and came back.
+#[derive(Default)]
+struct Site {
+    told: BTreeMap<DeliveryId, Command>,
+    held_until: Timestamp,
+    bucket: Bucket,
+    breaker: Breaker,
+}
+
+impl Model {
+    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
+        match fact {
+            Fact::Appeared(endpoint) => drop(self.sites.insert(endpoint.id, Site::default())),
+            Fact::Left(id) => drop(self.sites.remove(id)),
+            Fact::Crashed => (self.sites, self.tenants, self.ended) = Default::default(),
+            Fact::Resumed(id) => self.at(*id, |site| site.breaker = Breaker::ramping()),
+            Fact::Changed(old, new) => self.at(old.id, |site| {
+                site.bucket = site.bucket.under(old.policy.rate_limit, new.rate_limit, view.now);
+                site.breaker = std::mem::take(&mut site.breaker).under(new.breaker);
+            }),
+            Fact::Commanded(command, about) => {
+                self.at(about.endpoint, |site| _ = site.told.insert(about.id, *command));
+            }
+            Fact::Reserved(attempt) => self.start(view, attempt, true)?,
+            Fact::Started(attempt) if view.under_way.contains_key(&attempt.token) => {
+                let durable = view.store.durable_state(attempt.delivery);
+                rule(durable == Some(DeliveryState::InFlight), RECORDED_FIRST)?;
+                self.sent.insert(attempt.delivery);
+            }
+            Fact::Started(attempt) => self.start(view, attempt, false)?,
+            Fact::Ended(flight, result) => self.end(view, flight, *result)?,
+            Fact::Recorded(transition) => self.record(view, transition)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Nothing may be left lying that is due and allowed.
+    pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), Broken> {
+        for id in self.sites.keys() {
+            let lanes = view.store.lanes(*id);
+            let heads = lanes.filter_map(|lane| view.store.line(*id, Some(lane)).next());
+            // What does not surely fit in memory may have to wait for room there.
+            let window = view.config.unkeyed_window as usize / 2;
+            let in_memory = view.store.line(*id, None).count() <= window;
+            let unkeyed = view.store.line(*id, None).filter(|_| in_memory);
+            let waits = |it: &Delivery| view.is_due(it) && !view.is_under_way(it.id);
+            let idle = heads.chain(unkeyed).any(waits) && self.allows(view, *id).is_ok();
+            rule(!idle, "nothing idles while work is due and allowed")?;
+        }
+        Ok(())
+    }
+
+    /// Whether an endpoint may be sent something now.
+    fn allows(&self, view: &View<'_>, id: EndpointId) -> Result<(), Broken> {
+        let site = self.sites.get(&id).ok_or("nothing starts at an endpoint that is not served")?;
+        let Endpoint { policy, tenant, status, .. } = view.endpoint(id);
+        rule(*status == EndpointStatus::Active, "nothing starts where it is switched off")?;
+        rule(site.held_until <= view.now, "a receiver that asked for time is left alone")?;
+        let here = view.count(|flight| flight.attempt.endpoint == id);
+        rule(here < policy.in_flight_max, "no more is under way than an endpoint takes")?;
+        let most = site.breaker.most(view.now, |probe| view.under_way.contains_key(&probe));
+        let passes = policy.breaker.is_none() || here < most;
+        rule(passes, "an open breaker lets one probe pass, and a closed one ramps up")?;
+        let taken = view.count(|_| true) + view.count(|flight| flight.tenant == *tenant);
+        rule(taken < view.config.in_flight_max, "no tenant takes the places that others need")?;
+        let shared = self.tenants.get(tenant).copied().unwrap_or_default();
+        let tenant_limit = view.store.tenants()[tenant];
+        rule(shared.spend(tenant_limit, view.now).is_some(), "no tenant's rate is exceeded")?;
+        let spent = site.bucket.spend(policy.rate_limit, view.now);
+        rule(spent.is_some(), "no endpoint's rate is exceeded")
+    }
+
+    fn start(&mut self, view: &View<'_>, attempt: &Attempt, reserved: bool) -> Result<(), Broken> {
+        let Attempt { delivery: id, endpoint, token, number, .. } = *attempt;
+        let delivery = view.store.delivery(id).ok_or("only what was accepted is sent")?;
+        let Endpoint { policy, tenant, .. } = view.endpoint(endpoint);
+        let once = policy.guarantee == Guarantee::AtMostOnce;
+        rule(once == reserved, RECORDED_FIRST)?;
+        let again = delivery.progress.attempts > 0 || self.sent.contains(&id);
+        rule(!once || !again, "at most once: never sent twice")?;
+        rule(view.is_due(delivery), "only what is due is sent")?;
+        rule(!view.is_under_way(id), "a delivery has one attempt under way at a time")?;
+        let head = view.store.line(endpoint, delivery.place.map(|place| place.lane)).next();
+        let first = delivery.place.is_none() || head.is_some_and(|head| head.id == id);
+        rule(first, "within a lane nothing starts while the one before is open")?;
+        rule(number == delivery.progress.attempts + 1, "attempts are counted one by one")?;
+        self.allows(view, endpoint)?;
+        let shared = self.tenants.entry(tenant.clone()).or_default();
+        *shared = shared.spend(view.store.tenants()[tenant], view.now).unwrap_or_default();
+        self.at(endpoint, |site| {
+            site.bucket = site.bucket.spend(policy.rate_limit, view.now).unwrap_or_default();
+            site.breaker.started(token);
+        });
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        view: &View<'_>,
+        flight: &Flight,
+        result: AttemptResult,
+    ) -> Result<(), Broken> {
+        rule(self.ended.is_none(), "what came of an attempt is recorded at once")?;
+        let served = self.sites.get_mut(&flight.attempt.endpoint).filter(|_| !flight.orphaned);
+        let Some(site) = served else { return Ok(()) };
+        self.ended = Some((flight.clone(), result));
+        let policy = &view.endpoint(flight.attempt.endpoint).policy;
+        let failed = meaning(result, policy) == Outcome::Retryable;
+        if let AttemptResult::Response { status: 429 | 503, retry_after: Some(wish) } = result
+            && failed
+        {
+            site.held_until = site.held_until.max(view.now + honoured(wish, &policy.retry));
+        }
+        if result != AttemptResult::Failed(Failure::PayloadMissing) {
+            site.breaker.ended(flight.attempt.token, failed, policy, view.now);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, view: &View<'_>, new: &Transition) -> Result<(), Broken> {
+        let Some(old) = view.store.delivery(new.delivery) else { return Ok(()) };
+        let ended = self.ended.take_if(|(flight, _)| flight.attempt.delivery == new.delivery);
+        let site = self.sites.get_mut(&new.endpoint).ok_or("only what is served is recorded")?;
+        let told = site.told.remove(&new.delivery);
+        let policy = &view.endpoint(new.endpoint).policy;
+        Entry { old, new, ended, told, policy, now: view.now }.judge()
+    }
+
+    fn at(&mut self, id: EndpointId, then: impl FnOnce(&mut Site)) {
+        self.sites.entry(id).and_modify(then);
+    }
+}
+
+impl View<'_> {
+    fn endpoint(&self, id: EndpointId) -> &Endpoint {
+        &self.store.endpoints()[&id]
+    }
+
+    fn is_due(&self, delivery: &Delivery) -> bool {
+        match delivery.state {
+            DeliveryState::Waiting { until } => until <= self.now,
+            state => state == DeliveryState::Pending,
+        }
+    }
+
+    fn is_under_way(&self, id: DeliveryId) -> bool {
+        self.count(|flight| flight.attempt.delivery == id && !flight.orphaned) > 0
+    }
+
+    fn count(&self, wanted: impl Fn(&Flight) -> bool) -> u32 {
+        self.under_way.values().filter(|flight| wanted(flight)).count() as u32
+    }
+}
+
+pub(crate) fn rule(kept: bool, promise: Broken) -> Result<(), Broken> {
+    if kept { Ok(()) } else { Err(promise) }
+}

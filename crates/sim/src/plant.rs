@@ -1,0 +1,147 @@
+//! Defects on purpose, to show that the judge sees them. Each one tampers with what passes between
+//! the engine and its world; the engine itself stays as it is.
+
+use std::collections::BTreeSet;
+
+use railpost_engine::{
+    AttemptResult, Delivery, DeliveryState, Guarantee, LanePage, OnDeadLetter, Page, Policy,
+    Progress, Span, Timestamp,
+};
+use railpost_wire::DeliveryId;
+
+/// A defect to plant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plant {
+    /// None: everything passes as it is.
+    #[default]
+    Nothing,
+    /// An attempt counts as acknowledged as soon as it has left.
+    ReleaseEarly,
+    /// What was under way in a crash is missing from every page afterwards.
+    ForgetInFlight,
+    /// A dead letter lets its lane move on, although it should hold it.
+    AdvanceOnDeadLetter,
+    /// An at-most-once delivery of unknown outcome is taken for one that was never sent.
+    RetryAtMostOnce,
+    /// A receiver's `Retry-After` is not passed on.
+    IgnoreRetryAfter,
+    /// The engine believes in a higher cap than its owner set.
+    ExceedCap,
+    /// Lanes behind a dead letter are missing from every page.
+    DropHeldLane,
+    /// The engine knows of no breaker.
+    BurnWhileOpen,
+    /// The engine knows of no rate limit.
+    IgnoreRate,
+    /// A delivery is tried once more than its policy allows.
+    TryOnceMore,
+    /// Waits are forgotten in a restart.
+    ForgetWaits,
+    /// The engine does not hear of pauses.
+    IgnorePause,
+    /// The engine is woken late.
+    WakeLate,
+    /// Dead letters are replayed though nobody said so.
+    ReplayUntold,
+    /// An at-most-once attempt leaves before its record is durable.
+    SendUnrecorded,
+    /// Now and then an accepted delivery is lost.
+    LoseAccepted,
+}
+
+impl Plant {
+    /// All defects, with their names.
+    pub const ALL: [(&str, Plant); 16] = [
+        ("release-before-acknowledgement", Plant::ReleaseEarly),
+        ("forget-in-flight", Plant::ForgetInFlight),
+        ("advance-on-dead-letter", Plant::AdvanceOnDeadLetter),
+        ("retry-at-most-once", Plant::RetryAtMostOnce),
+        ("ignore-retry-after", Plant::IgnoreRetryAfter),
+        ("exceed-cap", Plant::ExceedCap),
+        ("drop-held-lane", Plant::DropHeldLane),
+        ("burn-attempts-while-open", Plant::BurnWhileOpen),
+        ("ignore-rate", Plant::IgnoreRate),
+        ("try-once-more", Plant::TryOnceMore),
+        ("forget-waits", Plant::ForgetWaits),
+        ("ignore-pause", Plant::IgnorePause),
+        ("wake-late", Plant::WakeLate),
+        ("replay-untold", Plant::ReplayUntold),
+        ("send-unrecorded", Plant::SendUnrecorded),
+        ("lose-accepted", Plant::LoseAccepted),
+    ];
+
+    /// The policy that the engine gets to see.
+    pub(crate) fn policy(self, policy: Policy) -> Policy {
+        let mut fields = policy.into_fields();
+        match self {
+            Plant::AdvanceOnDeadLetter if fields.guarantee != Guarantee::EffectivelyOnce => {
+                fields.on_dead_letter = OnDeadLetter::Advance;
+            }
+            Plant::ExceedCap => fields.in_flight_max += 1,
+            Plant::BurnWhileOpen => fields.breaker = None,
+            Plant::IgnoreRate => fields.rate_limit = None,
+            Plant::TryOnceMore => fields.retry.max_attempts += 1,
+            _ => {}
+        }
+        Policy::new(fields).expect("the bounds are far away")
+    }
+
+    /// The result that the engine gets to see.
+    pub(crate) fn result(self, result: AttemptResult) -> AttemptResult {
+        match (self, result) {
+            (Plant::IgnoreRetryAfter, AttemptResult::Response { status, .. }) => {
+                AttemptResult::Response { status, retry_after: None }
+            }
+            _ => result,
+        }
+    }
+
+    /// When the engine is woken that wants to be at `wake`.
+    pub(crate) fn wake(self, wake: Timestamp) -> Timestamp {
+        if self == Plant::WakeLate { wake + Span::from_secs(3) } else { wake }
+    }
+
+    /// The page that the engine gets to see.
+    pub(crate) fn page(self, page: Page, cut_off: &BTreeSet<DeliveryId>) -> Page {
+        let each = |delivery| self.delivery(delivery, cut_off);
+        match page {
+            Page::Lanes { lanes, next } => Page::Lanes {
+                lanes: lanes.into_iter().map(|lane| self.lane(lane, each)).collect(),
+                next,
+            },
+            Page::Lane(lane) => Page::Lane(self.lane(lane, each)),
+            Page::Unkeyed { deliveries, next, next_due } => {
+                let deliveries = deliveries.into_iter().filter_map(each).collect();
+                Page::Unkeyed { deliveries, next, next_due }
+            }
+        }
+    }
+
+    fn lane(self, mut page: LanePage, each: impl Fn(Delivery) -> Option<Delivery>) -> LanePage {
+        let head = page.deliveries.first();
+        let held = head.is_some_and(|head| matches!(head.state, DeliveryState::Dead { .. }));
+        if self == Plant::DropHeldLane && held {
+            (page.deliveries, page.through) = (Vec::new(), page.last);
+        }
+        page.deliveries = page.deliveries.into_iter().filter_map(each).collect();
+        page
+    }
+
+    fn delivery(self, delivery: Delivery, cut_off: &BTreeSet<DeliveryId>) -> Option<Delivery> {
+        let fresh = Delivery { state: DeliveryState::Pending, ..delivery };
+        match (self, delivery.state) {
+            (Plant::LoseAccepted, _) if self.loses(delivery.id) => None,
+            (Plant::ForgetInFlight, _) if cut_off.contains(&delivery.id) => None,
+            (Plant::RetryAtMostOnce, DeliveryState::InFlight) => {
+                Some(Delivery { progress: Progress::default(), ..fresh })
+            }
+            (Plant::ForgetWaits, DeliveryState::Waiting { .. }) => Some(fresh),
+            _ => Some(delivery),
+        }
+    }
+
+    /// Whether an accepted delivery gets lost.
+    pub(crate) fn loses(self, id: DeliveryId) -> bool {
+        self == Plant::LoseAccepted && id.to_bytes()[15].is_multiple_of(20)
+    }
+}

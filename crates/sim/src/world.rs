@@ -1,0 +1,265 @@
+//! The world around the engine: its clock, what is about to happen, and the loop that makes it
+//! happen. First faults strike; then they stop, and everything has to finish.
+
+mod shell;
+mod transport;
+mod disturb;
+mod operate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use railpost_engine::{
+    Accepted, AttemptResult, AttemptToken, Command, Delivery, Input, Load, LoadTicket, Page, Span,
+    Timestamp,
+};
+use railpost_wire::{DeliveryId, EndpointId};
+
+use crate::dice::Dice;
+use crate::fact::{Fact, Flight};
+use crate::judges::Judges;
+use crate::limits::{CALM_MAX, REST};
+use crate::model::{Broken, View, rule};
+use crate::network::Odds;
+use crate::plant::Plant;
+use crate::receiver::Receiver;
+use crate::scenario::{BEGINNING, Disturbance, Scenario};
+use crate::store::{EventNo, Store};
+use crate::tally::Tally;
+use crate::trace::{Shown, Trace};
+use crate::{Breach, Options, Report};
+use shell::Process;
+
+/// What loads are counted under.
+const LOADS: &str = "effect: load";
+
+pub(crate) struct World {
+    scenario: Scenario,
+    dice: Dice,
+    now: Timestamp,
+    /// What is about to happen, by time; what is due at one instant, in the order it was planned.
+    queue: BTreeMap<(Timestamp, u64), Happening>,
+    turn: u64,
+    /// Whether the faults have stopped.
+    calm: bool,
+    /// Nothing while it is down.
+    process: Option<Process>,
+    /// After how many more effects the process dies, and for how long.
+    fuse: Option<(u32, Span)>,
+    /// Counts processes, so that what was meant for a dead one does not reach its successor.
+    life: u32,
+    store: Store,
+    /// Whether a flush is about to happen.
+    flushing: bool,
+    odds: Odds,
+    receivers: BTreeMap<EndpointId, Receiver>,
+    /// Endpoints that another engine serves for a while.
+    away: BTreeSet<EndpointId>,
+    /// Attempts that the process waits for.
+    under_way: BTreeMap<AttemptToken, Flight>,
+    /// What was under way when a process died.
+    cut_off: BTreeSet<DeliveryId>,
+    events: EventNo,
+    deliveries: u64,
+    plant: Plant,
+    judges: Judges,
+    tally: Tally,
+    trace: Trace,
+    /// What the model objected to.
+    objection: String,
+}
+
+/// Something about to happen.
+#[derive(Debug)]
+enum Happening {
+    Disturbed(Disturbance),
+    Restarted,
+    Returned(EndpointId),
+    Hinted(Accepted),
+    Told(Command, Delivery),
+    Flushed,
+    Confirmed { life: u32, token: AttemptToken, refused: bool },
+    Read { life: u32, ticket: LoadTicket, load: Load },
+    Loaded { life: u32, ticket: LoadTicket, page: Option<Page> },
+    Arrived { request: Request, back: Option<Span> },
+    Answered { life: u32, token: AttemptToken, result: AttemptResult },
+    Calmed,
+}
+
+/// What travels through the network.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    life: u32,
+    token: AttemptToken,
+    endpoint: EndpointId,
+    event: EventNo,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: Options) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut scenario = Scenario::draw(&mut dice);
+        let plan = std::mem::take(&mut scenario.plan);
+        let mut world = Self {
+            now: BEGINNING,
+            queue: BTreeMap::new(),
+            turn: 0,
+            calm: false,
+            process: None,
+            fuse: None,
+            life: 0,
+            store: Store::default(),
+            flushing: false,
+            odds: scenario.odds,
+            receivers: BTreeMap::new(),
+            away: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            cut_off: BTreeSet::new(),
+            events: 0,
+            deliveries: 0,
+            plant: options.plant,
+            judges: Judges::default(),
+            tally: Tally::default(),
+            trace: Trace::new(options.trace),
+            objection: String::new(),
+            dice,
+            scenario,
+        };
+        world.plan_at(BEGINNING, Happening::Restarted);
+        for (at, disturbance) in plan {
+            world.plan_at(at, Happening::Disturbed(disturbance));
+        }
+        world.plan_at(world.scenario.calm_at, Happening::Calmed);
+        world
+    }
+
+    /// Lives through the faults and the calm after them.
+    pub(crate) fn run(mut self, seed: u64) -> Report {
+        let judgement = catch_unwind(AssertUnwindSafe(|| self.live()));
+        let broken = judgement.unwrap_or(Err("nothing panics")).err();
+        let breach = broken.map(|promise| self.breach(promise));
+        Report { seed, breach, tally: self.tally, trace: self.trace.into_text() }
+    }
+
+    fn breach(&mut self, promise: Broken) -> Breach {
+        self.trace.line(self.now, format_args!("BROKEN: {promise}"));
+        Breach { promise, after: format!("{} {}", Shown(&self.now), self.objection) }
+    }
+
+    fn live(&mut self) -> Result<(), Broken> {
+        let deadline = self.scenario.calm_at + CALM_MAX;
+        while !self.is_settled() {
+            self.step()?;
+            if self.now > deadline {
+                return Err("when faults stop, everything ends delivered, dead or discarded");
+            }
+        }
+        self.rest()?;
+        self.judges.judge_end(&self.view(), &self.receivers)
+    }
+
+    /// Where nothing is left to be done, the engine asks for little more than what it sweeps.
+    fn rest(&mut self) -> Result<(), Broken> {
+        let (until, before) = (self.now + REST, self.tally.of(LOADS));
+        while self.now < until {
+            self.step()?;
+        }
+        let sweep = self.scenario.config.sweep_every.unwrap_or(REST);
+        let sweeps = REST.as_millis() / sweep.as_millis() + 1;
+        let lanes = |id| self.store.lanes(id).count() as u64;
+        let at_a_time: u64 = self.store.endpoints().keys().map(|id| 2 + lanes(*id)).sum();
+        // Twice over: a late hint may still make it look.
+        let most = 2 * sweeps * at_a_time;
+        rule(self.tally.of(LOADS) - before <= most, "a world at rest is left in peace")
+    }
+
+    /// Lets the next thing happen: the engine's own alarm, or what is planned.
+    fn step(&mut self) -> Result<(), Broken> {
+        let (&(at, turn), _) = self.queue.first_key_value().expect("a calm world makes its rounds");
+        if let Some(wake) = self.wake_at().filter(|wake| *wake < at) {
+            self.pass_time(wake)?;
+            return self.wake();
+        }
+        self.pass_time(at)?;
+        let what = self.queue.remove(&(at, turn)).expect("it was just looked at");
+        self.happen(what)
+    }
+
+    /// Nothing may have idled up to the moment before.
+    fn pass_time(&mut self, to: Timestamp) -> Result<(), Broken> {
+        if to > self.now {
+            self.now = Timestamp::from_millis(to.as_millis() - 1);
+            if self.engine_is_informed() {
+                self.judges.judge_idle(&self.view())?;
+            }
+            self.now = to;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, what: Happening) -> Result<(), Broken> {
+        match what {
+            Happening::Disturbed(disturbance) => self.disturb(disturbance)?,
+            Happening::Restarted => self.restart()?,
+            Happening::Returned(id) => self.take_back(id)?,
+            Happening::Hinted(accepted) => self.feed(Input::Accepted(vec![accepted]))?,
+            Happening::Told(command, delivery) => self.command(command, delivery)?,
+            Happening::Flushed => self.flush(),
+            Happening::Confirmed { life, token, refused } if life == self.life => {
+                self.confirm(token, refused)?;
+            }
+            Happening::Read { life, ticket, load } if life == self.life => self.read(ticket, &load),
+            Happening::Loaded { life, ticket, page } if life == self.life => {
+                self.answer_load(ticket, page)?;
+            }
+            Happening::Arrived { request, back } => self.arrive(request, back),
+            Happening::Answered { life, token, result } if life == self.life => {
+                self.answer(token, result)?;
+            }
+            Happening::Calmed => self.calm_down()?,
+            // It was meant for a process that is dead.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn plan_at(&mut self, at: Timestamp, what: Happening) {
+        self.turn += 1;
+        self.queue.insert((at, self.turn), what);
+    }
+
+    fn plan_in(&mut self, span: Span, what: Happening) {
+        self.plan_at(self.now + span, what);
+    }
+
+    /// Takes a fact to everyone who wants to know.
+    fn note(&mut self, fact: &Fact) -> Result<(), Broken> {
+        self.trace.line(self.now, fact);
+        self.tally.count(&fact.name());
+        let judgement = self.judge(fact);
+        if judgement.is_err() {
+            self.objection = fact.to_string();
+        }
+        judgement
+    }
+
+    fn judge(&mut self, fact: &Fact) -> Result<(), Broken> {
+        let mut judges = std::mem::take(&mut self.judges);
+        let judgement = judges.judge(&self.view(), fact);
+        self.judges = judges;
+        judgement
+    }
+
+    /// What the judges may look at.
+    fn view(&self) -> View<'_> {
+        let (now, config) = (self.now, &self.scenario.config);
+        View { now, config, store: &self.store, under_way: &self.under_way }
+    }
+
+    /// Takes note of something that is no concern of the model.
+    fn remark(&mut self, name: &str, details: impl Display) {
+        self.trace.line(self.now, format_args!("{name} {details}"));
+        self.tally.count(name);
+    }
+}

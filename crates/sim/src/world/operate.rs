@@ -1,0 +1,104 @@
+//! The people who look after it all: they replay, skip and discard, and switch endpoints on again.
+
+use railpost_engine::{Command, Delivery, DeliveryState, EndpointStatus, Input};
+use railpost_wire::{DeliveryId, EndpointId};
+
+use super::{Happening, World};
+use crate::limits::ROUND;
+use crate::model::Broken;
+use crate::plant::Plant;
+use crate::scenario::Disturbance;
+use crate::store::Row;
+
+const COMMANDS: [Command; 3] = [Command::Replay, Command::Skip, Command::Discard];
+
+impl World {
+    /// During the faults: a few commands, not all of them sensible.
+    pub(super) fn operate(&mut self) -> Result<(), Broken> {
+        if self.calm {
+            return self.make_round();
+        }
+        for id in self.switched_off() {
+            if self.dice.percent(50) {
+                self.resume(id)?;
+            }
+        }
+        for id in self.ids(|row| is_dead(&row.delivery)) {
+            if self.dice.percent(60) {
+                self.decide(id);
+            }
+        }
+        self.meddle();
+        if self.plant == Plant::ReplayUntold { self.replay_untold() } else { Ok(()) }
+    }
+
+    /// A command about any delivery whatsoever.
+    fn meddle(&mut self) {
+        let all = self.ids(|_| true);
+        if !all.is_empty() {
+            let id = self.dice.pick(&all);
+            self.decide(id);
+        }
+    }
+
+    /// A person looks at a delivery, thinks for a moment, and says what is to be done.
+    fn decide(&mut self, id: DeliveryId) {
+        let (command, delivery) = (self.dice.pick(&COMMANDS), self.store.rows()[&id].delivery);
+        let delay = self.dice.millis(0..=1_000);
+        self.plan_in(delay, Happening::Told(command, delivery));
+    }
+
+    /// The engine hears of commands that nobody gave.
+    fn replay_untold(&mut self) -> Result<(), Broken> {
+        for id in self.ids(|row| is_dead(&row.delivery)) {
+            let (command, delivery) = (Command::Replay, self.store.rows()[&id].delivery);
+            self.feed(Input::Command { command, delivery })?;
+        }
+        Ok(())
+    }
+
+    /// After the faults: everything is switched on again, and every held lane is decided about.
+    pub(super) fn make_round(&mut self) -> Result<(), Broken> {
+        for id in self.switched_off() {
+            self.resume(id)?;
+        }
+        if !self.scenario.lanes_left_held {
+            for id in self.ids(|row| is_held(&row.delivery)) {
+                self.decide(id);
+            }
+        }
+        self.plan_in(ROUND, Happening::Disturbed(Disturbance::Operate));
+        Ok(())
+    }
+
+    /// Whether nothing is left to be done.
+    pub(super) fn is_settled(&self) -> bool {
+        let busy = !self.under_way.is_empty() || !self.store.is_durable() || self.process.is_none();
+        self.calm && !busy && self.store.rows().values().all(|row| self.is_done(row))
+    }
+
+    fn is_done(&self, row: &Row) -> bool {
+        let Delivery { endpoint, place, state, .. } = row.delivery;
+        let mut line = self.store.line(endpoint, place.map(|place| place.lane));
+        let behind_dead_letter = place.is_some() && line.next().is_some_and(is_held);
+        !state.is_open() || (self.scenario.lanes_left_held && behind_dead_letter)
+    }
+
+    fn switched_off(&self) -> Vec<EndpointId> {
+        let all = self.store.endpoints().values();
+        let off = all.filter(|endpoint| endpoint.status != EndpointStatus::Active);
+        off.map(|endpoint| endpoint.id).collect()
+    }
+
+    fn ids(&self, wanted: impl Fn(&Row) -> bool) -> Vec<DeliveryId> {
+        self.store.rows().values().filter(|row| wanted(row)).map(|row| row.delivery.id).collect()
+    }
+}
+
+fn is_dead(delivery: &Delivery) -> bool {
+    matches!(delivery.state, DeliveryState::Dead { .. })
+}
+
+fn is_held(delivery: &Delivery) -> bool {
+    matches!(delivery.state, DeliveryState::Dead { holds: true, .. })
+}

@@ -1,0 +1,268 @@
+//! The process around the engine: feeds it, performs what it asks for, and decides nothing.
+
+use railpost_engine::{
+    Attempt, AttemptToken, Command, Delivery, Effect, Endpoint, Engine, Input, Load, LoadTicket,
+    NoticeKind, Page, Span, Timestamp, Transition,
+};
+use railpost_wire::EndpointId;
+
+use super::{Happening, LOADS, World};
+use crate::fact::{Fact, Flight};
+use crate::limits::{LOAD_PAUSE, WAKES_AT_ONCE_MAX};
+use crate::model::Broken;
+use crate::plant::Plant;
+use crate::trace::Shown;
+
+/// What is lost when the process dies.
+pub(super) struct Process {
+    engine: Engine,
+    loads: u32,
+    /// From when on nothing that is due may wait: until then, news of it may be on its way.
+    informed_at: Timestamp,
+    wakes_at_once: u32,
+    /// At-most-once attempts that wait for a flush, and whether the store refused them.
+    reserved: Vec<(AttemptToken, bool)>,
+}
+
+impl World {
+    /// Starts a process and tells it what it is to serve.
+    pub(super) fn restart(&mut self) -> Result<(), Broken> {
+        let engine = Engine::new(self.scenario.config, self.dice.seed());
+        let (loads, informed_at, wakes_at_once, reserved) = (0, self.now, 0, Vec::new());
+        self.process = Some(Process { engine, loads, informed_at, wakes_at_once, reserved });
+        for (tenant, rate_limit) in self.store.tenants().clone() {
+            self.feed(Input::TenantChanged { tenant, rate_limit })?;
+        }
+        let all: Vec<EndpointId> = self.store.endpoints().keys().copied().collect();
+        all.into_iter().try_for_each(|id| self.serve(id))
+    }
+
+    /// Hands an endpoint to the engine, unless there is none or another one has it.
+    pub(super) fn serve(&mut self, id: EndpointId) -> Result<(), Broken> {
+        let ours = self.process.is_some() && !self.away.contains(&id);
+        let Some(endpoint) = self.store.endpoints().get(&id).filter(|_| ours).cloned() else {
+            return Ok(());
+        };
+        self.note(&Fact::Appeared(endpoint.clone()))?;
+        let policy = self.plant.policy(endpoint.policy.clone());
+        self.feed(Input::EndpointAppeared(Endpoint { policy, ..endpoint }))
+    }
+
+    /// Kills the process: what is under way has no outcome, what is not durable never was.
+    fn die(&mut self, down_for: Span) -> Result<(), Broken> {
+        (self.process, self.fuse) = (None, None);
+        self.plan_in(down_for, Happening::Restarted);
+        self.life += 1;
+        let cut_off = std::mem::take(&mut self.under_way).into_values();
+        self.cut_off.extend(cut_off.map(|flight| flight.attempt.delivery));
+        self.store.crash();
+        self.note(&Fact::Crashed)
+    }
+
+    /// When the engine wants to be woken.
+    pub(super) fn wake_at(&self) -> Option<Timestamp> {
+        let wake = self.process.as_ref()?.engine.next_wake()?;
+        Some(self.plant.wake(wake).max(self.now))
+    }
+
+    pub(super) fn wake(&mut self) -> Result<(), Broken> {
+        let process = self.process.as_mut().expect("only a live engine asks to be woken");
+        process.wakes_at_once += 1;
+        if process.wakes_at_once > WAKES_AT_ONCE_MAX {
+            return Err("the engine does not wake itself without end");
+        }
+        self.feed(Input::TimePassed)
+    }
+
+    /// Whether all that the engine could have to know has reached it.
+    pub(super) fn engine_is_informed(&mut self) -> bool {
+        let Some(process) = &mut self.process else { return false };
+        process.wakes_at_once = 0;
+        process.loads == 0 && process.informed_at <= self.now
+    }
+
+    /// News may take so long to reach the engine.
+    pub(super) fn news_takes(&mut self, span: Span) {
+        if let Some(process) = &mut self.process {
+            process.informed_at = process.informed_at.max(self.now + span);
+        }
+    }
+
+    pub(super) fn feed(&mut self, input: Input) -> Result<(), Broken> {
+        let effects = self.handle(input);
+        self.perform_all(&effects)
+    }
+
+    /// Passes a person's command on. Only one that is taken counts as given.
+    pub(super) fn command(&mut self, command: Command, delivery: Delivery) -> Result<(), Broken> {
+        let effects = self.handle(Input::Command { command, delivery });
+        let refused = effects.iter().any(|effect| match effect {
+            Effect::Ignored(_) => true,
+            Effect::Record(transition) => !self.store.takes(transition),
+            _ => false,
+        });
+        if self.process.is_some() && !refused {
+            self.note(&Fact::Commanded(command, delivery))?;
+        }
+        self.perform_all(&effects)
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<Effect> {
+        let Some(process) = &mut self.process else { return Vec::new() };
+        process.engine.handle(self.now, input);
+        std::iter::from_fn(|| process.engine.poll_effect()).collect()
+    }
+
+    /// Performs effects in order, unless the process dies over them.
+    fn perform_all(&mut self, effects: &[Effect]) -> Result<(), Broken> {
+        for effect in effects {
+            match self.fuse {
+                Some((0, down_for)) => return self.die(down_for),
+                Some((left, down_for)) => self.fuse = Some((left - 1, down_for)),
+                None => {}
+            }
+            self.perform(effect)?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, effect: &Effect) -> Result<(), Broken> {
+        match effect {
+            Effect::Start(attempt) => self.start(*attempt)?,
+            Effect::Record(transition) => self.record(transition)?,
+            Effect::RecordFirst(transition, token) => self.reserve(transition, *token)?,
+            Effect::RecordEndpoint(record) => {
+                self.note(&Fact::EndpointRecorded(*record))?;
+                self.store.record_endpoint(record);
+            }
+            Effect::Load(ticket, load) => self.begin_load(*ticket, *load),
+            Effect::Tell(notice) => {
+                self.remark(notice_name(notice.what), format_args!("{:?}", notice.what));
+            }
+            Effect::Ignored(ignored) => {
+                self.remark(&format!("ignored: {:?}", ignored.because), ignored.because);
+            }
+        }
+        self.plan_flush();
+        Ok(())
+    }
+
+    fn start(&mut self, attempt: Attempt) -> Result<(), Broken> {
+        self.note(&Fact::Started(attempt))?;
+        self.wait_for(attempt);
+        self.send(attempt)
+    }
+
+    fn record(&mut self, transition: &Transition) -> Result<(), Broken> {
+        if !self.store.takes(transition) {
+            self.remark("store: refused", Shown(&transition.delivery));
+            return Ok(());
+        }
+        self.note(&Fact::Recorded(*transition))?;
+        self.store.record(transition);
+        Ok(())
+    }
+
+    fn reserve(&mut self, transition: &Transition, token: AttemptToken) -> Result<(), Broken> {
+        let Transition { delivery, endpoint, place, progress, .. } = *transition;
+        let (number, replay) = (progress.attempts, progress.replay);
+        let attempt = Attempt { token, delivery, endpoint, place, number, replay };
+        self.note(&Fact::Reserved(attempt))?;
+        self.wait_for(attempt);
+        let refused = !self.store.takes(transition);
+        if !refused {
+            self.store.record(transition);
+        }
+        if self.plant == Plant::SendUnrecorded {
+            return self.confirm(token, refused);
+        }
+        let process = self.process.as_mut().expect("it just asked for this");
+        process.reserved.push((token, refused));
+        Ok(())
+    }
+
+    /// From here on the process waits for the attempt to end.
+    fn wait_for(&mut self, attempt: Attempt) {
+        let tenant = self.store.endpoints()[&attempt.endpoint].tenant.clone();
+        let flight = Flight { attempt, tenant, since: self.now, orphaned: false };
+        self.under_way.entry(attempt.token).or_insert(flight);
+    }
+
+    fn plan_flush(&mut self) {
+        let reserved = self.process.as_ref().is_some_and(|process| !process.reserved.is_empty());
+        if self.flushing || (!reserved && self.store.is_durable()) {
+            return;
+        }
+        self.flushing = true;
+        let slow = !self.calm && self.dice.percent(10);
+        if slow {
+            self.tally.count("fault: slow flush");
+        }
+        let delay = if slow { self.dice.secs(1..=30) } else { self.dice.millis(1..=50) };
+        self.plan_in(delay, Happening::Flushed);
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.flushing = false;
+        self.store.flush();
+        let reserved = self.process.as_mut().map(|process| std::mem::take(&mut process.reserved));
+        for (token, refused) in reserved.into_iter().flatten() {
+            self.plan_in(Span::ZERO, Happening::Confirmed { life: self.life, token, refused });
+        }
+    }
+
+    /// An at-most-once attempt may leave, unless the store or the loss of its endpoint prevents it.
+    pub(super) fn confirm(&mut self, token: AttemptToken, refused: bool) -> Result<(), Broken> {
+        let input = if refused { Input::RecordRefused(token) } else { Input::Recorded(token) };
+        let effects = self.handle(input);
+        let leaves = |effect: &Effect| matches!(effect, Effect::Start(it) if it.token == token);
+        if !effects.iter().any(leaves) {
+            self.under_way.remove(&token);
+        }
+        self.perform_all(&effects)
+    }
+
+    fn begin_load(&mut self, ticket: LoadTicket, load: Load) {
+        self.remark(LOADS, format_args!("{load:?}"));
+        self.process.as_mut().expect("it just asked for this").loads += 1;
+        let (life, delay) = (self.life, self.load_delay());
+        if !self.calm && self.dice.percent(5) {
+            self.tally.count("fault: load failed");
+            return self.plan_in(delay, Happening::Loaded { life, ticket, page: None });
+        }
+        self.plan_in(delay, Happening::Read { life, ticket, load });
+    }
+
+    /// Reads what was asked for. The answer takes a while, and may be out of date when it comes.
+    pub(super) fn read(&mut self, ticket: LoadTicket, load: &Load) {
+        let page = Some(self.plant.page(self.store.load(load), &self.cut_off));
+        let (life, delay) = (self.life, self.load_delay());
+        self.plan_in(delay, Happening::Loaded { life, ticket, page });
+    }
+
+    fn load_delay(&mut self) -> Span {
+        let slow = !self.calm && self.dice.percent(5);
+        if slow { self.dice.secs(1..=20) } else { self.dice.millis(0..=20) }
+    }
+
+    pub(super) fn answer_load(
+        &mut self,
+        ticket: LoadTicket,
+        page: Option<Page>,
+    ) -> Result<(), Broken> {
+        let shown = page.as_ref().map(|page| Shown(page).to_string());
+        self.trace.line(self.now, format_args!("loaded {}", shown.as_deref().unwrap_or("nothing")));
+        self.news_takes(LOAD_PAUSE);
+        self.process.as_mut().expect("its life is not over").loads -= 1;
+        self.feed(page.map_or(Input::LoadFailed(ticket), |page| Input::Loaded { ticket, page }))
+    }
+}
+
+fn notice_name(notice: NoticeKind) -> &'static str {
+    match notice {
+        NoticeKind::BreakerOpened { .. } => "notice: breaker opened",
+        NoticeKind::BreakerClosed => "notice: breaker closed",
+        NoticeKind::LaneHeld { .. } => "notice: lane held",
+        NoticeKind::SwitchedOff(_) => "notice: switched off",
+    }
+}

@@ -1,0 +1,134 @@
+//! A throwaway PostgreSQL server for the tests: in a temp directory, on a free port of loopback, not
+//! as root, gone when the tests are.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A running server. Dropping it stops the server and removes its files.
+pub(crate) struct Postgres {
+    bin: PathBuf,
+    folder: PathBuf,
+    user: Option<(u32, u32)>,
+    port: u16,
+}
+
+impl Postgres {
+    pub(crate) fn start() -> Result<Self, String> {
+        let bin = find_or_install()?;
+        let folder = std::env::temp_dir().join(format!("railpost-postgres-{}", std::process::id()));
+        let server = Self { bin, folder, user: unprivileged_user()?, port: free_port()? };
+        server.make_folder()?;
+        server.run("initdb", ["-A", "trust", "-U", "railpost", "--no-sync", "-E", "UTF8"])?;
+        let options = format!("-p {} -c listen_addresses=127.0.0.1 -k ''", server.port);
+        let log = server.folder.join("log");
+        let start = ["-w", "-t", "60", "-o", &options, "-l", &log.to_string_lossy(), "start"];
+        server.run("pg_ctl", start).map_err(|problem| {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            format!("{problem}\n{log}")
+        })?;
+        Ok(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://railpost@127.0.0.1:{}/postgres", self.port)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn make_folder(&self) -> Result<(), String> {
+        let made = fs::create_dir_all(&self.folder).and_then(|()| match self.user {
+            Some((uid, gid)) => chown(&self.folder, Some(uid), Some(gid)),
+            None => Ok(()),
+        });
+        made.map_err(|error| format!("{} could not be made: {error}", self.folder.display()))
+    }
+
+    /// Runs one of the server's programs on its data, as the user that may.
+    fn run<A: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<(), String> {
+        let mut command = Command::new(self.bin.join(program));
+        command.arg("-D").arg(self.data()).args(args).current_dir(&self.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        if let Some((uid, gid)) = self.user {
+            command.gid(gid).uid(uid);
+        }
+        let status = command.status().map_err(|error| format!("{program}: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("{program} ended with {status}")) }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let stopped = self.run("pg_ctl", ["-w", "-m", "immediate", "stop"]);
+        if let Err(problem) = stopped {
+            eprintln!("xtask: the PostgreSQL server did not stop: {problem}");
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn find_or_install() -> Result<PathBuf, String> {
+    if let Some(bin) = find() {
+        return Ok(bin);
+    }
+    println!("   installing PostgreSQL: apt-get install postgresql");
+    apt_get(&["update"])?;
+    apt_get(&["install", "-y", "--no-install-recommends", "postgresql"])?;
+    find().ok_or_else(|| "PostgreSQL's programs were not found even after installing it".into())
+}
+
+fn apt_get(args: &[&str]) -> Result<(), String> {
+    let advice = "install PostgreSQL (its `initdb`, `pg_ctl` and `postgres`) and run this again";
+    let status =
+        Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("apt-get ended with {status}: {advice}")),
+        Err(error) => Err(format!("apt-get could not be run: {error}: {advice}")),
+    }
+}
+
+/// The folder of the server's programs: on the path, or where Debian puts them.
+fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    folders.extend(debian.map(|version| version.path().join("bin")));
+    let complete = |folder: &PathBuf| {
+        ["initdb", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).exists())
+    };
+    let folder = folders.into_iter().find(complete)?;
+    // A link elsewhere would hide the files that the programs look for beside themselves.
+    fs::canonicalize(folder.join("initdb")).ok()?.parent().map(Path::to_path_buf)
+}
+
+/// The server refuses to run as root: then it runs as whoever owns nothing.
+fn unprivileged_user() -> Result<Option<(u32, u32)>, String> {
+    if id(&["-u"])? != 0 {
+        return Ok(None);
+    }
+    let user = if id(&["-u", "postgres"]).is_ok() { "postgres" } else { "nobody" };
+    Ok(Some((id(&["-u", user])?, id(&["-g", user])?)))
+}
+
+fn id(args: &[&str]) -> Result<u32, String> {
+    let output = Command::new("id").args(args).stderr(Stdio::null()).output();
+    let output = output.map_err(|error| format!("id could not be run: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|_| format!("`id {}` printed no number", args.join(" ")))
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+}
