@@ -44,27 +44,33 @@ fn main() -> ExitCode {
 
 /// Reads the arguments; nothing when help is wanted.
 fn parse(mut given: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
-    let (mut first, mut count, mut one) = (0, None, None);
+    let (mut one, mut count, mut first) = (None, None, None);
     let mut options = Options::default();
     while let Some(arg) = given.next() {
         match arg.as_str() {
             "--help" | "-h" => return Ok(None),
             "--seeds" => count = Some(number(&arg, given.next())?),
-            "--first" => first = number(&arg, given.next())?,
+            "--first" => first = Some(number(&arg, given.next())?),
             "--seed" => one = Some(number(&arg, given.next())?),
             "--trace" => options.trace = true,
             "--plant" => options.plant = plant(given.next())?,
             unknown => return Err(format!("unknown argument `{unknown}`")),
         }
     }
-    let seeds = match (one, count) {
-        (Some(seed), None) => seed..seed.saturating_add(1),
-        (None, Some(count)) if !options.trace => first..first.saturating_add(count),
-        (None, Some(_)) => {
-            return Err("`--trace` goes with `--seed`, not with `--seeds`".to_owned());
+    let seeds = match (one, count, first) {
+        (Some(seed), None, None) => seed..seed.saturating_add(1),
+        (None, Some(0), _) => return Err("`--seeds 0` would prove nothing".to_owned()),
+        (None, Some(_), _) if options.trace => {
+            return Err("`--trace` goes with `--seed`".to_owned());
         }
-        (Some(_), Some(_)) => return Err("`--seed` and `--seeds` exclude each other".to_owned()),
-        (None, None) => return Err("either `--seeds` or `--seed` is needed".to_owned()),
+        (None, Some(count), first) => {
+            let first = first.unwrap_or(0);
+            first..first.saturating_add(count)
+        }
+        (None, None, _) => return Err("either `--seeds` or `--seed` is needed".to_owned()),
+        (Some(_), _, _) => {
+            return Err("`--seed` goes with neither `--seeds` nor `--first`".to_owned());
+        }
     };
     Ok(Some(Args { seeds, options }))
 }

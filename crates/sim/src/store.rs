@@ -261,3 +261,84 @@ fn waits_until(delivery: &Delivery) -> Option<Timestamp> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use railpost_engine::{EndpointStatus, Policy, Progress};
+
+    const ENDPOINT: EndpointId = EndpointId::from_u128(1);
+
+    fn delivery(number: u128) -> DeliveryId {
+        DeliveryId::from_u128(number)
+    }
+
+    /// A store with one endpoint and a lane of three.
+    fn store() -> Store {
+        let tenant = "tenant-1".parse().unwrap();
+        let (policy, status) = (Policy::default(), EndpointStatus::Active);
+        let mut store = Store::default();
+        let endpoint = Endpoint { id: ENDPOINT, tenant, policy, status, failing_since: None };
+        store.put_endpoint(endpoint);
+        (1..=3).for_each(|number| {
+            store.accept(delivery(number), ENDPOINT, Some("key"), number as EventNo);
+        });
+        store
+    }
+
+    fn record(store: &mut Store, number: u128, state: DeliveryState) {
+        let (id, progress, at) = (delivery(number), Progress::default(), Timestamp::default());
+        let place = store.rows[&id].delivery.place;
+        let (endpoint, attempt) = (ENDPOINT, None);
+        store.record(&Transition { delivery: id, endpoint, place, state, progress, attempt, at });
+    }
+
+    fn listed(store: &Store) -> Vec<u64> {
+        let seqs = store.line(ENDPOINT, Some(LaneId(1)));
+        seqs.map(|delivery| delivery.place.unwrap().seq.get()).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_visible_at_once_and_durable_after_a_flush() {
+        let mut store = store();
+        record(&mut store, 1, DeliveryState::Delivered);
+        assert_eq!(listed(&store), [2, 3]);
+        assert_eq!(store.durable_state(delivery(1)), Some(DeliveryState::Pending));
+        store.flush();
+        record(&mut store, 2, DeliveryState::Delivered);
+        store.crash();
+        assert_eq!(listed(&store), [2, 3]);
+        assert_eq!(store.durable_state(delivery(1)), Some(DeliveryState::Delivered));
+    }
+
+    #[test]
+    fn a_page_of_a_lane_ends_where_its_limit_or_the_lane_does() {
+        let mut store = store();
+        record(&mut store, 2, DeliveryState::Discarded);
+        for (from, limit, seqs, through) in [
+            (1, 1, vec![1], Some(1)),
+            (1, 2, vec![1, 3], Some(3)),
+            (2, 9, vec![3], Some(3)),
+            (4, 9, vec![], None),
+        ] {
+            let page = store.lane_page(ENDPOINT, LaneId(1), Seq::new(from).unwrap(), limit);
+            let found: Vec<u64> =
+                page.deliveries.iter().map(|it| it.place.unwrap().seq.get()).collect();
+            assert_eq!(
+                (found, page.through.map(Seq::get)),
+                (seqs, through),
+                "from {from}, {limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_dead_letter_that_leaves_its_lane_is_found_outside_of_it_once_replayed() {
+        let mut store = store();
+        let reason = railpost_engine::DeadReason::Permanent;
+        record(&mut store, 1, DeliveryState::Dead { reason, holds: false });
+        assert_eq!((listed(&store), store.line(ENDPOINT, None).count()), (vec![2, 3], 0));
+        record(&mut store, 1, DeliveryState::Pending);
+        assert_eq!((listed(&store), store.line(ENDPOINT, None).count()), (vec![2, 3], 1));
+    }
+}

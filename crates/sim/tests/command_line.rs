@@ -61,7 +61,8 @@ fn misuse_is_named() {
         ("--sedes 5", "unknown argument `--sedes`"),
         ("--seeds", "`--seeds` needs a number"),
         ("--seed many", "`--seed` needs a number, not `many`"),
-        ("--seeds 5 --seed 5", "`--seed` and `--seeds` exclude each other"),
+        ("--seeds 0", "`--seeds 0` would prove nothing"),
+        ("--seeds 5 --seed 5", "`--seed` goes with neither `--seeds` nor `--first`"),
         ("--seeds 5 --trace", "`--trace` goes with `--seed`"),
         ("--seeds 5 --plant a-tree", "there is no planted defect `a-tree`"),
     ] {

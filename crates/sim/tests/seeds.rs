@@ -70,14 +70,11 @@ fn nothing_that_can_happen_is_left_out_of_the_first_seeds() {
 }
 
 /// Every kind of fault, receiver, result, effect and decision, by topic.
-const EXPECTED: [(&str, &str); 13] = [
+const EXPECTED: &[(&str, &str)] = &[
     ("fault", "crash, unreachable, request lost, answer lost, delayed, duplicated, reset"),
     ("fault", "hint lost, hint late, hint twice, load failed, slow flush, handed over, vanished"),
     ("receiver", "up, down, flapping, slow, rate-limiting, failing, rejecting, gone, poisoned"),
-    (
-        "world",
-        "endpoint appeared, endpoint changed, endpoint paused, endpoint resumed, endpoint left",
-    ),
+    ("world", "endpoint appeared, endpoint changed, endpoint paused, endpoint resumed"),
     ("result", "200, 302, 400, 401, 403, 404, 408, 409, 410, 422, 425, 429, 500, 501, 502, 503"),
     ("result", "Dns, BlockedAddress, Refused, ConnectTimeout, Tls, Reset, Timeout, BadResponse"),
     ("result", "PayloadMissing"),
@@ -85,12 +82,9 @@ const EXPECTED: [(&str, &str); 13] = [
     ("effect", "record first, load"),
     ("notice", "breaker opened, breaker closed, lane held, switched off"),
     ("endpoint", "Active, Quarantined, Gone, Failing"),
-    (
-        "decision",
-        "delivered, waiting, discarded, pending, Permanent holds, Permanent moves on, AttemptsExhausted holds, AttemptsExhausted moves on, Expired holds, Expired moves on, SingleAttemptFailed moves on, OutcomeUnknown moves on",
-    ),
-    (
-        "ignored",
-        "EndpointUnknown, DeliveryKnown, LoadUnknown, NotDead, NotHeld, Closed, SentOnce, NotLoaded",
-    ),
+    ("decision", "delivered, waiting, discarded, pending"),
+    ("decision", "Permanent holds, AttemptsExhausted holds, Expired holds"),
+    ("decision", "Permanent moves on, AttemptsExhausted moves on, Expired moves on"),
+    ("decision", "SingleAttemptFailed moves on, OutcomeUnknown moves on"),
+    ("ignored", "EndpointUnknown, DeliveryKnown, NotDead, NotHeld, Closed, SentOnce, NotLoaded"),
 ];
