@@ -2,7 +2,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
 mod edges;
+mod interop;
+mod machine;
 mod postgres;
+mod redis;
 mod steps;
 
 use std::process::ExitCode;
@@ -14,9 +17,9 @@ commands:
   test     everything that must pass: formatting, lints, the rooms' edges, all tests and a fixed
            set of simulation seeds. Ends at the first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
-  with-postgres <cargo arguments>
-           runs cargo with a throwaway PostgreSQL server, named in RAILPOST_TEST_POSTGRES:
-           cargo xtask with-postgres test -p railpost-store
+  with-services <cargo arguments>
+           runs cargo with throwaway PostgreSQL and Redis servers and the libraries that the
+           interop tests compare with: cargo xtask with-services test -p railpost-store
 ";
 
 fn main() -> ExitCode {
@@ -25,7 +28,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["test"] => steps::test(),
         ["edges"] => edges::check(),
-        ["with-postgres", ref args @ ..] if !args.is_empty() => steps::with_postgres(args),
+        ["with-services", ref args @ ..] if !args.is_empty() => steps::with_services(args),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -3,11 +3,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::machine::{free_port, install};
 
 /// A running server. Dropping it stops the server and removes its files.
 pub(crate) struct Postgres {
@@ -78,24 +79,10 @@ impl Drop for Postgres {
 }
 
 fn find_or_install() -> Result<PathBuf, String> {
-    if let Some(bin) = find() {
-        return Ok(bin);
+    if find().is_none() {
+        install("postgresql")?;
     }
-    println!("   installing PostgreSQL: apt-get install postgresql");
-    apt_get(&["update"])?;
-    apt_get(&["install", "-y", "--no-install-recommends", "postgresql"])?;
     find().ok_or_else(|| "PostgreSQL's programs were not found even after installing it".into())
-}
-
-fn apt_get(args: &[&str]) -> Result<(), String> {
-    let advice = "install PostgreSQL (its `initdb`, `pg_ctl` and `postgres`) and run this again";
-    let status =
-        Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("apt-get ended with {status}: {advice}")),
-        Err(error) => Err(format!("apt-get could not be run: {error}: {advice}")),
-    }
 }
 
 /// The folder of the server's programs: on the path, or where Debian puts them.
@@ -126,9 +113,4 @@ fn id(args: &[&str]) -> Result<u32, String> {
     let output = output.map_err(|error| format!("id could not be run: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| format!("`id {}` printed no number", args.join(" ")))
-}
-
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
 }

@@ -3,36 +3,41 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::edges;
 use crate::postgres::Postgres;
+use crate::redis::Redis;
+use crate::{edges, interop};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
 
-/// Where the tests find a PostgreSQL server.
-const POSTGRES: &str = "RAILPOST_TEST_POSTGRES";
-
 pub(crate) fn test() -> Result<(), String> {
     let begun = Instant::now();
     cargo("formatting", &["fmt", "--all", "--check"])?;
-    cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    let clippy =
+        ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    cargo("lints", &clippy)?;
     step("the rooms' edges", "cargo xtask edges", edges::check)?;
-    with_postgres(&["test", "--workspace"])?;
+    with_services(&["test", "--workspace", "--all-features"])?;
     let sim = ["run", "--quiet", "--release", "-p", "railpost-sim", "--", "--seeds", SIM_SEEDS];
     cargo("simulation", &sim)?;
     println!("== all passed in {} s", begun.elapsed().as_secs());
     Ok(())
 }
 
-/// Runs cargo with a throwaway PostgreSQL server, unless the environment names one.
-pub(crate) fn with_postgres(args: &[&str]) -> Result<(), String> {
-    if std::env::var_os(POSTGRES).is_some() {
-        return cargo("tests", args);
-    }
-    println!("== a throwaway PostgreSQL server");
-    let server = Postgres::start().map_err(|problem| format!("PostgreSQL: {problem}"))?;
-    let shown = format!("cargo xtask with-postgres {}", args.join(" "));
-    step("tests", &shown, || run(args, &[(POSTGRES, &server.url())]))
+/// Runs cargo with what the tests need beside it: throwaway PostgreSQL and Redis servers, and the
+/// libraries of others to be compared with.
+pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
+    println!("== throwaway PostgreSQL and Redis servers, and libraries for the interop tests");
+    let postgres = Postgres::start().map_err(|problem| format!("PostgreSQL: {problem}"))?;
+    let redis = Redis::start().map_err(|problem| format!("Redis: {problem}"))?;
+    let interop = interop::prepare().map_err(|problem| format!("interop: {problem}"))?;
+    let environment = [
+        ("RAILPOST_TEST_POSTGRES", postgres.url()),
+        ("RAILPOST_TEST_REDIS", redis.url()),
+        ("RAILPOST_TEST_INTEROP", interop.display().to_string()),
+    ];
+    let shown = format!("cargo xtask with-services {}", args.join(" "));
+    step("tests", &shown, || run(args, &environment))
 }
 
 /// Runs cargo as one step; on failure the error says how to repeat it alone.
@@ -40,9 +45,9 @@ fn cargo(name: &str, args: &[&str]) -> Result<(), String> {
     step(name, &format!("cargo {}", args.join(" ")), || run(args, &[]))
 }
 
-fn run(args: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
+fn run(args: &[&str], environment: &[(&str, String)]) -> Result<(), String> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    match Command::new(program).args(args).envs(environment.iter().copied()).status() {
+    match Command::new(program).args(args).envs(environment.iter().cloned()).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("it ended with {status}")),
         Err(error) => Err(format!("it could not be run: {error}")),

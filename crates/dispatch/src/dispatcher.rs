@@ -1,0 +1,249 @@
+//! The dispatcher: holds an engine, performs its effects, and tells it what came of them.
+//!
+//! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches,
+//! `parcels` just accepted, an `outlet` per endpoint, and a task per `attempt`. None of them holds a
+//! delivery rule.
+
+mod parcels;
+mod outlet;
+mod attempt;
+mod recorder;
+mod run;
+
+use std::fmt;
+use std::sync::Arc;
+
+use railpost_engine::{
+    Because, Command, Config, Counters, Delivery, Health, Input, Notice, Transition,
+};
+use railpost_store::{
+    AcceptBatch, AttemptDetail, Epoch, PageRequest, Parcel, Receipt, RedeliverBatch, Source, Store,
+    StoreError, Tenant,
+};
+use railpost_wire::{EndpointId, NodeId, TenantId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::Sender;
+use crate::limits::{ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE};
+use outlet::Outlet;
+use run::{Order, Run};
+
+/// What a dispatcher works with.
+#[derive(Clone)]
+pub struct Parts {
+    /// Where everything is written.
+    pub store: Arc<dyn Store>,
+    /// How attempts leave.
+    pub sender: Sender,
+    /// The time, and chance.
+    pub source: Arc<dyn Source>,
+    /// Who wants to know what happens.
+    pub watch: Arc<dyn Watch>,
+    /// Where a thin envelope says that its event can be fetched.
+    pub thin_url: Arc<dyn ThinUrl>,
+}
+
+/// How much a dispatcher may hold, and who it is.
+#[derive(Clone, Debug)]
+pub struct DispatcherConfig {
+    /// The engine's bounds.
+    pub engine: Config,
+    /// Which node this is, for the record of attempts.
+    pub node: Option<NodeId>,
+    /// The epoch of its ownership.
+    pub epoch: Epoch,
+    /// Bytes of payloads just accepted that are kept in memory, so that they need not be read back.
+    pub parcels_bytes_max: usize,
+}
+
+impl Default for DispatcherConfig {
+    fn default() -> Self {
+        Self {
+            engine: Config::default(),
+            node: None,
+            epoch: Epoch::default(),
+            parcels_bytes_max: PARCELS_BYTES_MAX_DEFAULT,
+        }
+    }
+}
+
+/// Who wants to know what happens. Called on the dispatcher's own task: it must not block.
+pub trait Watch: Send + Sync {
+    /// An attempt ended, and this is what follows.
+    fn attempt_ended(&self, _transition: &Transition, _detail: &AttemptDetail) {}
+
+    /// The engine has something to tell operators.
+    fn notice(&self, _notice: &Notice) {}
+
+    /// The store could not be written or read. It is tried again.
+    fn store_trouble(&self, _trouble: &StoreError) {}
+}
+
+/// Nobody wants to know.
+impl Watch for () {}
+
+/// Says where an event can be fetched.
+pub trait ThinUrl: Send + Sync {
+    /// The URL for this delivery.
+    fn thin_url(&self, parcel: &Parcel) -> String;
+}
+
+impl<F: Fn(&Parcel) -> String + Send + Sync> ThinUrl for F {
+    fn thin_url(&self, parcel: &Parcel) -> String {
+        self(parcel)
+    }
+}
+
+/// Accepts events and sees to it that they arrive. Cheap to clone; [`Dispatcher::stop`] ends it.
+#[derive(Clone)]
+pub struct Dispatcher {
+    parts: Parts,
+    orders: mpsc::Sender<Order>,
+}
+
+/// The dispatcher has stopped: what it is told has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the dispatcher has stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+impl From<Stopped> for StoreError {
+    fn from(stopped: Stopped) -> Self {
+        StoreError::Unavailable(stopped.to_string())
+    }
+}
+
+impl Dispatcher {
+    /// Serves every endpoint in the store. The handle ends when the dispatcher has stopped.
+    pub async fn start(
+        parts: Parts,
+        config: &DispatcherConfig,
+    ) -> Result<(Self, JoinHandle<()>), StoreError> {
+        let (orders, inbox) = mpsc::channel(ORDERS_WAITING_MAX);
+        let task = tokio::spawn(Run::new(parts.clone(), config, inbox).run());
+        let dispatcher = Self { parts, orders };
+        dispatcher.introduce_tenants().await?;
+        dispatcher.introduce_endpoints().await?;
+        Ok((dispatcher, task))
+    }
+
+    /// Accepts events durably and sends them on their way.
+    pub async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>, StoreError> {
+        let (tenant, events) = (batch.tenant.clone(), batch.events.clone());
+        let receipts = self.parts.store.accept(batch).await?;
+        let parcels = parcels::of_receipts(&tenant, events, &receipts);
+        // If the dispatcher has stopped, whoever starts next finds them in the store.
+        let _ = self.order(Order::Accepted(parcels)).await;
+        Ok(receipts)
+    }
+
+    /// Sends events that were accepted before once more, at the end of their lanes.
+    pub async fn redeliver(&self, batch: RedeliverBatch) -> Result<(), StoreError> {
+        let accepted = self.parts.store.redeliver(batch).await?;
+        let _ = self.order(Order::Input(Input::Accepted(accepted))).await;
+        Ok(())
+    }
+
+    /// Carries out what a person decided about a delivery, or says why not.
+    pub async fn command(
+        &self,
+        command: Command,
+        delivery: Delivery,
+    ) -> Result<Result<(), Because>, Stopped> {
+        self.ask(|answer| Order::Command { command, delivery, answer }).await
+    }
+
+    /// An endpoint was created, changed, switched on or off, removed, or its secrets changed.
+    pub async fn endpoint_changed(&self, id: EndpointId) -> Result<(), StoreError> {
+        match self.parts.store.endpoint(id).await? {
+            Some(endpoint) if endpoint.removed_at.is_none() => self.introduce(&endpoint).await,
+            _ => Ok(self.order(Order::EndpointGone(id)).await?),
+        }
+    }
+
+    /// A tenant was created or its settings changed.
+    pub async fn tenant_changed(&self, id: &TenantId) -> Result<(), StoreError> {
+        match self.parts.store.tenant(id).await? {
+            Some(tenant) => Ok(self.introduce_tenant(tenant).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// How an endpoint is doing; nothing if it is not served here.
+    pub async fn health(&self, id: EndpointId) -> Result<Option<Health>, Stopped> {
+        self.ask(|answer| Order::Health(id, answer)).await
+    }
+
+    /// What the engine has done since it started.
+    pub async fn counters(&self) -> Result<Counters, Stopped> {
+        self.ask(Order::Counters).await
+    }
+
+    /// Starts nothing more, waits for what is under way, records it, and ends.
+    pub async fn stop(&self) {
+        let _ = self.ask(Order::Stop).await;
+    }
+
+    async fn introduce_tenants(&self) -> Result<(), StoreError> {
+        let mut page = PageRequest::first(REGISTRY_PAGE);
+        loop {
+            let listing = self.parts.store.tenants(page.clone()).await?;
+            for tenant in listing.items {
+                self.introduce_tenant(tenant).await?;
+            }
+            match listing.next {
+                Some(next) => page.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn introduce_tenant(&self, tenant: Tenant) -> Result<(), Stopped> {
+        let rate_limit = tenant.settings.rate_limit;
+        self.order(Order::Input(Input::TenantChanged { tenant: tenant.id, rate_limit })).await
+    }
+
+    async fn introduce_endpoints(&self) -> Result<(), StoreError> {
+        let mut page = PageRequest::first(REGISTRY_PAGE);
+        loop {
+            let listing = self.parts.store.endpoints(None, page.clone()).await?;
+            for endpoint in &listing.items {
+                self.introduce(endpoint).await?;
+            }
+            match listing.next {
+                Some(next) => page.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn introduce(&self, endpoint: &railpost_store::Endpoint) -> Result<(), StoreError> {
+        let secrets = self.parts.store.secrets(endpoint.id).await?;
+        let outlet = Arc::new(Outlet::new(endpoint, secrets, &self.parts.sender));
+        let endpoint = Box::new(endpoint.for_engine());
+        Ok(self.order(Order::EndpointIs { endpoint, outlet }).await?)
+    }
+
+    async fn order(&self, order: Order) -> Result<(), Stopped> {
+        self.orders.send(order).await.map_err(|_| Stopped)
+    }
+
+    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        self.order(order(answer)).await?;
+        answered.await.map_err(|_| Stopped)
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher").finish_non_exhaustive()
+    }
+}

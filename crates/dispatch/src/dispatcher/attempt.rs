@@ -1,0 +1,154 @@
+//! One attempt: from a parcel to a request, and from its exchange to what is recorded.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use railpost_engine::{Attempt, AttemptResult, Failure, Timestamp};
+use railpost_store::{AttemptDetail, Parcel, Source, Timing};
+use railpost_wire::{Event, NodeId};
+
+use super::ThinUrl;
+use super::outlet::Outlet;
+use crate::{BadHeader, Detail, Exchange, Request, Response, Route, Sender, TraceParent};
+
+/// All that one attempt needs.
+pub(super) struct Job {
+    pub(super) attempt: Attempt,
+    pub(super) outlet: Arc<Outlet>,
+    pub(super) parcel: Arc<Parcel>,
+    pub(super) sender: Sender,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) thin_url: Arc<dyn ThinUrl>,
+    pub(super) node: Option<NodeId>,
+}
+
+impl Job {
+    /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
+    pub(super) async fn perform(self) -> AttemptDetail {
+        let started_at = self.source.now();
+        let exchange = match &self.outlet.route {
+            Err((failure, problem)) => not_sent(*failure, problem.clone()),
+            Ok(route) => match self.request(route, started_at) {
+                Ok(request) => self.sender.send(request).await,
+                Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
+            },
+        };
+        detail(self.attempt.number, started_at, exchange, self.node)
+    }
+
+    fn request<'r>(&self, route: &'r Route, now: Timestamp) -> Result<Request<'r>, BadHeader> {
+        let event = &self.parcel.event;
+        let source = format!("/tenants/{}", self.parcel.tenant);
+        let source = source.parse().expect("a tenant id is safe in a path");
+        let url = self.thin_url.thin_url(&self.parcel);
+        let content = self.outlet.envelope.wrap(&Event {
+            id: &event.id,
+            event_type: &event.event_type,
+            key: event.key.as_ref(),
+            payload: &event.payload,
+            content_type: &event.content_type,
+            schema_version: event.schema_version,
+            unix_ms: event.time.as_millis(),
+            source: &source,
+            url: &url,
+        });
+        let signers = self.outlet.signers(now);
+        let own = self.wire_attempt(&content.body, &signers, now).headers(&self.outlet.names);
+        let own = own.into_iter().map(|(name, value)| (Cow::Borrowed(name), value));
+        let body = match &content.body {
+            Cow::Borrowed(part) => event.payload.slice_ref(part),
+            Cow::Owned(bytes) => Bytes::copy_from_slice(bytes),
+        };
+        let headers = own.chain(content.headers);
+        let request = Request::new(route, headers, body)?.with_resend(self.outlet.resend);
+        Ok(match self.trace() {
+            Some(parent) => request.with_traceparent(parent),
+            None => request,
+        })
+    }
+
+    fn wire_attempt<'a>(
+        &'a self,
+        body: &'a [u8],
+        signers: &'a [railpost_wire::Signer],
+        now: Timestamp,
+    ) -> railpost_wire::Attempt<'a> {
+        railpost_wire::Attempt {
+            event_id: &self.parcel.event.id,
+            key: self.parcel.event.key.as_ref(),
+            seq: self.parcel.seq,
+            number: self.attempt.number,
+            replay: self.attempt.replay,
+            timestamp: i64::try_from(now.as_millis() / 1000).unwrap_or(i64::MAX),
+            body,
+            signers,
+        }
+    }
+
+    /// The producer's trace, with a span of our own as the cause.
+    fn trace(&self) -> Option<TraceParent> {
+        let parent: TraceParent = self.parcel.event.traceparent.as_ref()?.parse().ok()?;
+        let mut span = [0; 8];
+        self.source.fill_random(&mut span);
+        parent.with_span(u64::from_be_bytes(span).max(1)).ok()
+    }
+}
+
+/// An attempt that ended without a request.
+pub(super) fn without_request(
+    attempt: &Attempt,
+    failure: Failure,
+    now: Timestamp,
+) -> AttemptDetail {
+    detail(attempt.number, now, not_sent(failure, String::new()), None)
+}
+
+fn not_sent(failure: Failure, message: String) -> Exchange {
+    let message = Some(message).filter(|message| !message.is_empty());
+    Exchange {
+        result: AttemptResult::Failed(failure),
+        detail: Detail { message, ..Detail::default() },
+    }
+}
+
+fn detail(
+    number: u32,
+    started_at: Timestamp,
+    exchange: Exchange,
+    node: Option<NodeId>,
+) -> AttemptDetail {
+    let Exchange { result, detail } = exchange;
+    let timing = timing(&detail);
+    // Of an acknowledgement nothing is worth keeping but its status and timing.
+    let acknowledged = matches!(result, AttemptResult::Response { status: 200..=299, .. });
+    let response = detail.response.filter(|_| !acknowledged);
+    AttemptDetail {
+        number,
+        started_at,
+        result,
+        timing,
+        message: detail.message,
+        response_headers: response.as_ref().map(kept_headers).unwrap_or_default(),
+        response_body: response.map_or_else(Bytes::new, |response| response.body.kept.into()),
+        node,
+    }
+}
+
+fn kept_headers(response: &Response) -> Vec<(String, String)> {
+    let (headers, _) = response.kept_headers();
+    headers.into_iter().map(|(name, value)| (name.to_owned(), value.into_owned())).collect()
+}
+
+fn timing(detail: &Detail) -> Timing {
+    let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+    let timing = detail.timing;
+    Timing {
+        dns_us: timing.dns.map(micros),
+        connect_us: timing.connect.map(micros),
+        tls_us: timing.tls.map(micros),
+        first_byte_us: timing.first_byte.map(micros),
+        total_us: micros(timing.total),
+    }
+}

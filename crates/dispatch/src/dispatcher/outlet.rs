@@ -1,0 +1,100 @@
+//! The way out to one endpoint: its route, its envelope and its signing secrets, prepared once.
+
+use std::time::Duration;
+
+use railpost_engine::{Failure, Guarantee, Timestamp};
+use railpost_store::{Endpoint, EndpointSecret, SecretValue, TlsVersion};
+use railpost_wire::{Envelope, HeaderNames, Signer};
+
+use crate::{
+    Certificates, ClientIdentity, CustomHeaders, Resend, Route, RouteConfig, Sender, Target,
+    Timeouts, TlsSettings,
+};
+
+/// All that an endpoint's attempts have in common.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.
+    pub(super) route: Result<Route, (Failure, String)>,
+    pub(super) envelope: Envelope,
+    pub(super) names: HeaderNames,
+    pub(super) resend: Resend,
+    signers: Vec<(Signer, Option<Timestamp>)>,
+}
+
+impl Outlet {
+    pub(super) fn new(endpoint: &Endpoint, secrets: Vec<EndpointSecret>, sender: &Sender) -> Self {
+        let policy = &endpoint.settings.policy;
+        let signers = secrets.into_iter().map(|secret| (signer(secret.value), secret.expires_at));
+        Self {
+            route: route(endpoint, sender),
+            envelope: endpoint.settings.envelope,
+            names: endpoint.settings.header_names.clone(),
+            resend: match policy.guarantee {
+                Guarantee::AtMostOnce => Resend::Never,
+                Guarantee::AtLeastOnce | Guarantee::EffectivelyOnce => Resend::IfUntouched,
+            },
+            signers: if policy.signed { signers.collect() } else { Vec::new() },
+        }
+    }
+
+    /// The secrets that sign at `now`.
+    pub(super) fn signers(&self, now: Timestamp) -> Vec<Signer> {
+        let active = |expires_at: &Option<Timestamp>| expires_at.is_none_or(|at| now < at);
+        let signers = self.signers.iter().filter(|(_, expires_at)| active(expires_at));
+        signers.map(|(signer, _)| signer.clone()).collect()
+    }
+}
+
+fn signer(value: SecretValue) -> Signer {
+    match value {
+        SecretValue::Shared(secret) => Signer::Secret(secret),
+        SecretValue::Signing(key) => Signer::Key(key),
+    }
+}
+
+fn route(endpoint: &Endpoint, sender: &Sender) -> Result<Route, (Failure, String)> {
+    let target = Target::parse(&endpoint.settings.url, sender.guard())
+        .map_err(|problem| (Failure::BlockedAddress, problem.to_string()))?;
+    route_to(target, endpoint, sender).map_err(|problem| (Failure::NotSent, problem))
+}
+
+fn route_to(target: Target, endpoint: &Endpoint, sender: &Sender) -> Result<Route, String> {
+    let names = &endpoint.settings.header_names;
+    let config = RouteConfig {
+        timeouts: timeouts(endpoint)?,
+        tls: tls(endpoint)?,
+        headers: CustomHeaders::new(&endpoint.private.headers, names).map_err(text)?,
+        names: names.clone(),
+        ..RouteConfig::new(target)
+    };
+    sender.route(&config).map_err(text)
+}
+
+fn timeouts(endpoint: &Endpoint) -> Result<Timeouts, String> {
+    let default = Timeouts::default();
+    let Some(total) = endpoint.settings.timeout else { return Ok(default) };
+    let total = Duration::from_millis(total.as_millis());
+    Timeouts::new(default.connect().min(total), total).map_err(text)
+}
+
+fn tls(endpoint: &Endpoint) -> Result<TlsSettings, String> {
+    let identity = endpoint.private.client_identity.as_ref().map(|identity| {
+        let (chain, key) = (&identity.certificate_pem, &identity.key_pem);
+        ClientIdentity::from_pem(chain.as_bytes(), key.as_bytes())
+    });
+    let authorities = endpoint.settings.authorities_pem.as_ref();
+    let extra_roots = authorities.map(|pem| Certificates::roots_from_pem(pem.as_bytes()));
+    Ok(TlsSettings {
+        min_version: match endpoint.settings.tls_min {
+            TlsVersion::V12 => crate::TlsVersion::Tls12,
+            TlsVersion::V13 => crate::TlsVersion::Tls13,
+        },
+        identity: identity.transpose().map_err(text)?,
+        extra_roots: extra_roots.transpose().map_err(text)?,
+    })
+}
+
+fn text(problem: impl std::fmt::Display) -> String {
+    problem.to_string()
+}

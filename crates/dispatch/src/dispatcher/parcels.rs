@@ -1,0 +1,144 @@
+//! Parcels in memory: what was just accepted need not be read back before it is sent.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use railpost_engine::Accepted;
+use railpost_store::{Event, Parcel, Receipt};
+use railpost_wire::{DeliveryId, TenantId};
+
+/// What a parcel takes beside its payload, roughly: ids, texts and table entries.
+const OVERHEAD: usize = 512;
+
+/// Parcels by delivery, up to a number of bytes. When it is full, the oldest make room: they are read
+/// from the store when their turn comes.
+#[derive(Debug)]
+pub(super) struct Parcels {
+    held: HashMap<DeliveryId, Arc<Parcel>>,
+    /// In the order they came; an id that is gone from `held` is passed over.
+    order: VecDeque<DeliveryId>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Parcels {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { held: HashMap::new(), order: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    pub(super) fn get(&self, id: DeliveryId) -> Option<Arc<Parcel>> {
+        self.held.get(&id).cloned()
+    }
+
+    pub(super) fn put(&mut self, parcel: Parcel) {
+        let (id, size) = (parcel.delivery, size(&parcel));
+        if size > self.bytes_max || self.held.contains_key(&id) {
+            return;
+        }
+        self.held.insert(id, Arc::new(parcel));
+        self.order.push_back(id);
+        self.bytes += size;
+        while self.bytes > self.bytes_max
+            && let Some(oldest) = self.order.front().copied()
+        {
+            self.remove(oldest);
+        }
+    }
+
+    /// A delivery is done with: its parcel is not needed any more.
+    pub(super) fn remove(&mut self, id: DeliveryId) {
+        if let Some(parcel) = self.held.remove(&id) {
+            self.bytes -= size(&parcel);
+        }
+        while let Some(front) = self.order.front()
+            && !self.held.contains_key(front)
+        {
+            self.order.pop_front();
+        }
+    }
+}
+
+fn size(parcel: &Parcel) -> usize {
+    parcel.event.payload.len() + OVERHEAD
+}
+
+/// The parcels of events that were just accepted, each with what the engine needs to know of it.
+pub(super) fn of_receipts(
+    tenant: &TenantId,
+    events: Vec<Event>,
+    receipts: &[Receipt],
+) -> Vec<(Accepted, Parcel)> {
+    let mut parcels = Vec::with_capacity(events.len());
+    for (event, receipt) in events.into_iter().zip(receipts) {
+        let Receipt::Accepted { accepted_at, deliveries } = receipt else { continue };
+        for accepted in deliveries {
+            let parcel = Parcel {
+                delivery: accepted.id,
+                endpoint: accepted.endpoint,
+                tenant: tenant.clone(),
+                seq: accepted.place.map(|place| place.seq),
+                event: event.clone(),
+                accepted_at: *accepted_at,
+            };
+            parcels.push((*accepted, parcel));
+        }
+    }
+    parcels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use railpost_engine::Timestamp;
+    use railpost_wire::{EndpointId, EventId};
+
+    fn parcel(number: u128, payload_len: usize) -> Parcel {
+        Parcel {
+            delivery: DeliveryId::from_u128(number),
+            endpoint: EndpointId::from_u128(1),
+            tenant: "acme".parse().unwrap(),
+            seq: None,
+            event: Event {
+                id: EventId::generate(1, [0; 10]),
+                event_type: "order.paid".parse().unwrap(),
+                key: None,
+                payload: vec![b'x'; payload_len].into(),
+                content_type: "text/plain".parse().unwrap(),
+                schema_version: None,
+                time: Timestamp::default(),
+                traceparent: None,
+            },
+            accepted_at: Timestamp::default(),
+        }
+    }
+
+    fn held(parcels: &Parcels, numbers: std::ops::RangeInclusive<u128>) -> Vec<u128> {
+        numbers.filter(|number| parcels.get(DeliveryId::from_u128(*number)).is_some()).collect()
+    }
+
+    #[test]
+    fn the_oldest_parcels_make_room_for_the_newest() {
+        let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
+        (1..=5).for_each(|number| parcels.put(parcel(number, 100)));
+        assert_eq!(held(&parcels, 1..=5), [3, 4, 5]);
+    }
+
+    #[test]
+    fn what_is_done_with_makes_room_at_once() {
+        let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
+        (1..=3).for_each(|number| parcels.put(parcel(number, 100)));
+        parcels.remove(DeliveryId::from_u128(2));
+        parcels.put(parcel(4, 100));
+        assert_eq!(held(&parcels, 1..=4), [1, 3, 4]);
+        (1..=4).for_each(|number| parcels.remove(DeliveryId::from_u128(number)));
+        assert_eq!((parcels.bytes, parcels.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_parcel_larger_than_all_the_room_is_not_kept() {
+        let mut parcels = Parcels::new(1_000);
+        parcels.put(parcel(1, 10));
+        parcels.put(parcel(2, 5_000));
+        assert_eq!(held(&parcels, 1..=2), [1]);
+    }
+}

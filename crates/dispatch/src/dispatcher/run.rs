@@ -1,0 +1,373 @@
+//! The run loop: inputs in, effects out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use railpost_engine::{
+    Accepted, Attempt, AttemptToken, Because, Command, Counters, Delivery, Effect, Endpoint,
+    EndpointStatus, Engine, Failure, Health, Input, Timestamp, Transition,
+};
+use railpost_store::{AttemptDetail, Parcel};
+use railpost_wire::{DeliveryId, EndpointId, NodeId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::attempt::{Job, without_request};
+use super::outlet::Outlet;
+use super::parcels::Parcels;
+use super::recorder::{Item, Recorder, insist};
+use super::{DispatcherConfig, Parts};
+use crate::limits::{INPUTS_PER_TURN, PARCELS_PER_FETCH, RECORDS_WAITING_MAX};
+
+/// What the run loop is asked to do.
+pub(super) enum Order {
+    Accepted(Vec<(Accepted, Parcel)>),
+    EndpointIs { endpoint: Box<Endpoint>, outlet: Arc<Outlet> },
+    EndpointGone(EndpointId),
+    Command { command: Command, delivery: Delivery, answer: oneshot::Sender<Result<(), Because>> },
+    Input(Input),
+    Health(EndpointId, oneshot::Sender<Option<Health>>),
+    Counters(oneshot::Sender<Counters>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// What the tasks around the run loop report.
+pub(super) enum News {
+    Input(Input),
+    Ended(AttemptToken, Box<AttemptDetail>),
+    /// Parcels that were fetched for these attempts.
+    Fetched(Vec<Attempt>, Vec<Parcel>),
+}
+
+pub(super) struct Run {
+    parts: Parts,
+    node: Option<NodeId>,
+    engine: Engine,
+    outlets: HashMap<EndpointId, (Arc<Outlet>, EndpointStatus)>,
+    parcels: Parcels,
+    /// Attempts under way, by the engine's word, that will be reported as [`News::Ended`].
+    under_way: usize,
+    /// Attempts whose parcel is to be fetched.
+    to_fetch: Vec<Attempt>,
+    inbox: mpsc::Receiver<Order>,
+    news: mpsc::UnboundedReceiver<News>,
+    reporter: mpsc::UnboundedSender<News>,
+    records: mpsc::Sender<Item>,
+    recorder: JoinHandle<()>,
+    /// Who waits for the end, once it has been asked for.
+    stopping: Option<oneshot::Sender<()>>,
+}
+
+impl Run {
+    pub(super) fn new(
+        parts: Parts,
+        config: &DispatcherConfig,
+        inbox: mpsc::Receiver<Order>,
+    ) -> Self {
+        let (reporter, news) = mpsc::unbounded_channel();
+        let (records, items) = mpsc::channel(RECORDS_WAITING_MAX);
+        let recorder = Recorder {
+            store: parts.store.clone(),
+            watch: parts.watch.clone(),
+            epoch: config.epoch,
+            items,
+            news: reporter.clone(),
+        };
+        let mut seed = [0; 8];
+        parts.source.fill_random(&mut seed);
+        Self {
+            node: config.node,
+            engine: Engine::new(config.engine, u64::from_be_bytes(seed)),
+            outlets: HashMap::new(),
+            parcels: Parcels::new(config.parcels_bytes_max),
+            under_way: 0,
+            to_fetch: Vec::new(),
+            inbox,
+            news,
+            reporter,
+            records,
+            recorder: tokio::spawn(recorder.run()),
+            stopping: None,
+            parts,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let (mut orders, mut news) = (Vec::new(), Vec::new());
+        while self.stopping.is_none() || self.under_way > 0 {
+            let wake = until_wake(self.engine.next_wake(), self.now());
+            tokio::select! {
+                count = self.inbox.recv_many(&mut orders, INPUTS_PER_TURN),
+                    if self.stopping.is_none() =>
+                {
+                    if count == 0 {
+                        break;
+                    }
+                    self.obey_all(orders.drain(..)).await;
+                }
+                _ = self.news.recv_many(&mut news, INPUTS_PER_TURN) => {
+                    for item in news.drain(..) {
+                        self.hear(item).await;
+                    }
+                }
+                () = wake => {
+                    self.handle(Input::TimePassed).await;
+                }
+            }
+            self.fetch_parcels();
+        }
+        self.end().await;
+    }
+
+    /// Waits until everything is recorded.
+    async fn end(self) {
+        drop(self.records);
+        let _ = self.recorder.await;
+        if let Some(waiting) = self.stopping {
+            let _ = waiting.send(());
+        }
+    }
+
+    /// Producers side by side hand in what one commit accepted in any order. Put back into the order
+    /// of the commit, which is that of the ids, it leaves no gaps that would have to be looked up.
+    async fn obey_all(&mut self, orders: impl Iterator<Item = Order>) {
+        let mut accepted = Vec::new();
+        for order in orders {
+            match order {
+                Order::Accepted(parcels) => accepted.extend(parcels),
+                order => {
+                    self.accepted(&mut accepted).await;
+                    self.obey(order).await;
+                }
+            }
+        }
+        self.accepted(&mut accepted).await;
+    }
+
+    async fn obey(&mut self, order: Order) {
+        match order {
+            Order::Accepted(mut parcels) => self.accepted(&mut parcels).await,
+            Order::EndpointIs { endpoint, outlet } => self.endpoint_is(*endpoint, outlet).await,
+            Order::EndpointGone(id) => {
+                self.outlets.remove(&id);
+                self.handle(Input::EndpointRemoved(id)).await;
+            }
+            Order::Command { command, delivery, answer } => {
+                let ignored = self.handle(Input::Command { command, delivery }).await;
+                let _ = answer.send(ignored.map_or(Ok(()), Err));
+            }
+            Order::Input(input) => {
+                self.handle(input).await;
+            }
+            Order::Health(id, answer) => drop(answer.send(self.engine.health(id))),
+            Order::Counters(answer) => drop(answer.send(*self.engine.counters())),
+            Order::Stop(answer) => self.stopping = Some(answer),
+        }
+    }
+
+    async fn accepted(&mut self, parcels: &mut Vec<(Accepted, Parcel)>) {
+        if parcels.is_empty() {
+            return;
+        }
+        parcels.sort_unstable_by_key(|(accepted, _)| accepted.id);
+        let (accepted, parcels): (Vec<_>, Vec<_>) = parcels.drain(..).unzip();
+        parcels.into_iter().for_each(|parcel| self.parcels.put(parcel));
+        self.handle(Input::Accepted(accepted)).await;
+    }
+
+    /// Tells the engine what changed about an endpoint.
+    async fn endpoint_is(&mut self, endpoint: Endpoint, outlet: Arc<Outlet>) {
+        let (id, status) = (endpoint.id, endpoint.status);
+        match self.outlets.insert(id, (outlet, status)) {
+            None => {
+                self.handle(Input::EndpointAppeared(endpoint)).await;
+            }
+            Some(_) => {
+                let policy = endpoint.policy;
+                self.handle(Input::EndpointChanged { endpoint: id, policy }).await;
+                self.switch(id, status).await;
+            }
+        }
+    }
+
+    /// Passes on what a person switched. What the engine switched off itself, it knows.
+    async fn switch(&mut self, id: EndpointId, status: EndpointStatus) {
+        let known = self.engine.health(id).map(|health| health.status);
+        match status {
+            EndpointStatus::Active if known != Some(EndpointStatus::Active) => {
+                self.handle(Input::EndpointResumed(id)).await;
+            }
+            EndpointStatus::Paused if known != Some(EndpointStatus::Paused) => {
+                self.handle(Input::EndpointPaused(id)).await;
+            }
+            _ => {}
+        }
+    }
+
+    async fn hear(&mut self, news: News) {
+        match news {
+            News::Input(input) => {
+                self.handle(input).await;
+            }
+            News::Ended(attempt, detail) => {
+                self.under_way -= 1;
+                let result = detail.result;
+                let input = Input::AttemptEnded { attempt, result };
+                self.handle_with(input, Some((attempt, *detail))).await;
+            }
+            News::Fetched(attempts, parcels) => self.fetched(attempts, parcels),
+        }
+    }
+
+    async fn handle(&mut self, input: Input) -> Option<Because> {
+        self.handle_with(input, None).await
+    }
+
+    /// Hands the engine an input and performs what it asks for. Says why the input was ignored, if it
+    /// was. `ended` is the attempt that it reports.
+    async fn handle_with(
+        &mut self,
+        input: Input,
+        mut ended: Option<(AttemptToken, AttemptDetail)>,
+    ) -> Option<Because> {
+        let mut ignored = None;
+        self.engine.handle(self.now(), input);
+        while let Some(effect) = self.engine.poll_effect() {
+            match effect {
+                // Once the end has been asked for, nothing new leaves: whoever starts next finds it
+                // in the store as it is.
+                Effect::Start(_) | Effect::RecordFirst(..) | Effect::Load(..)
+                    if self.stopping.is_some() => {}
+                Effect::Start(attempt) => self.start(attempt),
+                Effect::Record(transition) => self.record(transition, &mut ended).await,
+                Effect::RecordFirst(transition, token) => {
+                    self.write(Item::First(transition, token)).await;
+                }
+                Effect::RecordEndpoint(record) => self.write(Item::Endpoint(record)).await,
+                Effect::Load(ticket, load) => self.write(Item::Load(ticket, load)).await,
+                Effect::Tell(notice) => self.parts.watch.notice(&notice),
+                Effect::Ignored(reason) => ignored = Some(reason.because),
+            }
+        }
+        ignored
+    }
+
+    async fn record(
+        &mut self,
+        transition: Transition,
+        ended: &mut Option<(AttemptToken, AttemptDetail)>,
+    ) {
+        let detail = ended
+            .take_if(|(token, _)| transition.attempt == Some(*token))
+            .map(|(_, detail)| detail);
+        if let Some(detail) = &detail {
+            self.parts.watch.attempt_ended(&transition, detail);
+        }
+        if !transition.state.is_open() {
+            self.parcels.remove(transition.delivery);
+        }
+        self.write(Item::Transition(transition, detail)).await;
+    }
+
+    /// Waits while the recorder is far behind: that is what slows accepting and sending down when the
+    /// store is in trouble.
+    async fn write(&self, item: Item) {
+        // The recorder ends after this loop does.
+        let _ = self.records.send(item).await;
+    }
+
+    fn start(&mut self, attempt: Attempt) {
+        self.under_way += 1;
+        match self.parcels.get(attempt.delivery) {
+            Some(parcel) => self.send(attempt, parcel),
+            None => self.to_fetch.push(attempt),
+        }
+    }
+
+    fn send(&self, attempt: Attempt, parcel: Arc<Parcel>) {
+        let report = Report::new(attempt, self.reporter.clone());
+        let Some((outlet, _)) = self.outlets.get(&attempt.endpoint) else {
+            return report.end(without_request(&attempt, Failure::NotSent, self.now()));
+        };
+        let job = Job {
+            attempt,
+            outlet: outlet.clone(),
+            parcel,
+            sender: self.parts.sender.clone(),
+            source: self.parts.source.clone(),
+            thin_url: self.parts.thin_url.clone(),
+            node: self.node,
+        };
+        tokio::spawn(async move { report.end(job.perform().await) });
+    }
+
+    fn fetch_parcels(&mut self) {
+        while !self.to_fetch.is_empty() {
+            let count = self.to_fetch.len().min(PARCELS_PER_FETCH);
+            let attempts: Vec<Attempt> = self.to_fetch.drain(..count).collect();
+            let (parts, reporter) = (self.parts.clone(), self.reporter.clone());
+            tokio::spawn(async move {
+                let ids: Vec<_> = attempts.iter().map(|attempt| attempt.delivery).collect();
+                let parcels = insist(&*parts.watch, || parts.store.parcels(ids.clone())).await;
+                let _ = reporter.send(News::Fetched(attempts, parcels));
+            });
+        }
+    }
+
+    fn fetched(&self, attempts: Vec<Attempt>, parcels: Vec<Parcel>) {
+        let mut parcels: HashMap<DeliveryId, Parcel> =
+            parcels.into_iter().map(|parcel| (parcel.delivery, parcel)).collect();
+        for attempt in attempts {
+            match parcels.remove(&attempt.delivery) {
+                Some(parcel) => self.send(attempt, Arc::new(parcel)),
+                None => {
+                    let missing = without_request(&attempt, Failure::PayloadMissing, self.now());
+                    Report::new(attempt, self.reporter.clone()).end(missing);
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.parts.source.now()
+    }
+}
+
+/// Sees to it that an attempt is reported once, even if its task dies.
+struct Report {
+    attempt: Attempt,
+    reporter: mpsc::UnboundedSender<News>,
+    reported: bool,
+}
+
+impl Report {
+    fn new(attempt: Attempt, reporter: mpsc::UnboundedSender<News>) -> Self {
+        Self { attempt, reporter, reported: false }
+    }
+
+    fn end(mut self, detail: AttemptDetail) {
+        self.tell(detail);
+    }
+
+    fn tell(&mut self, detail: AttemptDetail) {
+        self.reported = true;
+        let _ = self.reporter.send(News::Ended(self.attempt.token, Box::new(detail)));
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if !self.reported {
+            let died = without_request(&self.attempt, Failure::NotSent, Timestamp::default());
+            self.tell(died);
+        }
+    }
+}
+
+async fn until_wake(wake: Option<Timestamp>, now: Timestamp) {
+    match wake {
+        Some(at) => tokio::time::sleep(Duration::from_millis(at.since(now).as_millis())).await,
+        None => std::future::pending().await,
+    }
+}

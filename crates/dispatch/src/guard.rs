@@ -1,0 +1,86 @@
+//! The outbound guard: which names, ports and addresses a request may go to.
+//!
+//! It judges twice. [`Target::parse`] refuses what a URL alone gives away, when somebody enters it.
+//! [`Guard::check`] judges every address a name resolves to, right before the connection to exactly
+//! that address, so a name that changes its mind between the two gains nothing.
+
+mod ranges;
+mod network;
+mod ports;
+mod target;
+mod resolve;
+
+pub use network::{BadNetwork, NamedNetwork};
+pub use resolve::{Lookup, Resolve, SystemResolver};
+pub use target::{Host, Scheme, Target, TargetError};
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What an operator may choose about where requests go. The default is the strictest but for
+/// `https_only`: signatures protect a payload that travels in the clear, though not from readers.
+#[derive(Clone, Debug, Default)]
+pub struct GuardConfig {
+    /// Networks that requests may go to although they are special.
+    pub networks: Vec<NamedNetwork>,
+    /// Refuse `http` URLs.
+    pub https_only: bool,
+}
+
+/// Says where requests may go. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Guard(Arc<GuardConfig>);
+
+/// An address that requests may go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// It is a public one.
+    Public,
+    /// It is special, but lies in an excepted network of this name.
+    Exception(Arc<str>),
+}
+
+/// An address that the guard refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The address as it was given.
+    pub address: IpAddr,
+    /// What kind of address it is.
+    pub kind: &'static str,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.address, self.kind)
+    }
+}
+
+impl std::error::Error for Blocked {}
+
+impl Guard {
+    /// A guard with these exceptions.
+    pub fn new(config: GuardConfig) -> Self {
+        Self(Arc::new(config))
+    }
+
+    /// Whether a request may go to `address`, and by which exception if it needs one.
+    pub fn check(&self, address: IpAddr) -> Result<Allowed, Blocked> {
+        let Some(kind) = ranges::special_kind(address) else { return Ok(Allowed::Public) };
+        // A mapped address leaves the machine as the IPv4 address it holds.
+        let canonical = address.to_canonical();
+        let exception = self.0.networks.iter().find(|network| network.contains(canonical));
+        let allowed = exception.map(|network| Allowed::Exception(network.shared_name()));
+        allowed.ok_or(Blocked { address, kind })
+    }
+
+    fn https_only(&self) -> bool {
+        self.0.https_only
+    }
+
+    /// Whether a name that can only mean something local may be looked up. It may lead into an
+    /// excepted network, if there is one: then its addresses decide.
+    fn allows_local_names(&self) -> bool {
+        !self.0.networks.is_empty()
+    }
+}

@@ -1,0 +1,288 @@
+//! Connections that wait for their next request.
+//!
+//! Endpoints with the same scheme, host, port and TLS version share an [`Origin`] and with it their
+//! connections; an endpoint with a client certificate or authorities of its own has one to itself.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::dial::Destination;
+use super::h1::H1;
+use super::h2::H2;
+use super::tls::{TlsSettings, TlsVersion};
+use crate::guard::{Host, Scheme, Target};
+use crate::limits::{
+    IDLE_DEFAULT, IDLE_PER_TARGET_DEFAULT, IDLE_TIMEOUT_DEFAULT, SWEEP_PERIOD_MIN,
+};
+
+/// How many idle connections are kept, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolBounds {
+    /// Idle HTTP/1 connections to one target. With HTTP/2 there is one connection.
+    pub idle_per_target: usize,
+    /// Idle HTTP/1 connections in all.
+    pub idle: usize,
+    /// How long a connection is kept unused.
+    pub idle_timeout: Duration,
+}
+
+impl Default for PoolBounds {
+    fn default() -> Self {
+        Self {
+            idle_per_target: IDLE_PER_TARGET_DEFAULT,
+            idle: IDLE_DEFAULT,
+            idle_timeout: IDLE_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+/// All origins of one sender.
+pub(super) struct Pool {
+    bounds: PoolBounds,
+    /// A permit for each idle connection there may be.
+    room: Arc<Semaphore>,
+    /// Those that a route leads to, or a connection.
+    origins: Mutex<HashMap<OriginKey, Arc<Origin>>>,
+    private_origins: AtomicU64,
+    sweeping: AtomicBool,
+}
+
+/// What two endpoints must have in common to share connections.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct OriginKey {
+    scheme: Scheme,
+    host: Host,
+    port: u16,
+    tls: TlsVersion,
+    /// A number that no other origin has, for those that are not shared.
+    private: Option<u64>,
+}
+
+impl Pool {
+    pub(super) fn new(bounds: PoolBounds) -> Self {
+        Self {
+            bounds,
+            room: Arc::new(Semaphore::new(bounds.idle.min(Semaphore::MAX_PERMITS))),
+            origins: Mutex::default(),
+            private_origins: AtomicU64::new(0),
+            sweeping: AtomicBool::new(false),
+        }
+    }
+
+    /// What to find the origin of such an endpoint by.
+    pub(super) fn key(&self, target: &Target, tls: &TlsSettings) -> OriginKey {
+        let secure = target.scheme() == Scheme::Https;
+        let private = secure && tls.are_private();
+        OriginKey {
+            scheme: target.scheme(),
+            host: target.host().clone(),
+            port: target.port(),
+            tls: tls.min_version,
+            private: private.then(|| self.private_origins.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// The origin of this key; made by `destination` if nobody uses it yet.
+    pub(super) fn origin<E>(
+        &self,
+        key: OriginKey,
+        destination: impl FnOnce() -> Result<Destination, E>,
+    ) -> Result<Arc<Origin>, E> {
+        let mut origins = lock(&self.origins);
+        if let Some(origin) = origins.get(&key) {
+            return Ok(Arc::clone(origin));
+        }
+        let origin = Arc::new(Origin::new(destination()?, self.bounds, Arc::clone(&self.room)));
+        origins.insert(key, Arc::clone(&origin));
+        Ok(origin)
+    }
+
+    /// Closes what is idle for too long, now and then, as long as the pool lives.
+    pub(super) fn keep_swept(self: &Arc<Self>) {
+        if self.sweeping.load(Ordering::Relaxed) || self.sweeping.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (pool, period) = (Arc::downgrade(self), self.bounds.idle_timeout);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(period.max(SWEEP_PERIOD_MIN)).await;
+                let Some(pool) = pool.upgrade() else { return };
+                pool.sweep(Instant::now());
+            }
+        });
+    }
+
+    fn sweep(&self, now: Instant) {
+        lock(&self.origins).retain(|_, origin| {
+            let has_connections = origin.sweep(now);
+            has_connections || Arc::strong_count(origin) > 1
+        });
+    }
+}
+
+/// One place that requests go to, and the idle connections to it.
+pub(super) struct Origin {
+    pub(super) destination: Destination,
+    bounds: PoolBounds,
+    room: Arc<Semaphore>,
+    waiting: Mutex<Waiting>,
+    /// Whether to expect HTTP/2, by the last handshake; under TLS also before the first.
+    expects_h2: AtomicBool,
+    dialling: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The longest unused first.
+    idle: Vec<Idle>,
+    shared: Option<Shared>,
+}
+
+struct Idle {
+    connection: H1,
+    since: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+struct Shared {
+    connection: H2,
+    last_used: Instant,
+}
+
+/// A connection to send on.
+pub(super) enum Connection {
+    H1(H1),
+    H2(H2),
+}
+
+impl Origin {
+    fn new(destination: Destination, bounds: PoolBounds, room: Arc<Semaphore>) -> Self {
+        let expects_h2 = AtomicBool::new(destination.tls.is_some());
+        let (waiting, dialling) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { destination, bounds, room, waiting, expects_h2, dialling }
+    }
+
+    /// A connection that served before and, as far as this side can know, can serve again.
+    pub(super) fn check_out(&self, now: Instant) -> Option<Connection> {
+        let mut waiting = lock(&self.waiting);
+        if let Some(shared) = &mut waiting.shared {
+            if shared.connection.is_ready() {
+                shared.last_used = now;
+                return Some(Connection::H2(shared.connection.clone()));
+            }
+            waiting.shared = None;
+        }
+        while let Some(mut idle) = waiting.idle.pop() {
+            if !self.is_stale(idle.since, now) && idle.connection.is_ready() {
+                return Some(Connection::H1(idle.connection));
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next request, if it can serve one and there is room.
+    pub(super) fn check_in(&self, mut connection: H1) {
+        if !connection.is_ready() {
+            return;
+        }
+        let Ok(_permit) = Arc::clone(&self.room).try_acquire_owned() else { return };
+        let mut waiting = lock(&self.waiting);
+        if waiting.idle.len() < self.bounds.idle_per_target {
+            waiting.idle.push(Idle { connection, since: Instant::now(), _permit });
+        }
+    }
+
+    /// Lets all attempts use an HTTP/2 connection.
+    pub(super) fn share(&self, connection: &H2) {
+        let shared = Shared { connection: connection.clone(), last_used: Instant::now() };
+        lock(&self.waiting).shared = Some(shared);
+    }
+
+    /// Gives a shared connection to nobody any more. Those who use it go on.
+    pub(super) fn retire(&self, connection: &H2) {
+        let shared = &mut lock(&self.waiting).shared;
+        shared.take_if(|shared| shared.connection.is_same(connection));
+    }
+
+    /// Waits for the turn to dial, where one connection is enough for all. Where it is not, it is
+    /// always one's turn.
+    pub(super) async fn turn_to_dial(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if !self.expects_h2.load(Ordering::Relaxed) {
+            return None;
+        }
+        let turn = self.dialling.lock().await;
+        // Whoever went first may have learned otherwise.
+        self.expects_h2.load(Ordering::Relaxed).then_some(turn)
+    }
+
+    /// Remembers what the last handshake chose.
+    pub(super) fn learn(&self, speaks_h2: bool) {
+        self.expects_h2.store(speaks_h2, Ordering::Relaxed);
+    }
+
+    /// Closes what is idle for too long, and says whether anything is left.
+    fn sweep(&self, now: Instant) -> bool {
+        let mut waiting = lock(&self.waiting);
+        waiting.idle.retain(|idle| !self.is_stale(idle.since, now));
+        waiting.shared.take_if(|shared| self.is_stale(shared.last_used, now));
+        waiting.shared.is_some() || !waiting.idle.is_empty()
+    }
+
+    fn is_stale(&self, since: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(since) >= self.bounds.idle_timeout
+    }
+}
+
+/// A panic elsewhere leaves no half-made state behind these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::Guard;
+
+    fn origin(pool: &Pool, url: &str, tls: &TlsSettings) -> Arc<Origin> {
+        let target = Target::parse(url, &Guard::default()).unwrap();
+        let made = pool.origin(pool.key(&target, tls), || {
+            let (host, port) = (target.host().clone(), target.port());
+            Ok::<_, std::convert::Infallible>(Destination { host, port, tls: None })
+        });
+        made.unwrap()
+    }
+
+    #[test]
+    fn endpoints_share_an_origin_if_their_connections_are_interchangeable() {
+        let (old, new) = (TlsVersion::Tls12, TlsVersion::Tls13);
+        for (a, b, shared) in [
+            (("https://a.com/x", old), ("https://a.com:443/y?z", old), true),
+            (("https://a.com/", old), ("https://A.com./", old), true),
+            (("https://a.com/", old), ("https://a.com/", new), false),
+            (("https://a.com/", old), ("https://b.com/", old), false),
+            (("https://a.com/", old), ("https://a.com:8443/", old), false),
+            (("https://a.com:8443/", old), ("http://a.com:8443/", old), false),
+        ] {
+            let pool = Pool::new(PoolBounds::default());
+            let [a, b] = [a, b].map(|(url, min_version)| {
+                origin(&pool, url, &TlsSettings { min_version, ..TlsSettings::default() })
+            });
+            assert_eq!(Arc::ptr_eq(&a, &b), shared, "{:?}", b.destination.host);
+        }
+    }
+
+    #[test]
+    fn an_origin_that_nobody_uses_is_forgotten() {
+        let pool = Pool::new(PoolBounds::default());
+        let kept = origin(&pool, "https://kept.com", &TlsSettings::default());
+        drop(origin(&pool, "https://dropped.com", &TlsSettings::default()));
+        pool.sweep(Instant::now());
+        assert_eq!(lock(&pool.origins).len(), 1);
+        assert!(Arc::ptr_eq(&kept, &origin(&pool, "https://kept.com", &TlsSettings::default())));
+    }
+}

@@ -1,0 +1,284 @@
+//! The sender: one request in, one exchange out, always within its deadline.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ::http::HeaderValue;
+use ::http::header::RETRY_AFTER;
+use railpost_engine::{AttemptResult, Span};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::dial::{Destination, Dialler, Patience, connect_timeout};
+use super::exchange::{BodyEnd, Detail, Exchange, Response};
+use super::h1::H1;
+use super::h2::H2;
+use super::headers::{BadHeader, parse_value};
+use super::pool::{Connection, Origin, Pool, PoolBounds};
+use super::request::{Failed, Message, Request, Resend};
+use super::route::{Route, RouteConfig};
+use super::tls::{BadTls, Handshakes, Roots, TlsSettings};
+use super::trouble::Trouble;
+use crate::guard::{Guard, Resolve, Scheme, SystemResolver, Target};
+
+/// What a sender is made of.
+pub struct SenderConfig {
+    /// Where requests may go.
+    pub guard: Guard,
+    /// Who looks names up.
+    pub resolver: Arc<dyn Resolve>,
+    /// Whose certificates to trust.
+    pub roots: Roots,
+    /// The `User-Agent` of all requests, unless an endpoint sets its own.
+    pub user_agent: String,
+    /// How many idle connections to keep.
+    pub pool: PoolBounds,
+}
+
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self {
+            guard: Guard::default(),
+            resolver: Arc::new(SystemResolver::default()),
+            roots: Roots::default(),
+            user_agent: concat!("Railpost/", env!("CARGO_PKG_VERSION")).to_owned(),
+            pool: PoolBounds::default(),
+        }
+    }
+}
+
+/// Sends requests. Cheap to clone; clones share connections.
+///
+/// Needs a tokio runtime with time and I/O from the first request on, and reads no proxy settings
+/// from anywhere: a request goes where its target says.
+#[derive(Clone)]
+pub struct Sender(Arc<Inner>);
+
+struct Inner {
+    dialler: Dialler,
+    pool: Arc<Pool>,
+    handshakes: Handshakes,
+    user_agent: HeaderValue,
+}
+
+impl Sender {
+    /// A sender with these settings.
+    pub fn new(config: SenderConfig) -> Result<Self, BadSender> {
+        let SenderConfig { guard, resolver, roots, user_agent, pool } = config;
+        Ok(Self(Arc::new(Inner {
+            dialler: Dialler { guard, resolver },
+            pool: Arc::new(Pool::new(pool)),
+            handshakes: Handshakes::new(&roots).map_err(BadSender::Tls)?,
+            user_agent: parse_value("user-agent", user_agent).map_err(BadSender::UserAgent)?,
+        })))
+    }
+
+    /// What judges its requests' addresses, and should judge their targets too.
+    pub fn guard(&self) -> &Guard {
+        &self.0.dialler.guard
+    }
+
+    /// Prepares the way to an endpoint: once, and again when the endpoint changes.
+    pub fn route(&self, config: &RouteConfig) -> Result<Route, BadTls> {
+        let Inner { pool, handshakes, user_agent, .. } = &*self.0;
+        let key = pool.key(&config.target, &config.tls);
+        let origin = pool.origin(key, || destination(&config.target, &config.tls, handshakes))?;
+        Ok(Route::new(config, origin, user_agent))
+    }
+
+    /// Sends one request and says what came of it. It ends within the route's total timeout.
+    ///
+    /// The answer is its status: once the head is there, trouble with the body changes nothing but
+    /// [`BodyEnd`]. Redirects are answers like any other. Dropping the future closes its connection.
+    pub async fn send(&self, request: Request<'_>) -> Exchange {
+        let Request { route, message, resend } = request;
+        let limit = route.timeouts().total();
+        let mut attempt = Attempt::new(&self.0, route, resend);
+        let ended = timeout_at(attempt.started + limit, attempt.run(message)).await;
+        let ended = ended.unwrap_or_else(|_| Err(attempt.cut_off(limit)));
+        attempt.finish(ended)
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+/// Settings that no sender can work with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadSender {
+    /// The authorities to trust.
+    Tls(BadTls),
+    /// The `User-Agent`.
+    UserAgent(BadHeader),
+}
+
+impl fmt::Display for BadSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadSender::Tls(problem) => problem.fmt(f),
+            BadSender::UserAgent(problem) => problem.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BadSender {}
+
+fn destination(
+    target: &Target,
+    tls: &TlsSettings,
+    handshakes: &Handshakes,
+) -> Result<Destination, BadTls> {
+    let tls = match target.scheme() {
+        Scheme::Http => None,
+        Scheme::Https => Some((TlsConnector::from(handshakes.config(tls)?), target.server_name())),
+    };
+    Ok(Destination { host: target.host().clone(), port: target.port(), tls })
+}
+
+/// One attempt under way, and what is known of it so far.
+struct Attempt<'a> {
+    sender: &'a Inner,
+    route: &'a Route,
+    resend: Resend,
+    started: Instant,
+    detail: Detail,
+    /// The shared connection it waits on.
+    waits_on: Option<H2>,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(sender: &'a Inner, route: &'a Route, resend: Resend) -> Self {
+        let (started, detail) = (Instant::now(), Detail::default());
+        Self { sender, route, resend, started, detail, waits_on: None }
+    }
+
+    async fn run(&mut self, message: Message) -> Result<(), Trouble> {
+        let Some(connection) = self.origin().check_out(self.started) else {
+            return self.run_anew(message).await;
+        };
+        self.detail.reused = true;
+        match self.exchange(connection, message).await {
+            Err(Failed { untouched: Some(message), .. }) => {
+                self.detail.reused = false;
+                self.detail.resent = true;
+                self.run_anew(message).await
+            }
+            ended => ended.map_err(|failed| failed.trouble),
+        }
+    }
+
+    async fn run_anew(&mut self, message: Message) -> Result<(), Trouble> {
+        // Most attempts find a connection, so the state of dialling stays out of their size.
+        let connection = Box::pin(self.connect()).await?;
+        self.exchange(connection, message).await.map_err(|failed| failed.trouble)
+    }
+
+    async fn connect(&mut self) -> Result<Connection, Trouble> {
+        let origin = self.origin();
+        let patience = Patience::from_now(self.route.timeouts().connect());
+        let turn = timeout_at(patience.until, origin.turn_to_dial()).await;
+        let turn = turn.map_err(|_| connect_timeout("no connection", patience))?;
+        // Whoever had the turn before may have left a connection for all.
+        if turn.is_some()
+            && let Some(connection) = origin.check_out(Instant::now())
+        {
+            self.detail.reused = true;
+            return Ok(connection);
+        }
+        let dialler = &self.sender.dialler;
+        let dialled = dialler.dial(&origin.destination, patience, &mut self.detail).await?;
+        origin.learn(dialled.speaks_h2);
+        if !dialled.speaks_h2 {
+            return H1::new(dialled.stream, dialled.peer).await.map(Connection::H1);
+        }
+        let connection = H2::new(dialled.stream, dialled.peer).await?;
+        origin.share(&connection);
+        Ok(Connection::H2(connection))
+    }
+
+    async fn exchange(&mut self, connection: Connection, message: Message) -> Result<(), Failed> {
+        self.sender.pool.keep_swept();
+        match connection {
+            Connection::H1(connection) => self.exchange_h1(connection, message).await,
+            Connection::H2(connection) => self.exchange_h2(connection, message).await,
+        }
+    }
+
+    async fn exchange_h1(
+        &mut self,
+        mut connection: H1,
+        mut message: Message,
+    ) -> Result<(), Failed> {
+        self.route.address_h1(&mut message);
+        connection.exchange(message, self.started, &mut self.detail).await?;
+        self.origin().check_in(connection);
+        Ok(())
+    }
+
+    async fn exchange_h2(
+        &mut self,
+        mut connection: H2,
+        mut message: Message,
+    ) -> Result<(), Failed> {
+        self.route.address_h2(&mut message);
+        self.waits_on = Some(connection.clone());
+        let (started, detail) = (self.started, &mut self.detail);
+        let ended = connection.exchange(message, self.resend, started, detail).await;
+        self.waits_on = None;
+        if matches!(&ended, Err(Failed { untouched: Some(_), .. })) {
+            self.origin().retire(&connection);
+        }
+        ended
+    }
+
+    /// Its time was over. A shared connection on which nothing came may be dead, so that later
+    /// attempts must not wait on it too.
+    fn cut_off(&mut self, limit: Duration) -> Trouble {
+        match &mut self.detail.response {
+            Some(response) if !is_success(response.status) => {
+                response.body.end = BodyEnd::TimedOut;
+            }
+            Some(_) => {}
+            None => {
+                if let Some(silent) = self.waits_on.take() {
+                    self.origin().retire(&silent);
+                }
+            }
+        }
+        Trouble::total_timeout(limit)
+    }
+
+    fn finish(mut self, ended: Result<(), Trouble>) -> Exchange {
+        self.detail.timing.total = self.started.elapsed();
+        let result = match (&self.detail.response, ended) {
+            (Some(response), _) => answered(response),
+            (None, ended) => {
+                let trouble = ended.err().unwrap_or_else(Trouble::without_answer);
+                self.detail.message = Some(trouble.message);
+                AttemptResult::Failed(trouble.failure)
+            }
+        };
+        Exchange { result, detail: self.detail }
+    }
+
+    fn origin(&self) -> &'a Origin {
+        self.route.origin()
+    }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+fn answered(response: &Response) -> AttemptResult {
+    let wait = response.headers.get(RETRY_AFTER).and_then(|value| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        railpost_wire::retry_after(value.as_bytes(), now.as_secs() as i64)
+    });
+    let retry_after = wait.map(|wait| Span::from_millis(wait.as_millis() as u64));
+    AttemptResult::Response { status: response.status, retry_after }
+}

@@ -1,0 +1,131 @@
+//! Every bound of the way out, with its reason.
+
+use std::time::Duration;
+
+/// Longest URL of an endpoint, in bytes: what proxies and servers commonly take in a request line.
+pub const URL_LEN_MAX: usize = 2_048;
+
+/// Longest host name, in bytes, and longest label of one: what DNS can carry.
+pub const HOST_LEN_MAX: usize = 253;
+/// See [`HOST_LEN_MAX`].
+pub const HOST_LABEL_LEN_MAX: usize = 63;
+
+/// Longest name of an excepted network, in bytes: it is shown in a table beside every attempt.
+pub const NETWORK_NAME_LEN_MAX: usize = 64;
+
+/// Most addresses of one host that an attempt tries: each takes a share of the connect timeout, and
+/// shares of less than half a second find nobody.
+pub const ADDRESSES_TRIED_MAX: usize = 6;
+
+/// Most name lookups under way at once: each takes one of the 512 threads that the runtime keeps for
+/// whatever blocks, and others need some too.
+pub const LOOKUPS_MAX: usize = 256;
+
+/// Time for name lookup, TCP connect and TLS handshake together, unless the endpoint says otherwise.
+/// Two retransmissions of a lost SYN fit.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(3);
+
+/// Time for the whole exchange, to the last byte of the answer that is read, unless the endpoint
+/// says otherwise. A receiver should queue the work and answer.
+pub const TOTAL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Longest timeout an endpoint may ask for: each waiting attempt holds a slot and a socket.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(120);
+
+/// How much of an answer's body is kept for people: enough for a stack trace.
+pub const BODY_KEPT_MAX: usize = 16 * 1024;
+
+/// How much of an acknowledgement's body is read and thrown away so that its connection can serve
+/// again. Past this a new connection is cheaper than the rest of the body.
+pub const DRAIN_LEN_MAX: usize = 16 * 1024;
+
+/// How long the acknowledged attempt waits for that remainder: about a round trip, since most
+/// receivers send head and body together.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Largest head of an answer, in bytes, and what one HTTP/1 connection may buffer at once.
+pub const RESPONSE_HEAD_LEN_MAX: usize = 64 * 1024;
+
+/// Most header fields of an answer that are kept for people, and most bytes of them: cookies and
+/// security policies fit, and an attempt's row stays small.
+pub const HEADERS_KEPT_MAX: usize = 64;
+/// See [`HEADERS_KEPT_MAX`].
+pub const HEADERS_KEPT_LEN_MAX: usize = 8 * 1024;
+
+/// Most static headers that an endpoint may add, and most bytes of them: with Railpost's own they
+/// stay within the 8 KiB that receivers commonly grant a request's head.
+pub const CUSTOM_HEADERS_MAX: usize = 32;
+/// See [`CUSTOM_HEADERS_MAX`].
+pub const CUSTOM_HEADERS_LEN_MAX: usize = 4 * 1024;
+
+/// Idle connections kept to one target: what a burst of parallel deliveries leaves behind.
+pub const IDLE_PER_TARGET_DEFAULT: usize = 32;
+
+/// Idle connections kept in all: a file descriptor each, of the 1,024 that a process may have open
+/// where nobody raised it.
+pub const IDLE_DEFAULT: usize = 512;
+
+/// How long an idle connection is kept. A common server closes its own after 5 s, and a request
+/// that crosses such a close is a needless failure.
+pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(4);
+
+/// However short connections are kept, closing the stale ones must not become a busy loop.
+pub const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(100);
+
+/// When TCP first asks whether a silent peer is there, and how long it waits between asking again:
+/// short enough that a middlebox does not forget the connection, rare enough to cost nothing.
+pub const TCP_KEEPALIVE_TIME: Duration = Duration::from_secs(15);
+/// See [`TCP_KEEPALIVE_TIME`].
+pub const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Unanswered probes after which a peer is gone.
+pub const TCP_KEEPALIVE_RETRIES: u32 = 3;
+
+/// How much of one answer an HTTP/2 receiver may send ahead of our reading: hardly more than is
+/// kept, so that an endless body costs a receiver's credit and not our memory.
+pub const H2_STREAM_WINDOW: u32 = 64 * 1024;
+
+/// The same for all answers on one HTTP/2 connection together.
+pub const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// TLS sessions that are remembered, to shorten the next handshake, for all endpoints that share
+/// their settings: a few KiB each.
+pub const SHARED_TLS_SESSIONS_MAX: usize = 1_024;
+
+/// The same for an endpoint with a certificate or authorities of its own: it has one host.
+pub const PRIVATE_TLS_SESSIONS_MAX: usize = 2;
+
+/// How many names of a wrong certificate an error lists. Some hold hundreds.
+pub const CERTIFICATE_NAMES_SHOWN: usize = 3;
+
+/// Longest chain of certificates in a client identity, and most in a set of roots: a PEM bundle of
+/// all public roots holds about 150.
+pub const IDENTITY_CERTIFICATES_MAX: usize = 10;
+/// See [`IDENTITY_CERTIFICATES_MAX`].
+pub const ROOT_CERTIFICATES_MAX: usize = 1_000;
+
+/// Orders that may wait for the run loop: beyond that, whoever accepts waits with them.
+pub const ORDERS_WAITING_MAX: usize = 4_096;
+
+/// Inputs that the run loop takes in one turn, before it looks at the clock and the other queue.
+pub const INPUTS_PER_TURN: usize = 256;
+
+/// Records and loads that may wait for the store: beyond that the run loop waits, and with it
+/// everything that would make more of them.
+pub const RECORDS_WAITING_MAX: usize = 16_384;
+
+/// Records written in one call: a group commit of a millisecond or so.
+pub const RECORD_BATCH_MAX: usize = 1_024;
+
+/// Parcels fetched in one call.
+pub const PARCELS_PER_FETCH: usize = 256;
+
+/// Bytes of payloads just accepted that are kept in memory, unless configured otherwise.
+pub const PARCELS_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
+
+/// Endpoints or tenants read in one page when a dispatcher starts.
+pub const REGISTRY_PAGE: u32 = 100;
+
+/// How soon, and how seldom at the most, a store in trouble is asked again.
+pub const STORE_RETRY_MIN: Duration = Duration::from_millis(50);
+/// See [`STORE_RETRY_MIN`].
+pub const STORE_RETRY_MAX: Duration = Duration::from_secs(2);

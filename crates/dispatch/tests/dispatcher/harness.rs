@@ -1,0 +1,218 @@
+//! A dispatcher on a memory store, with a watch that says what ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use railpost_dispatch::{
+    Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
+    Watch,
+};
+use railpost_engine::{Command, DeliveryState, EndpointStatus, Notice, NoticeKind, Transition};
+use railpost_store::{
+    AcceptBatch, AttemptDetail, DeliveryView, EndpointPrivate, EndpointSettings, Event, MasterKey,
+    MemoryStore, NewEndpoint, NewSecret, PageRequest, Receipt, SecretValue, Setup, Store,
+    StoreError, SystemSource, TenantSettings, Write,
+};
+use railpost_wire::{EndpointId, EventId, Secret, SecretId, TenantId};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::receiver::Receiver;
+
+/// So long until a test that hangs is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
+}
+
+/// What the dispatcher told its watch.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Ended(Box<Transition>, Box<AttemptDetail>),
+    Notice(NoticeKind),
+    Trouble(StoreError),
+}
+
+struct Telling(mpsc::UnboundedSender<Told>);
+
+impl Watch for Telling {
+    fn attempt_ended(&self, transition: &Transition, detail: &AttemptDetail) {
+        let told = Told::Ended(Box::new(*transition), Box::new(detail.clone()));
+        let _ = self.0.send(told);
+    }
+
+    fn notice(&self, notice: &Notice) {
+        let _ = self.0.send(Told::Notice(notice.what));
+    }
+
+    fn store_trouble(&self, trouble: &StoreError) {
+        let _ = self.0.send(Told::Trouble(trouble.clone()));
+    }
+}
+
+pub(crate) struct Shop {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) config: DispatcherConfig,
+    told: mpsc::UnboundedReceiver<Told>,
+    next: u128,
+}
+
+pub(crate) fn tenant() -> TenantId {
+    "acme".parse().unwrap()
+}
+
+pub(crate) fn memory_store() -> Arc<dyn Store> {
+    let source = Arc::new(SystemSource);
+    Arc::new(MemoryStore::new(Setup { source, master_key: MasterKey::new(&[7; 32]) }))
+}
+
+pub(crate) fn secret() -> Secret {
+    Secret::generate(&[9; 32])
+}
+
+/// Retries at once, so that tests need not wait.
+pub(crate) fn quick() -> Value {
+    json!({"retry": {"backoff": {"strategy": "fixed", "delay": "1ms"}}, "breaker": null})
+}
+
+pub(crate) fn event(name: &str, key: Option<&str>) -> Event {
+    Event {
+        id: name.parse::<EventId>().unwrap(),
+        event_type: "order.updated".parse().unwrap(),
+        key: key.map(|key| key.parse().unwrap()),
+        payload: name.to_owned().into(),
+        content_type: "text/plain".parse().unwrap(),
+        schema_version: None,
+        time: railpost_engine::Timestamp::from_millis(1_700_000_000_000),
+        traceparent: None,
+    }
+}
+
+impl Shop {
+    pub(crate) async fn open() -> Self {
+        Self::on(memory_store(), DispatcherConfig::default()).await
+    }
+
+    pub(crate) async fn on(store: Arc<dyn Store>, config: DispatcherConfig) -> Self {
+        let created = Write::CreateTenant(tenant(), TenantSettings::default());
+        let _ = store.commit(created.into()).await;
+        let (dispatcher, told) = start(store.clone(), &config).await;
+        Self { store, dispatcher, config, told, next: 1 }
+    }
+
+    /// Starts a new dispatcher on the same store, without having stopped the old one: as after a
+    /// crash.
+    pub(crate) async fn start_anew(&mut self) {
+        (self.dispatcher, self.told) = start(self.store.clone(), &self.config).await;
+    }
+
+    pub(crate) async fn endpoint(&mut self, receiver: &Receiver, policy: Value) -> EndpointId {
+        self.endpoint_with(receiver, policy, |_| {}).await
+    }
+
+    pub(crate) async fn endpoint_with(
+        &mut self,
+        receiver: &Receiver,
+        policy: Value,
+        change: impl FnOnce(&mut EndpointSettings),
+    ) -> EndpointId {
+        self.next += 1;
+        let id = EndpointId::from_u128(self.next);
+        let mut settings = EndpointSettings::all_events(&receiver.url());
+        settings.policy = serde_json::from_value(policy).unwrap();
+        change(&mut settings);
+        let private = EndpointPrivate::default();
+        let endpoint = NewEndpoint { id, tenant: tenant(), settings, private };
+        self.write(id, Write::CreateEndpoint(endpoint)).await;
+        self.add_secret(id, secret()).await;
+        id
+    }
+
+    pub(crate) async fn add_secret(&mut self, endpoint: EndpointId, secret: Secret) {
+        self.next += 1;
+        let id = SecretId::from_u128(self.next);
+        let value = SecretValue::Shared(secret);
+        let secret = NewSecret { id, endpoint, value, expires_at: None };
+        self.write(endpoint, Write::CreateSecret(secret)).await;
+    }
+
+    /// Changes something about an endpoint, and lets the dispatcher know.
+    pub(crate) async fn write(&self, endpoint: EndpointId, write: Write) {
+        self.store.commit(write.into()).await.unwrap();
+        self.dispatcher.endpoint_changed(endpoint).await.unwrap();
+    }
+
+    pub(crate) async fn switch(&self, endpoint: EndpointId, status: EndpointStatus) {
+        self.write(endpoint, Write::SetEndpointStatus(endpoint, status)).await;
+    }
+
+    pub(crate) async fn accept(&self, events: Vec<Event>) -> Vec<Receipt> {
+        let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
+        self.dispatcher.accept(batch).await.unwrap()
+    }
+
+    /// Accepts one event with the payload `name`.
+    pub(crate) async fn publish(&self, name: &str, key: Option<&str>) {
+        self.accept(vec![event(name, key)]).await;
+    }
+
+    pub(crate) async fn told(&mut self) -> Told {
+        in_time(self.told.recv()).await.expect("the dispatcher has its watch")
+    }
+
+    /// What followed the next attempt that ended.
+    pub(crate) async fn ended(&mut self) -> (Transition, AttemptDetail) {
+        loop {
+            if let Told::Ended(transition, detail) = self.told().await {
+                return (*transition, *detail);
+            }
+        }
+    }
+
+    pub(crate) async fn delivery(&self, event: &str) -> DeliveryView {
+        let event = event.parse().unwrap();
+        self.store.deliveries_of(&tenant(), &event).await.unwrap().remove(0)
+    }
+
+    pub(crate) async fn state(&self, event: &str) -> DeliveryState {
+        self.delivery(event).await.delivery.state
+    }
+
+    pub(crate) async fn command(&self, command: Command, event: &str) {
+        let delivery = self.delivery(event).await.delivery;
+        in_time(self.dispatcher.command(command, delivery)).await.unwrap().unwrap();
+    }
+
+    /// Ends the dispatcher; then everything is on record.
+    pub(crate) async fn stop(&self) {
+        in_time(self.dispatcher.stop()).await;
+    }
+
+    pub(crate) async fn attempts(&self, event: &str) -> Vec<railpost_store::AttemptView> {
+        let id = self.delivery(event).await.delivery.id;
+        self.store.attempts(id, PageRequest::first(100)).await.unwrap().items
+    }
+}
+
+async fn start(
+    store: Arc<dyn Store>,
+    config: &DispatcherConfig,
+) -> (Dispatcher, mpsc::UnboundedReceiver<Told>) {
+    let loopback = NamedNetwork::new("test-loopback", "127.0.0.1/32").unwrap();
+    let guard = Guard::new(GuardConfig { networks: vec![loopback], https_only: false });
+    let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() }).unwrap();
+    let (tell, told) = mpsc::unbounded_channel();
+    let parts = Parts {
+        store,
+        sender,
+        source: Arc::new(SystemSource),
+        watch: Arc::new(Telling(tell)),
+        thin_url: Arc::new(|parcel: &railpost_store::Parcel| {
+            format!("https://railpost.test/events/{}", parcel.event.id)
+        }),
+    };
+    let (dispatcher, _) = Dispatcher::start(parts, config).await.unwrap();
+    (dispatcher, told)
+}

@@ -1,0 +1,13 @@
+//! The dispatcher end to end: a store, real HTTP, and a receiver that listens.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod flaky;
+mod harness;
+mod receiver;
+
+mod outcomes;
+mod requests;
+mod order;
+mod endpoints;
+mod stops;
+mod trouble;

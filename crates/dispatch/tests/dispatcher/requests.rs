@@ -1,0 +1,134 @@
+//! What a receiver finds in a request: signatures, headers, envelopes.
+
+use railpost_engine::Timestamp;
+use railpost_store::{DeliveryView, Source, SystemSource};
+use railpost_wire::cloudevents::CloudEvent;
+use railpost_wire::{Envelope, Header, HeaderNames, Received, Secret, Verifier};
+use serde_json::{Value, json};
+
+use crate::harness::{Shop, event, quick, secret};
+use crate::receiver::{Answer, Receiver, Seen};
+
+fn now() -> i64 {
+    (SystemSource.now().as_millis() / 1000) as i64
+}
+
+fn lookup<'s>(seen: &'s Seen) -> impl Fn(&str) -> Option<&'s [u8]> {
+    move |name: &str| seen.header(name).map(str::as_bytes)
+}
+
+#[tokio::test]
+async fn a_request_verifies_and_says_what_it_is() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, quick()).await;
+    receiver.then(Answer::Status(500));
+    shop.publish("one", Some("order 1")).await;
+    for attempt in [1, 2] {
+        let seen = receiver.request().await;
+        let verifier = Verifier::new(vec![secret()], vec![]);
+        verifier.verify(lookup(&seen), &seen.body, now()).unwrap();
+        let received = Received::parse(&HeaderNames::default(), lookup(&seen)).unwrap();
+        assert_eq!(received.event_id.to_string(), "one");
+        assert_eq!(received.key.unwrap().as_str(), "order 1");
+        assert_eq!(received.seq.unwrap().get(), 1);
+        assert_eq!((received.attempt, received.replay), (Some(attempt), false));
+        assert_eq!(seen.header("content-type"), Some("text/plain"));
+        assert!(seen.header("user-agent").unwrap().starts_with("Railpost/"));
+        assert_eq!(seen.text(), "one");
+    }
+}
+
+#[tokio::test]
+async fn during_a_rotation_both_secrets_sign() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let endpoint = shop.endpoint(&receiver, quick()).await;
+    let new = Secret::generate(&[5; 32]);
+    shop.add_secret(endpoint, new.clone()).await;
+    shop.publish("one", None).await;
+    let seen = receiver.request().await;
+    for secret in [secret(), new] {
+        let verifier = Verifier::new(vec![secret], vec![]);
+        verifier.verify(lookup(&seen), &seen.body, now()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_wants_no_signature_gets_none() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, json!({"signed": false})).await;
+    shop.publish("one", None).await;
+    let seen = receiver.request().await;
+    assert_eq!(seen.header("webhook-signature"), None);
+    assert_eq!(seen.header("x-webhook-signature"), None);
+    assert_eq!(seen.header("webhook-id"), Some("one"));
+}
+
+#[tokio::test]
+async fn renamed_headers_are_renamed() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let names = HeaderNames::renamed([(Header::XKey, "X-Order".to_owned())]).unwrap();
+    shop.endpoint_with(&receiver, quick(), |settings| settings.header_names = names).await;
+    shop.publish("one", Some("a")).await;
+    let seen = receiver.request().await;
+    assert_eq!((seen.header("x-order"), seen.header("x-key")), (Some("a"), None));
+}
+
+#[tokio::test]
+async fn a_structured_cloud_event_arrives_as_one() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let envelope = Envelope::CloudeventsStructured;
+    shop.endpoint_with(&receiver, quick(), |settings| settings.envelope = envelope).await;
+    let mut event = event("one", Some("a"));
+    event.payload = r#"{"total": 12}"#.into();
+    event.content_type = "application/json".parse().unwrap();
+    shop.accept(vec![event]).await;
+    let seen = receiver.request().await;
+    assert_eq!(seen.header("content-type"), Some("application/cloudevents+json"));
+    let event = CloudEvent::from_json(&seen.body).unwrap();
+    assert_eq!((event.id.as_ref(), event.subject.as_deref()), ("one", Some("a")));
+    assert!(seen.text().contains(r#"{"total": 12}"#), "the payload is embedded as it is");
+    let verifier = Verifier::new(vec![secret()], vec![]);
+    verifier.verify(lookup(&seen), &seen.body, now()).unwrap();
+}
+
+#[tokio::test]
+async fn a_thin_event_says_where_the_rest_is() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let envelope = Envelope::Thin;
+    shop.endpoint_with(&receiver, quick(), |settings| settings.envelope = envelope).await;
+    shop.publish("one", Some("a")).await;
+    let seen = receiver.request().await;
+    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    assert_eq!(body["url"], "https://railpost.test/events/one");
+    assert_eq!((&body["id"], &body["key"]), (&json!("one"), &json!("a")));
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_at_the_receiver_with_a_span_of_our_own() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, quick()).await;
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let mut event = event("one", None);
+    event.traceparent = Some(parent.to_owned());
+    shop.accept(vec![event]).await;
+    let seen = receiver.request().await;
+    let passed_on = seen.header("traceparent").unwrap();
+    assert!(passed_on.starts_with("00-0af7651916cd43dd8448eb211c80319c-"), "{passed_on}");
+    assert!(passed_on.ends_with("-01") && passed_on != parent, "{passed_on}");
+}
+
+#[tokio::test]
+async fn an_attempt_is_on_record_with_its_answer_and_timing() {
+    let (mut shop, receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, json!({})).await;
+    receiver.then(Answer::Status(500));
+    shop.publish("one", None).await;
+    shop.ended().await;
+    shop.stop().await;
+    let attempt = shop.attempts("one").await.remove(0);
+    assert_eq!(&*attempt.detail.response_body, b"noted");
+    assert!(attempt.detail.timing.connect_us.is_some() && attempt.detail.timing.total_us > 0);
+    assert!(attempt.next_at.is_some_and(|next| next >= attempt.detail.started_at));
+    let DeliveryView { created_at, changed_at, .. } = shop.delivery("one").await;
+    assert!(Timestamp::default() < created_at && created_at <= changed_at);
+}

@@ -1,0 +1,86 @@
+//! Stopping, and starting anew on what the store has.
+
+use railpost_dispatch::DispatcherConfig;
+use railpost_engine::DeliveryState;
+use serde_json::json;
+
+use crate::harness::{Shop, event, in_time, memory_store, quick};
+use crate::receiver::{Answer, Receiver};
+
+#[tokio::test]
+async fn a_stop_waits_for_what_is_under_way_and_starts_nothing_more() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, quick()).await;
+    let answer = receiver.then_wait();
+    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    receiver.request().await;
+    let stop = shop.dispatcher.clone();
+    let stopping = tokio::spawn(async move { stop.stop().await });
+    // Accepting still works while it stops: what is durable is not lost.
+    answer.send(200).unwrap();
+    in_time(stopping).await.unwrap();
+    assert_eq!(shop.state("first").await, DeliveryState::Delivered);
+    assert_eq!(shop.state("second").await, DeliveryState::Pending);
+    assert_eq!(receiver.left(), 0);
+    shop.start_anew().await;
+    assert_eq!(receiver.texts(1).await, ["second"]);
+}
+
+#[tokio::test]
+async fn what_was_accepted_before_a_start_is_delivered_after_it() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, quick()).await;
+    shop.stop().await;
+    let events = (0..300).map(|n| event(&format!("{n}"), (n % 3 > 0).then_some("a")));
+    shop.accept(events.collect()).await;
+    shop.start_anew().await;
+    let mut texts = receiver.texts(300).await;
+    let keyed: Vec<u32> = texts.iter().map(|t| t.parse().unwrap()).filter(|n| n % 3 > 0).collect();
+    assert!(keyed.is_sorted(), "{keyed:?}");
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), 300, "each once");
+}
+
+#[tokio::test]
+async fn payloads_that_are_not_in_memory_are_read_from_the_store() {
+    let config = DispatcherConfig { parcels_bytes_max: 0, ..DispatcherConfig::default() };
+    let mut shop = Shop::on(memory_store(), config).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    receiver.then(Answer::Status(500));
+    shop.publish("one", Some("a")).await;
+    assert_eq!(receiver.texts(2).await, ["one", "one"]);
+}
+
+#[tokio::test]
+async fn an_at_most_once_delivery_under_way_in_a_crash_is_not_sent_again() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, json!({"guarantee": "at_most_once"})).await;
+    let _never = receiver.then_wait();
+    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    assert_eq!(receiver.texts(1).await, ["first"]);
+    shop.start_anew().await;
+    assert_eq!(receiver.texts(1).await, ["second"], "the first may have arrived");
+}
+
+#[tokio::test]
+async fn after_a_crash_what_was_under_way_is_sent_again_with_the_same_id() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, quick()).await;
+    let _never = receiver.then_wait();
+    shop.publish("one", Some("a")).await;
+    let first = receiver.request().await;
+    shop.start_anew().await;
+    let again = receiver.request().await;
+    assert_eq!(first.header("webhook-id"), again.header("webhook-id"));
+    assert_eq!(again.header("x-seq"), Some("1"));
+}
+
+#[tokio::test]
+async fn a_stopped_dispatcher_says_so() {
+    let shop = Shop::open().await;
+    shop.stop().await;
+    assert!(shop.dispatcher.counters().await.is_err());
+    shop.stop().await;
+}

@@ -1,0 +1,88 @@
+//! A store in trouble: nothing is lost, and everything goes on when it is back.
+
+use railpost_dispatch::DispatcherConfig;
+use railpost_engine::DeliveryState;
+use railpost_store::{AcceptBatch, StoreError};
+use serde_json::json;
+
+use crate::flaky::Flaky;
+use crate::harness::{Shop, Told, event, memory_store, quick, tenant};
+use crate::receiver::Receiver;
+
+async fn shop_on_flaky(config: DispatcherConfig) -> (Shop, std::sync::Arc<Flaky>) {
+    let flaky = Flaky::new(memory_store());
+    (Shop::on(flaky.clone(), config).await, flaky)
+}
+
+/// Waits until the dispatcher has noticed that its store is in trouble.
+async fn trouble(shop: &mut Shop) -> StoreError {
+    loop {
+        if let Told::Trouble(trouble) = shop.told().await {
+            return trouble;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_recorded_is_recorded_when_the_store_is_back() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    let answer = receiver.then_wait();
+    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    receiver.request().await;
+    flaky.set_down(true);
+    answer.send(200).unwrap();
+    assert!(matches!(trouble(&mut shop).await, StoreError::Unavailable(_)));
+    assert_eq!(receiver.texts(1).await, ["second"], "the acknowledgement is enough to go on");
+    flaky.set_down(false);
+    shop.stop().await;
+    assert_eq!(shop.state("first").await, DeliveryState::Delivered);
+    assert_eq!(shop.state("second").await, DeliveryState::Delivered);
+}
+
+#[tokio::test]
+async fn an_accept_is_refused_while_the_store_is_down_and_nothing_is_sent() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    flaky.set_down(true);
+    let events = vec![event("lost", None)];
+    let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
+    assert!(shop.dispatcher.accept(batch).await.is_err());
+    flaky.set_down(false);
+    shop.publish("kept", None).await;
+    assert_eq!(receiver.texts(1).await, ["kept"]);
+    shop.stop().await;
+    assert_eq!(receiver.left(), 0);
+}
+
+#[tokio::test]
+async fn a_payload_that_cannot_be_read_is_read_when_the_store_is_back() {
+    let config = DispatcherConfig { parcels_bytes_max: 0, ..DispatcherConfig::default() };
+    let (mut shop, flaky) = shop_on_flaky(config).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    let answer = receiver.then_wait();
+    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    assert_eq!(receiver.texts(1).await, ["first"]);
+    flaky.set_down(true);
+    answer.send(200).unwrap();
+    trouble(&mut shop).await;
+    assert_eq!(receiver.left(), 0, "there is nothing to send yet");
+    flaky.set_down(false);
+    assert_eq!(receiver.texts(1).await, ["second"]);
+}
+
+#[tokio::test]
+async fn an_at_most_once_delivery_whose_record_was_answered_too_late_still_goes_out_once() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, json!({"guarantee": "at_most_once"})).await;
+    flaky.lose_answers(1);
+    shop.publish("one", None).await;
+    assert_eq!(receiver.texts(1).await, ["one"]);
+    shop.stop().await;
+    assert_eq!(receiver.left(), 0);
+    assert_eq!(shop.state("one").await, DeliveryState::Delivered);
+}

@@ -1,0 +1,81 @@
+//! The shop of the worked example: `order.created` makes a row, `order.updated` changes it.
+
+use axum::extract::{FromRef, State};
+use axum::{Router, routing::post};
+use railpost_receiver::axum::JsonEvent;
+use railpost_receiver::door::{Door, unix_now};
+use railpost_receiver::postgres::{PostgresInbox, create_tables};
+use railpost_receiver::{Answer, InboxConfig};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, Error, Transaction};
+
+/// What the service holds. A real one has a pool of connections in place of one.
+#[derive(Clone, FromRef)]
+pub(crate) struct Shop {
+    door: Door,
+    inbox: PostgresInbox,
+    client: Arc<Mutex<Client>>,
+}
+
+/// What the events of an order say.
+#[derive(serde::Deserialize)]
+#[serde(tag = "type")]
+pub(crate) enum OrderEvent {
+    #[serde(rename = "order.created")]
+    Created { order: String, total: i32 },
+    #[serde(rename = "order.updated")]
+    Updated { order: String, total: i32 },
+    #[serde(rename = "payment.settled")]
+    Settled { payment: String },
+}
+
+impl Shop {
+    pub(crate) async fn open(door: Door, client: Client) -> Result<Self, Error> {
+        create_tables(&client).await?;
+        let sql = "create table if not exists orders (id text primary key, total integer not null);
+                   create table if not exists payments (id text primary key)";
+        client.batch_execute(sql).await?;
+        let inbox = PostgresInbox::new(InboxConfig::named("orders"));
+        Ok(Self { door, inbox, client: Arc::new(client.into()) })
+    }
+}
+
+pub(crate) fn router(shop: Shop) -> Router {
+    Router::new().route("/hook", post(hook)).with_state(shop)
+}
+
+async fn hook(State(shop): State<Shop>, event: JsonEvent<OrderEvent>) -> Answer {
+    receive(&shop, &event).await.unwrap_or(Answer::TROUBLE)
+}
+
+/// The whole of it: the inbox's row and the effect, in one transaction.
+async fn receive(shop: &Shop, event: &JsonEvent<OrderEvent>) -> Result<Answer, Error> {
+    let mut client = shop.client.lock().await;
+    let transaction = client.transaction().await?;
+    let verdict = shop.inbox.admit(&transaction, &event.delivery.received, unix_now()).await?;
+    if verdict.applies() {
+        apply(&transaction, &event.payload).await?;
+    }
+    transaction.commit().await?;
+    shop.door.counters().count(verdict);
+    Ok(verdict.answer())
+}
+
+async fn apply(transaction: &Transaction<'_>, event: &OrderEvent) -> Result<(), Error> {
+    match event {
+        OrderEvent::Created { order, total } => {
+            let sql = "insert into orders values ($1, $2)";
+            transaction.execute(sql, &[order, total]).await?;
+        }
+        OrderEvent::Updated { order, total } => {
+            // Without its row this is an error: order is what makes it right.
+            let sql = "update orders set total = $2 where id = $1 returning id";
+            transaction.query_one(sql, &[order, total]).await?;
+        }
+        OrderEvent::Settled { payment } => {
+            transaction.execute("insert into payments values ($1)", &[payment]).await?;
+        }
+    }
+    Ok(())
+}

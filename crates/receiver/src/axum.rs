@@ -1,0 +1,154 @@
+//! For axum: extractors that hand a verified event to a handler. The router's state holds the [`Door`].
+//!
+//! ```
+//! use axum::{Router, extract::FromRef, routing::post};
+//! use railpost_receiver::{Answer, Delivery, axum::JsonEvent, door::Door};
+//!
+//! #[derive(Clone, FromRef)]
+//! struct App {
+//!     door: Door,
+//! }
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     id: String,
+//! }
+//!
+//! async fn hook(event: JsonEvent<Order>) -> Answer {
+//!     println!("{} is about {}", event.delivery.received.event_id, event.payload.id);
+//!     Answer::TAKEN
+//! }
+//!
+//! fn service(app: App) -> Router {
+//!     Router::new().route("/hook", post(hook)).with_state(app)
+//! }
+//! ```
+
+use crate::answer::Answer;
+use crate::delivery::{Delivery, Thin};
+use crate::door::Door;
+use crate::receive::Rejection;
+use axum_core::body::Body;
+use axum_core::extract::{FromRef, FromRequest, Request};
+use axum_core::response::{IntoResponse, Response};
+use railpost_wire::cloudevents::Data;
+use serde::de::DeserializeOwned;
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        self.response::<Body>()
+    }
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        self.answer().into_response()
+    }
+}
+
+/// The delivery that a layer has verified, or this request, verified here.
+impl<S: Send + Sync> FromRequest<S> for Delivery
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(mut request: Request, state: &S) -> Result<Self, Rejection> {
+        if let Some(delivery) = request.extensions_mut().remove() {
+            return Ok(delivery);
+        }
+        let (_, delivery) = Door::from_ref(state).admit(request).await?;
+        Ok(delivery)
+    }
+}
+
+/// A raw event whose body is JSON of the application's own.
+#[derive(Debug, Clone)]
+pub struct JsonEvent<T> {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// Its body.
+    pub payload: T,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonEvent<T>
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let delivery = Delivery::from_request(request, state).await?;
+        let payload = readable(delivery.json(), state)?;
+        Ok(Self { delivery, payload })
+    }
+}
+
+/// A CloudEvent, structured or binary, whose data is JSON of the application's own.
+#[derive(Debug, Clone)]
+pub struct CloudEventOf<T> {
+    /// The delivery. Its [`cloud_event`](Delivery::cloud_event) has the rest of the attributes.
+    pub delivery: Delivery,
+    /// The attribute `type`.
+    pub event_type: String,
+    /// The attribute `source`.
+    pub source: String,
+    /// The attribute `data`.
+    pub data: T,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for CloudEventOf<T>
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let delivery = Delivery::from_request(request, state).await?;
+        readable(Self::of(delivery), state)
+    }
+}
+
+impl<T: DeserializeOwned> CloudEventOf<T> {
+    fn of(delivery: Delivery) -> Result<Self, Rejection> {
+        let event = delivery.cloud_event()?;
+        let unexpected = |problem: String| Rejection::Unreadable(format!("data: {problem}"));
+        let Data::Json(data) = &event.data else {
+            return Err(unexpected("expected JSON".to_owned()));
+        };
+        let data =
+            serde_json::from_str(data.get()).map_err(|error| unexpected(error.to_string()))?;
+        let (event_type, source) = (event.event_type.to_string(), event.source.to_string());
+        Ok(Self { event_type, source, data, delivery })
+    }
+}
+
+/// A thin event: [`Thin::fetch`] gets the rest.
+#[derive(Debug, Clone)]
+pub struct ThinEvent {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// What happened to what, and where the rest is.
+    pub thin: Thin,
+}
+
+impl<S: Send + Sync> FromRequest<S> for ThinEvent
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let delivery = Delivery::from_request(request, state).await?;
+        let thin = readable(delivery.thin(), state)?;
+        Ok(Self { delivery, thin })
+    }
+}
+
+/// An authentic request that cannot be read is turned away at the same door.
+fn readable<T, S>(read: Result<T, Rejection>, state: &S) -> Result<T, Rejection>
+where
+    Door: FromRef<S>,
+{
+    read.inspect_err(|rejection| Door::from_ref(state).turn_away(rejection))
+}

@@ -1,0 +1,125 @@
+//! A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, or a thin event.
+
+use crate::limits::HEADERS_KEPT_MAX;
+use crate::receive::{Receiver, Rejection};
+use railpost_wire::cloudevents::{CloudEvent, Mode};
+use railpost_wire::{EventId, EventType, Key, Received};
+use serde::{Deserialize, de::DeserializeOwned};
+
+/// An authentic delivery: what its headers say, and its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// What to deduplicate and to order by.
+    pub received: Received,
+    /// The headers that belong to the body: `content-type`, and `ce-…` in binary mode. Lower-case.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The bytes as they arrived.
+    pub body: Vec<u8>,
+}
+
+impl Delivery {
+    /// Verifies a request, and keeps what belongs to its event.
+    pub fn verify(
+        receiver: &Receiver,
+        headers: &[(&str, &[u8])],
+        body: Vec<u8>,
+        now: i64,
+    ) -> Result<Self, Rejection> {
+        let find = |wanted: &str| {
+            let found = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+            found.map(|(_, value)| *value)
+        };
+        let received = receiver.verify(find, &body, now)?;
+        Ok(Self { received, headers: kept(headers)?, body })
+    }
+
+    /// The body as JSON of the application's own.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Rejection> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Rejection::Unreadable(format!("the body is not as expected: {error}")))
+    }
+
+    /// The CloudEvent that it is, in structured or binary mode. Its id must be the one that was signed.
+    pub fn cloud_event(&self) -> Result<CloudEvent<'_>, Rejection> {
+        let event = match self.mode()? {
+            Mode::Structured => CloudEvent::from_json(&self.body)?,
+            Mode::Binary => {
+                let headers = self.headers.iter();
+                let headers = headers.map(|(name, value)| (name.as_str(), value.as_slice()));
+                CloudEvent::from_http(headers, &self.body)?
+            }
+            Mode::Batched => {
+                return Err(Rejection::Unreadable("a batch, where one event was expected".into()));
+            }
+        };
+        self.check_id(&event.id)?;
+        Ok(event)
+    }
+
+    /// The thin event that it is. Its id must be the one that was signed.
+    pub fn thin(&self) -> Result<Thin, Rejection> {
+        let thin: Thin = self.json()?;
+        self.check_id(&thin.id.to_string())?;
+        Ok(thin)
+    }
+
+    fn mode(&self) -> Result<Mode, Rejection> {
+        let content_type = self.headers.iter().find(|(name, _)| name == "content-type");
+        let content_type = content_type.map_or(&[][..], |(_, value)| value);
+        Mode::of_content_type(&String::from_utf8_lossy(content_type))
+            .map_err(|problem| Rejection::Unreadable(format!("content-type: {problem}")))
+    }
+
+    fn check_id(&self, id: &str) -> Result<(), Rejection> {
+        if id == self.received.event_id.to_string() {
+            return Ok(());
+        }
+        Err(Rejection::Unreadable("the body has another event id than the headers".into()))
+    }
+}
+
+/// The headers that belong to the body.
+fn kept(headers: &[(&str, &[u8])]) -> Result<Vec<(String, Vec<u8>)>, Rejection> {
+    let keep = |(name, value): &(&str, &[u8])| {
+        let name = name.to_ascii_lowercase();
+        (name == "content-type" || name.starts_with("ce-")).then(|| (name, value.to_vec()))
+    };
+    let kept: Vec<_> = headers.iter().filter_map(keep).collect();
+    if kept.len() > HEADERS_KEPT_MAX {
+        return Err(Rejection::Unreadable(format!("more than {HEADERS_KEPT_MAX} `ce-` headers")));
+    }
+    Ok(kept)
+}
+
+/// A thin event: what happened to what, and where the rest is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Thin {
+    /// The event's id.
+    pub id: EventId,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub event_type: EventType,
+    /// Its key, if it has one.
+    #[serde(default)]
+    pub key: Option<Key>,
+    /// Where to fetch the rest, with the receiver's own credentials.
+    pub url: String,
+}
+
+impl Thin {
+    /// Fetches the rest with `get`, an HTTP client of the application's own, if the URL is one of
+    /// `origin`'s, such as `https://railpost.example`. The credentials that `get` sends must never go to
+    /// another host, whoever wrote the body.
+    pub async fn fetch<B, E: From<Rejection>>(
+        &self,
+        origin: &str,
+        get: impl AsyncFnOnce(&str) -> Result<B, E>,
+    ) -> Result<B, E> {
+        let rest = self.url.strip_prefix(origin.trim_end_matches('/'));
+        if !rest.is_some_and(|rest| rest.starts_with('/')) {
+            let problem = format!("the event's URL is not one of {origin}");
+            return Err(Rejection::Unreadable(problem).into());
+        }
+        get(&self.url).await
+    }
+}

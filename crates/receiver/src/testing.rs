@@ -1,0 +1,248 @@
+//! For tests of a handler: a sender that does to it what networks and strangers do.
+//!
+//! ```
+//! # async fn handler(_: railpost_receiver::testing::TestRequest) -> u16 { 200 }
+//! # async fn test() {
+//! use railpost_receiver::testing::TestSender;
+//!
+//! let mut sender = TestSender::new(b"a secret of at least 24 bytes");
+//! let created = sender.event(Some("A"), br#"{"order": "A"}"#);
+//! let updated = sender.event(Some("A"), br#"{"order": "A", "paid": true}"#);
+//! let report = sender.ordeal(&[created, updated], 1_767_225_600, handler).await;
+//! assert!(report.problems.is_empty(), "{:?}", report.problems);
+//! // Look at the handler's database here: each order was created once, and is paid.
+//! # }
+//! ```
+
+use railpost_wire::{Attempt, EventId, HeaderNames, Key, Secret, Seq, Signer};
+use std::collections::HashMap;
+
+/// Rounds of an ordeal before a handler that never acknowledges is given up on.
+const ROUNDS_MAX: u32 = 100;
+
+/// An event to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestEvent {
+    /// Its id.
+    pub id: EventId,
+    /// Its key, if it has one.
+    pub key: Option<Key>,
+    /// Its number within its key.
+    pub seq: Option<Seq>,
+    /// Its bytes.
+    pub body: Vec<u8>,
+}
+
+/// A request for the handler under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestRequest {
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl TestRequest {
+    /// A header's value, by name without regard to case: what [`Receiver::verify`] asks for.
+    ///
+    /// [`Receiver::verify`]: crate::Receiver::verify
+    pub fn header(&self, wanted: &str) -> Option<&[u8]> {
+        let is_wanted = |(name, _): &&(String, String)| name.eq_ignore_ascii_case(wanted);
+        self.headers.iter().find(is_wanted).map(|(_, value)| value.as_bytes())
+    }
+
+    fn set(&mut self, wanted: &str, value: &str) {
+        self.headers.retain(|(name, _)| !name.eq_ignore_ascii_case(wanted));
+        self.headers.push((wanted.to_owned(), value.to_owned()));
+    }
+}
+
+/// How a request is not what it says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgery {
+    /// Signed with a secret that the receiver does not trust.
+    OtherSecret,
+    /// The body was changed after it was signed.
+    ChangedBody,
+    /// The id was changed after it was signed.
+    ChangedId,
+    /// A true request, captured and sent again a day later.
+    Replayed,
+    /// Not signed at all.
+    Unsigned,
+    /// Only the form of signature that does not cover the id.
+    TimestampedOnly,
+    /// A signature that is none.
+    Garbage,
+}
+
+impl Forgery {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::OtherSecret,
+        Self::ChangedBody,
+        Self::ChangedId,
+        Self::Replayed,
+        Self::Unsigned,
+        Self::TimestampedOnly,
+        Self::Garbage,
+    ];
+}
+
+/// What a handler did under an ordeal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests that were sent.
+    pub sent: u32,
+    /// Authentic ones that were held off, to be retried.
+    pub held: u32,
+    /// Forged ones that were refused.
+    pub refused: u32,
+    /// What it did wrong.
+    pub problems: Vec<String>,
+}
+
+/// A sender that signs as the real one does, and counts the seqs of its keys.
+#[derive(Debug, Clone)]
+pub struct TestSender {
+    signers: Vec<Signer>,
+    names: HeaderNames,
+    seqs: HashMap<Key, Seq>,
+    events: u32,
+}
+
+impl TestSender {
+    /// Signs with this secret, of 24 to 64 bytes.
+    ///
+    /// # Panics
+    ///
+    /// If it is shorter or longer.
+    pub fn new(secret: &[u8]) -> Self {
+        let secret = Secret::from_bytes(secret).expect("a secret of 24 to 64 bytes");
+        Self::signing(vec![Signer::Secret(secret)])
+    }
+
+    /// Signs with all of these, as during a rotation.
+    pub fn signing(signers: Vec<Signer>) -> Self {
+        Self { signers, names: HeaderNames::default(), seqs: HashMap::new(), events: 0 }
+    }
+
+    /// A new event: the next of its key, if it has one.
+    ///
+    /// # Panics
+    ///
+    /// If the key is none: it has 1 to 256 bytes.
+    pub fn event(&mut self, key: Option<&str>, body: &[u8]) -> TestEvent {
+        self.events += 1;
+        let id = format!("test-{}", self.events).parse().expect("letters and digits are an id");
+        let key: Option<Key> = key.map(|key| key.parse().expect("a key of 1 to 256 bytes"));
+        let seq = key.clone().map(|key| {
+            let next = |seq: &mut Seq| *seq = seq.next();
+            *self.seqs.entry(key).and_modify(next).or_insert(Seq::FIRST)
+        });
+        TestEvent { id, key, seq, body: body.to_vec() }
+    }
+
+    /// An attempt of an event, signed. `timestamp` is in seconds since 1970.
+    pub fn request(&self, event: &TestEvent, attempt: u32, timestamp: i64) -> TestRequest {
+        let attempt = Attempt {
+            event_id: &event.id,
+            key: event.key.as_ref(),
+            seq: event.seq,
+            number: attempt,
+            replay: false,
+            timestamp,
+            body: &event.body,
+            signers: &self.signers,
+        };
+        let headers = attempt.headers(&self.names).into_iter();
+        let headers = headers.map(|(name, value)| (name.to_owned(), value)).collect();
+        TestRequest { headers, body: event.body.clone() }
+    }
+
+    /// A request that must be refused.
+    pub fn forge(&self, event: &TestEvent, forgery: Forgery, timestamp: i64) -> TestRequest {
+        let mut request = self.request(event, 1, timestamp);
+        let both = ["webhook-signature", "X-Webhook-Signature"];
+        match forgery {
+            Forgery::OtherSecret => return Self::new(&[0x5a; 32]).request(event, 1, timestamp),
+            Forgery::ChangedBody => request.body.push(b' '),
+            Forgery::ChangedId => {
+                request.set("webhook-id", "another");
+                request.set("Idempotency-Key", "another");
+            }
+            Forgery::Replayed => return self.request(event, 1, timestamp - 24 * 60 * 60),
+            Forgery::Unsigned => {
+                request.headers.retain(|(name, _)| !both.contains(&name.as_str()));
+            }
+            Forgery::TimestampedOnly => {
+                request.headers.retain(|(name, _)| name != "webhook-signature");
+            }
+            Forgery::Garbage => request.set("webhook-signature", "v1,=,%%"),
+        }
+        request
+    }
+
+    /// Sends forged copies of every event, then the events themselves in reversed order, each one twice
+    /// once it is acknowledged, and again and again until all are: what at-least-once can come to.
+    pub async fn ordeal(
+        &self,
+        events: &[TestEvent],
+        timestamp: i64,
+        mut handler: impl AsyncFnMut(TestRequest) -> u16,
+    ) -> Report {
+        let mut report = Report::default();
+        for event in events {
+            for forgery in Forgery::ALL {
+                let status = handler(self.forge(event, forgery, timestamp)).await;
+                report.note_forged(event, forgery, status);
+            }
+        }
+        let mut waiting: Vec<&TestEvent> = events.iter().rev().collect();
+        for attempt in 1..=ROUNDS_MAX {
+            let mut held = Vec::new();
+            for event in waiting {
+                let request = self.request(event, attempt, timestamp);
+                let status = handler(request.clone()).await;
+                if report.note(event, status) {
+                    let status = handler(request).await;
+                    report.note_duplicate(event, status);
+                } else {
+                    held.push(event);
+                }
+            }
+            waiting = held;
+        }
+        let left = waiting.iter().map(|event| format!("{} was never acknowledged", event.id));
+        report.problems.extend(left);
+        report
+    }
+}
+
+impl Report {
+    fn note_forged(&mut self, event: &TestEvent, forgery: Forgery, status: u16) {
+        self.sent += 1;
+        match status {
+            400 | 401 => self.refused += 1,
+            _ => self.problems.push(format!("{forgery:?} of {} was answered {status}", event.id)),
+        }
+    }
+
+    /// Says whether it was acknowledged.
+    fn note(&mut self, event: &TestEvent, status: u16) -> bool {
+        self.sent += 1;
+        match status {
+            200..=299 => return true,
+            409 | 425 | 429 | 500..=599 => self.held += 1,
+            _ => self.problems.push(format!("{} was answered {status}", event.id)),
+        }
+        false
+    }
+
+    fn note_duplicate(&mut self, event: &TestEvent, status: u16) {
+        self.sent += 1;
+        if !(200..=299).contains(&status) {
+            self.problems.push(format!("{} sent twice was answered {status}", event.id));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The examples, run as they are and put through the ordeal.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "support/running.rs"]
+mod running;
+
+use railpost_receiver::door::unix_now;
+use railpost_receiver::testing::TestSender;
+use railpost_receiver::wire::Secret;
+use running::Running;
+use std::process::Command;
+
+const SECRET: [u8; 32] = [8; 32];
+
+/// Cargo builds the examples beside the tests, unless it is asked for one test alone.
+fn example(name: &str) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().with_file_name("examples").join(name);
+    let mut command = Command::new(program);
+    let secret = Secret::generate(&SECRET).reveal();
+    command.envs([("LISTEN", "127.0.0.1:0"), ("WEBHOOK_SECRET", &secret)]);
+    command
+}
+
+/// Everything that at-least-once can come to, and strangers on top.
+async fn survives_the_ordeal(service: &Running) {
+    let mut sender = TestSender::new(&SECRET);
+    let events = [
+        sender.event(Some("A"), br#"{"order": "A", "status": "created"}"#),
+        sender.event(Some("A"), br#"{"order": "A", "status": "paid"}"#),
+        sender.event(None, br#"{"order": "B", "status": "created"}"#),
+    ];
+    let report = sender
+        .ordeal(&events, unix_now(), async |sent| service.call("POST", "/hook", sent).await.0)
+        .await;
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!((report.refused, report.held), (21, 1));
+}
+
+#[tokio::test]
+async fn the_plain_hyper_handler_survives_the_ordeal() {
+    let mut service = Running::start(&mut example("plain_hyper"));
+    survives_the_ordeal(&service).await;
+    let applied = [service.line(), service.line(), service.line()];
+    assert_eq!(applied, ["test-3 has 35 bytes", "test-1 has 35 bytes", "test-2 has 32 bytes"]);
+}
+
+#[tokio::test]
+async fn the_sqlite_service_survives_the_ordeal_and_works_off_its_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders.db");
+    let mut service = Running::start(example("axum_sqlite").env("DATABASE", &path));
+    survives_the_ordeal(&service).await;
+    let worked = [service.line(), service.line(), service.line()];
+    assert_eq!(worked, ["Done(test-3)", "Done(test-1)", "Done(test-2)"]);
+    let database = rusqlite::Connection::open(path).unwrap();
+    let sql = "select group_concat(id || ' ' || status, ', ' order by id) from orders";
+    let orders: String = database.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(orders, "A paid, B created");
+}

@@ -1,0 +1,12 @@
+//! Every inbox by one suite, and what is particular to each.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod suite;
+mod memory;
+mod sqlite;
+mod postgres;
+mod redis;
+mod queues;

@@ -1,0 +1,68 @@
+use crate::suite::{Desk, follows_the_rules, forgets_what_failed};
+use crate::support::{DAY, NOW, event};
+use railpost_receiver::wire::Received;
+use railpost_receiver::{MemoryInbox, OnGap, Policy, Retention, Verdict};
+use std::time::Duration;
+
+impl Desk for MemoryInbox {
+    async fn offer(&mut self, received: &Received, succeeds: bool) -> Verdict {
+        let ticket = self.begin(received, NOW);
+        if succeeds { ticket.done(NOW) } else { ticket.verdict() }
+    }
+}
+
+#[tokio::test]
+async fn the_memory_inbox_follows_the_rules() {
+    follows_the_rules(async |policy| MemoryInbox::new(policy, Retention::default())).await;
+    forgets_what_failed(MemoryInbox::default()).await;
+}
+
+#[test]
+fn while_an_event_is_applied_its_copies_and_its_key_are_held_off() {
+    let inbox = MemoryInbox::default();
+    let (first, second) = (event("1", Some(("A", 1))), event("2", Some(("A", 2))));
+    let ticket = inbox.begin(&first, NOW);
+    assert_eq!(inbox.begin(&first, NOW).verdict(), Verdict::Busy);
+    let insisting = Received { attempt: Some(9), ..second.clone() };
+    assert_eq!(inbox.begin(&insisting, NOW).verdict(), Verdict::Busy);
+    assert_eq!(inbox.begin(&event("3", Some(("B", 1))), NOW).verdict(), Verdict::Fresh);
+    ticket.done(NOW);
+    assert_eq!(inbox.begin(&second, NOW).verdict(), Verdict::Fresh);
+}
+
+#[test]
+fn an_effect_that_panics_leaves_the_event_to_the_next_attempt() {
+    let inbox = MemoryInbox::default();
+    let received = event("1", Some(("A", 1)));
+    let panicking = std::panic::catch_unwind(|| {
+        inbox.apply(&received, NOW, || -> Result<(), ()> { panic!("the effect's own") })
+    });
+    assert!(panicking.is_err());
+    assert_eq!(inbox.apply(&received, NOW, || Ok::<(), ()>(())), Ok(Verdict::Fresh));
+}
+
+#[test]
+fn what_is_older_than_the_retention_is_forgotten_ids_before_seqs() {
+    let retention = Retention::beyond(Duration::from_secs(3 * DAY as u64));
+    let inbox = MemoryInbox::new(Policy::default(), retention);
+    let (keyed, free) = (event("1", Some(("A", 1))), event("2", None));
+    inbox.begin(&keyed, NOW).done(NOW);
+    inbox.begin(&free, NOW).done(NOW);
+    let soon = NOW + 4 * DAY;
+    assert_eq!(inbox.begin(&keyed, soon).verdict(), Verdict::Duplicate);
+    assert_eq!(inbox.begin(&free, soon).verdict(), Verdict::Duplicate);
+    let later = NOW + 5 * DAY;
+    assert!(matches!(inbox.begin(&keyed, later).verdict(), Verdict::Stale { .. }));
+    assert_eq!(inbox.begin(&free, later).verdict(), Verdict::Fresh);
+    let much_later = NOW + 60 * DAY;
+    assert_eq!(inbox.begin(&keyed, much_later).verdict(), Verdict::Fresh);
+}
+
+#[test]
+fn an_accepted_gap_is_noted() {
+    let policy = Policy { on_gap: OnGap::Accept, ..Policy::default() };
+    let inbox = MemoryInbox::new(policy, Retention::default());
+    inbox.begin(&event("5", Some(("A", 5))), NOW).done(NOW);
+    let gaps = inbox.gaps();
+    assert_eq!((gaps.len(), gaps[0].applied, gaps[0].seq), (1, 0, 5));
+}

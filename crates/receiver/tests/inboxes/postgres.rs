@@ -1,0 +1,115 @@
+use crate::suite::{Desk, follows_the_rules, forgets_what_failed};
+use crate::support::{self, DAY, NOW, event, unique};
+use railpost_receiver::postgres::{PostgresInbox, create_tables};
+use railpost_receiver::wire::Received;
+use railpost_receiver::{InboxConfig, OnGap, Policy, Start, Verdict};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio_postgres::Client;
+
+struct Postgres {
+    client: Client,
+    inbox: PostgresInbox,
+}
+
+async fn postgres(policy: Policy) -> Postgres {
+    let client = support::postgres(&unique("inbox")).await;
+    create_tables(&client).await.unwrap();
+    create_tables(&client).await.unwrap();
+    let inbox = PostgresInbox::new(InboxConfig { policy, ..InboxConfig::named("orders") });
+    Postgres { client, inbox }
+}
+
+impl Desk for Postgres {
+    async fn offer(&mut self, received: &Received, succeeds: bool) -> Verdict {
+        let transaction = self.client.transaction().await.unwrap();
+        let verdict = self.inbox.admit(&transaction, received, NOW).await.unwrap();
+        if succeeds { transaction.commit().await } else { transaction.rollback().await }.unwrap();
+        verdict
+    }
+}
+
+#[tokio::test]
+async fn the_postgres_inbox_follows_the_rules() {
+    follows_the_rules(postgres).await;
+    forgets_what_failed(postgres(Policy::default()).await).await;
+}
+
+#[tokio::test]
+async fn a_lane_that_begins_anywhere_has_no_gap() {
+    let mut desk = postgres(Policy { start: Start::Anywhere, ..Policy::default() }).await;
+    assert_eq!(desk.offer(&event("7", Some(("A", 7))), true).await, Verdict::Fresh);
+    assert_eq!(desk.inbox.gaps(&desk.client).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn pruning_keeps_what_is_young() {
+    let mut desk = postgres(Policy { on_gap: OnGap::Accept, ..Policy::default() }).await;
+    desk.offer(&event("1", None), true).await;
+    desk.offer(&event("5", Some(("A\0", 5))), true).await;
+    let gaps = desk.inbox.gaps(&desk.client).await.unwrap();
+    assert_eq!((gaps[0].key.as_str(), gaps[0].applied, gaps[0].seq), ("A\0", 0, 5));
+    assert_eq!(desk.inbox.prune(&desk.client, NOW + 30 * DAY).await.unwrap(), 0);
+    assert_eq!(desk.inbox.prune(&desk.client, NOW + 31 * DAY).await.unwrap(), 3);
+    assert!(matches!(desk.offer(&event("5", Some(("A\0", 5))), true).await, Verdict::Stale { .. }));
+}
+
+/// Many connections offer the same events again and again, in any order: each is applied once, in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_one_key_are_serialised_whoever_brings_them() {
+    const EVENTS: u64 = 40;
+    let schema = unique("race");
+    let client = support::postgres(&schema).await;
+    create_tables(&client).await.unwrap();
+    let sql = "create table applied (position serial, seq bigint)";
+    client.batch_execute(sql).await.unwrap();
+    let acknowledged = Arc::new(AtomicU32::new(0));
+    let workers = (0..6).map(|seed| {
+        let (schema, acknowledged) = (schema.clone(), acknowledged.clone());
+        tokio::spawn(async move {
+            let mut client = support::postgres(&schema).await;
+            let inbox = PostgresInbox::new(InboxConfig::named("orders"));
+            let mut dice = fastrand::Rng::with_seed(seed);
+            while acknowledged.load(Ordering::SeqCst) < EVENTS as u32 {
+                let front = u64::from(acknowledged.load(Ordering::SeqCst));
+                let seq = dice.u64(front.saturating_sub(2)..front + 3).clamp(1, EVENTS);
+                let received = event(&format!("e{seq}"), Some(("A", seq)));
+                let transaction = client.transaction().await.unwrap();
+                let verdict = inbox.admit(&transaction, &received, NOW).await.unwrap();
+                if verdict.applies() {
+                    let sql = "insert into applied (seq) values ($1)";
+                    transaction.execute(sql, &[&(seq as i64)]).await.unwrap();
+                }
+                transaction.commit().await.unwrap();
+                if verdict.applies() {
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await.unwrap();
+    }
+    let rows = client.query("select seq from applied order by position", &[]).await.unwrap();
+    let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(seqs, (1..=EVENTS as i64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_copy_waits_for_the_transaction_that_applies_the_first() {
+    let schema = unique("copy");
+    let (mut one, mut two) = (support::postgres(&schema).await, support::postgres(&schema).await);
+    create_tables(&one).await.unwrap();
+    for received in [event("1", None), event("2", Some(("A", 1))), event("3", Some(("A", 2)))] {
+        let inbox = PostgresInbox::new(InboxConfig::named("orders"));
+        let first = one.transaction().await.unwrap();
+        assert_eq!(inbox.admit(&first, &received, NOW).await.unwrap(), Verdict::Fresh);
+        let second = two.transaction().await.unwrap();
+        let copy = inbox.admit(&second, &received, NOW);
+        let (verdict, committed) = tokio::join!(biased; copy, first.commit());
+        committed.unwrap();
+        let verdict = verdict.unwrap();
+        assert!(matches!(verdict, Verdict::Duplicate | Verdict::Stale { .. }), "{verdict:?}");
+        second.commit().await.unwrap();
+    }
+}

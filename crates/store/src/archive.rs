@@ -1,0 +1,268 @@
+//! What people look at: events, deliveries, attempts, lanes and counts.
+
+use async_trait::async_trait;
+use railpost_engine::{Delivery, LaneId, Stage, Timestamp};
+use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
+use serde::{Deserialize, Serialize};
+
+use crate::{AttemptDetail, Event, Listing, PageRequest, Result, numbers};
+
+/// The read side. Lists are newest first unless they say otherwise.
+#[async_trait]
+pub trait Archive: Send + Sync {
+    /// One event, payload and all.
+    async fn event(&self, tenant: &TenantId, id: &EventId) -> Result<Option<StoredEvent>>;
+
+    /// A tenant's events, the latest accepted first.
+    async fn events(&self, query: EventQuery) -> Result<Listing<EventHead>>;
+
+    /// One delivery.
+    async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>>;
+
+    /// A tenant's deliveries, the latest first. Those of removed endpoints are left out.
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>>;
+
+    /// All deliveries of one event, the earliest first.
+    async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>>;
+
+    /// The attempts of one delivery, the first one first.
+    async fn attempts(
+        &self,
+        delivery: DeliveryId,
+        page: PageRequest,
+    ) -> Result<Listing<AttemptView>>;
+
+    /// A tenant's lanes that a dead letter holds, the longest held first.
+    async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>>;
+
+    /// How many deliveries of an endpoint are where; of a removed one, none.
+    async fn counts(&self, endpoint: EndpointId) -> Result<Counts>;
+}
+
+/// An event as it was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// What was published.
+    pub event: Event,
+}
+
+/// An event in a list: all but its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventHead {
+    /// Its id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: EventType,
+    /// What orders it.
+    pub key: Option<Key>,
+    /// What kind of bytes its payload is.
+    pub content_type: ContentType,
+    /// How many bytes it is.
+    pub payload_len: usize,
+    /// The version of its type's schema.
+    pub schema_version: Option<u32>,
+    /// When it happened.
+    pub time: Timestamp,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+}
+
+/// Which events a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Of this type only.
+    pub event_type: Option<EventType>,
+    /// With this key only.
+    pub key: Option<Key>,
+    /// Accepted then only.
+    pub accepted: Period,
+    /// Which part.
+    pub page: PageRequest,
+}
+
+impl EventQuery {
+    /// The first of all events of a tenant.
+    pub fn of(tenant: TenantId, page: PageRequest) -> Self {
+        Self { tenant, event_type: None, key: None, accepted: Period::default(), page }
+    }
+
+    /// Whether the list shows `head`, if it is the tenant's.
+    pub(crate) fn wants(&self, head: &EventHead) -> bool {
+        self.event_type.as_ref().is_none_or(|wanted| head.event_type == *wanted)
+            && self.key.as_ref().is_none_or(|wanted| head.key.as_ref() == Some(wanted))
+            && self.accepted.contains(head.accepted_at)
+    }
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Period {
+    /// Its first instant; nothing for the beginning of time.
+    pub from: Option<Timestamp>,
+    /// The instant it ends before; nothing for its end.
+    pub before: Option<Timestamp>,
+}
+
+impl Period {
+    /// Whether `at` lies in it.
+    pub fn contains(&self, at: Timestamp) -> bool {
+        self.from.is_none_or(|from| from <= at) && self.before.is_none_or(|before| at < before)
+    }
+
+    /// The first id of a delivery that was made in it, and the first one after it: ids begin with
+    /// their time.
+    pub(crate) fn delivery_ids(&self) -> ([u8; 16], [u8; 16]) {
+        let from = self.from.map_or([0; 16], first_id);
+        (from, self.before.map_or([u8::MAX; 16], first_id))
+    }
+}
+
+fn first_id(at: Timestamp) -> [u8; 16] {
+    let mut id = [0; 16];
+    id[..6].copy_from_slice(&at.as_millis().min((1 << 48) - 1).to_be_bytes()[2..]);
+    id
+}
+
+/// A delivery as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryView {
+    /// What the engine knows of it.
+    pub delivery: Delivery,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The event.
+    pub event: EventId,
+    /// The event's type.
+    pub event_type: EventType,
+    /// The event's key.
+    pub key: Option<Key>,
+    /// Its number in its lane, even if it has left it.
+    pub seq: Option<Seq>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its state last changed.
+    pub changed_at: Timestamp,
+}
+
+/// Which deliveries a list shows. Dead letters are those of stage [`Stage::Dead`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryQuery {
+    /// Whose.
+    pub tenant: TenantId,
+    /// To this endpoint only.
+    pub endpoint: Option<EndpointId>,
+    /// In this stage only.
+    pub stage: Option<Stage>,
+    /// Of events with this key only.
+    pub key: Option<Key>,
+    /// Of events of this type only.
+    pub event_type: Option<EventType>,
+    /// Made then only.
+    pub created: Period,
+    /// Which part.
+    pub page: PageRequest,
+}
+
+impl DeliveryQuery {
+    /// The first of all deliveries of a tenant.
+    pub fn of(tenant: TenantId, page: PageRequest) -> Self {
+        Self {
+            tenant,
+            endpoint: None,
+            stage: None,
+            key: None,
+            event_type: None,
+            created: Period::default(),
+            page,
+        }
+    }
+
+    /// Whether the list shows `view`, if it is the tenant's and its endpoint is wanted.
+    pub(crate) fn wants(&self, view: &DeliveryView) -> bool {
+        self.stage.is_none_or(|wanted| view.delivery.state.stage() == wanted)
+            && self.event_type.as_ref().is_none_or(|wanted| view.event_type == *wanted)
+            && self.key.as_ref().is_none_or(|wanted| view.key.as_ref() == Some(wanted))
+            && self.created.contains(view.created_at)
+    }
+}
+
+/// An attempt as it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// What happened.
+    pub detail: AttemptDetail,
+    /// Where it left the delivery.
+    pub led_to: Stage,
+    /// When the next one was planned for.
+    pub next_at: Option<Timestamp>,
+}
+
+/// Which held lanes a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLaneQuery {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Of this endpoint only.
+    pub endpoint: Option<EndpointId>,
+    /// Which part.
+    pub page: PageRequest,
+}
+
+/// A lane that a dead letter holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLane {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Of which endpoint.
+    pub endpoint: EndpointId,
+    /// The key it is for; nothing when it is the endpoint's one lane for everything.
+    pub key: Option<Key>,
+    /// What holds it.
+    pub held_by: DeliveryId,
+    /// Its seq.
+    pub held_at: Seq,
+    /// The last seq given out in the lane: what lies between waits, but for what was discarded.
+    pub last: Seq,
+    /// When the dead letter was given up on.
+    pub since: Timestamp,
+}
+
+/// How many deliveries of one endpoint are where. What is delivered or discarded is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Waiting for their turn.
+    pub pending: u64,
+    /// Recorded as sent, without an outcome yet.
+    pub in_flight: u64,
+    /// Waiting for a retry.
+    pub waiting: u64,
+    /// Dead letters that hold a lane.
+    pub held: u64,
+    /// Dead letters that hold none.
+    pub dead: u64,
+}
+
+impl Counts {
+    /// The counts out of those by standing.
+    pub(crate) fn by_standing(counts: &[u64; numbers::STANDINGS]) -> Self {
+        let of = |standing: i64| counts[standing as usize];
+        Self {
+            pending: of(numbers::PENDING),
+            in_flight: of(numbers::IN_FLIGHT),
+            waiting: of(numbers::WAITING),
+            held: of(numbers::HELD),
+            dead: of(numbers::DEAD),
+        }
+    }
+
+    /// All that is open.
+    pub fn open(&self) -> u64 {
+        self.pending + self.in_flight + self.waiting + self.held
+    }
+}

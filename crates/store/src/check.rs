@@ -1,0 +1,246 @@
+//! Bad input, refused before anything is written: the error names the field and the bound.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use railpost_engine::Load;
+
+use crate::limits::*;
+use crate::{
+    AcceptBatch, AuditEntry, Change, EndpointPrivate, EndpointSettings, Epoch, Event,
+    EventTypeRecord, IdempotencyRecord, PruneStep, RecordBatch, RedeliverBatch, Result, StoreError,
+    TenantSettings, Write,
+};
+
+pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
+    at_most("events (entries)", batch.events.len(), BATCH_EVENTS_MAX)?;
+    let bytes = batch.events.iter().map(|event| event.payload.len()).sum();
+    at_most("events (bytes of payload)", bytes, BATCH_BYTES_MAX)?;
+    let mut ids = HashSet::with_capacity(batch.events.len());
+    for (index, event) in batch.events.iter().enumerate() {
+        check_event(event).map_err(|error| within(&format!("events[{index}]"), error))?;
+        if !ids.insert(&event.id) {
+            let problem = format!("`{}` stands in the batch twice", event.id);
+            return Err(StoreError::invalid(format!("events[{index}].id"), problem));
+        }
+    }
+    batch.idempotency.as_ref().map_or(Ok(()), idempotency)
+}
+
+fn check_event(event: &Event) -> Result<()> {
+    at_most("payload (bytes)", event.payload.len(), PAYLOAD_LEN_MAX)?;
+    match &event.traceparent {
+        Some(traceparent) => printable("traceparent", traceparent, TRACEPARENT_LEN_MAX),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn redeliver(batch: &RedeliverBatch) -> Result<()> {
+    at_most("orders (entries)", batch.orders.len(), BATCH_EVENTS_MAX)?;
+    batch.idempotency.as_ref().map_or(Ok(()), idempotency)
+}
+
+pub(crate) fn record(batch: &RecordBatch) -> Result<()> {
+    at_most("transitions (entries)", batch.transitions.len(), BATCH_RECORDS_MAX)?;
+    at_most("endpoints (entries)", batch.endpoints.len(), BATCH_RECORDS_MAX)
+}
+
+pub(crate) fn load(load: &Load) -> Result<()> {
+    let (limit, window) = match load {
+        Load::Lanes { limit, window, .. } => (*limit, *window),
+        Load::Lane { limit, .. } | Load::Unkeyed { limit, .. } => (*limit, 1),
+    };
+    for (field, value) in [("limit", limit), ("window", window)] {
+        if !(1..=LOAD_LIMIT_MAX).contains(&value) {
+            let problem = format!("expected 1 to {LOAD_LIMIT_MAX}; got {value}");
+            return Err(StoreError::invalid(field, problem));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn prune(step: &PruneStep) -> Result<()> {
+    if (1..=UPKEEP_STEP_MAX).contains(&step.limit) {
+        return Ok(());
+    }
+    let problem = format!("expected 1 to {UPKEEP_STEP_MAX}; got {}", step.limit);
+    Err(StoreError::invalid("limit", problem))
+}
+
+pub(crate) fn change(change: &Change) -> Result<()> {
+    at_most("writes (entries)", change.writes.len(), CHANGE_WRITES_MAX)?;
+    change.writes.iter().try_for_each(write)?;
+    change.audit.as_ref().map_or(Ok(()), audit)?;
+    change.idempotency.as_ref().map_or(Ok(()), idempotency)
+}
+
+fn write(write: &Write) -> Result<()> {
+    match write {
+        Write::CreateTenant(_, settings) | Write::UpdateTenant(_, settings) => tenant(settings),
+        Write::CreateEndpoint(new) => endpoint(&new.settings, &new.private),
+        Write::UpdateEndpoint { settings, private, .. } => endpoint(settings, private),
+        Write::PutEventType(record) => event_type(record),
+        Write::CreateApiKey(key) => text("name", &key.name, TEXT_LEN_MAX),
+        Write::SetEndpointStatus(..)
+        | Write::RemoveEndpoint(_)
+        | Write::CreateSecret(_)
+        | Write::ExpireSecret(..)
+        | Write::RemoveSecret(_)
+        | Write::RemoveEventType(..)
+        | Write::RevokeApiKey(..)
+        | Write::TouchApiKey(..) => Ok(()),
+    }
+}
+
+fn tenant(settings: &TenantSettings) -> Result<()> {
+    text("name", &settings.name, TEXT_LEN_MAX)?;
+    match settings.backlog_max {
+        Some(max) if max > BACKLOG_MAX => {
+            let problem = format!("expected at most {BACKLOG_MAX}; got {max}");
+            Err(StoreError::invalid("backlog_max", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn endpoint(settings: &EndpointSettings, private: &EndpointPrivate) -> Result<()> {
+    printable("url", &settings.url, URL_LEN_MAX)?;
+    text("description", &settings.description, TEXT_LEN_MAX)?;
+    at_most("filters (entries)", settings.filters.len(), FILTERS_MAX)?;
+    if settings.filters.is_empty() {
+        let problem = "expected at least one event type, such as `order.*`, or `*` for all";
+        return Err(StoreError::invalid("filters", problem));
+    }
+    at_most("headers (entries)", private.headers.len(), HEADERS_MAX)?;
+    for (name, value) in &private.headers {
+        printable("headers (name)", name, HEADER_VALUE_LEN_MAX)?;
+        printable("headers (value)", value, HEADER_VALUE_LEN_MAX)?;
+    }
+    if let Some(identity) = &private.client_identity {
+        at_most("client_identity.certificate_pem", identity.certificate_pem.len(), PEM_LEN_MAX)?;
+        at_most("client_identity.key_pem", identity.key_pem.len(), PEM_LEN_MAX)?;
+    }
+    Ok(())
+}
+
+fn event_type(record: &EventTypeRecord) -> Result<()> {
+    text("description", &record.description, TEXT_LEN_MAX)?;
+    at_most("schemas (entries)", record.schemas.len(), SCHEMA_VERSIONS_MAX)?;
+    let lens = record.schemas.values().map(|schema| schema.to_string().len());
+    let (longest, all) = lens.fold((0, 0), |(longest, all), len| (len.max(longest), all + len));
+    at_most("schemas (bytes)", longest, SCHEMA_LEN_MAX)?;
+    at_most("schemas (bytes of all versions)", all, 10 * SCHEMA_LEN_MAX)
+}
+
+fn audit(entry: &AuditEntry) -> Result<()> {
+    for (field, value) in
+        [("actor", &entry.actor), ("action", &entry.action), ("target", &entry.target)]
+    {
+        text(field, value, TEXT_LEN_MAX)?;
+    }
+    at_most("detail (bytes)", entry.detail.to_string().len(), AUDIT_DETAIL_LEN_MAX)
+}
+
+fn idempotency(record: &IdempotencyRecord) -> Result<()> {
+    let key = &record.key;
+    for (field, value) in [
+        ("idempotency.owner", &key.owner),
+        ("idempotency.route", &key.route),
+        ("idempotency.key", &key.key),
+    ] {
+        text(field, value, IDEMPOTENCY_TEXT_LEN_MAX)?;
+    }
+    at_most("idempotency.body (bytes)", record.response.body.len(), IDEMPOTENCY_BODY_LEN_MAX)
+}
+
+pub(crate) fn at_most(field: &str, value: usize, max: usize) -> Result<()> {
+    if value <= max {
+        return Ok(());
+    }
+    Err(StoreError::invalid(field, format!("expected at most {max}; got {value}")))
+}
+
+/// A text that every database can hold: not too long, and without the one character that some
+/// cannot.
+fn text(field: &str, value: &str, max: usize) -> Result<()> {
+    at_most(&format!("{field} (bytes)"), value.len(), max)?;
+    if value.contains('\0') {
+        return Err(StoreError::invalid(field, "expected a text without NUL characters"));
+    }
+    Ok(())
+}
+
+/// A text that can stand in an HTTP request.
+fn printable(field: &str, value: &str, max: usize) -> Result<()> {
+    at_most(&format!("{field} (bytes)"), value.len(), max)?;
+    if value.is_empty() || !value.bytes().all(|c| c.is_ascii_graphic() || c == b' ') {
+        return Err(StoreError::invalid(field, "expected visible ASCII"));
+    }
+    Ok(())
+}
+
+fn within(path: &str, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Invalid { field, problem } => {
+            StoreError::Invalid { field: format!("{path}.{field}"), problem }
+        }
+        StoreError::Conflict { field, problem } => {
+            StoreError::Conflict { field: format!("{path}.{field}"), problem }
+        }
+        other => other,
+    }
+}
+
+/// Refuses an event whose id the tenant has used for another one; names what differs. The time is no
+/// part of it: a producer that gives none gets the time of each try.
+pub(crate) fn same_event(index: usize, stored: &Event, given: &Event) -> Result<()> {
+    let differs = [
+        ("type", stored.event_type != given.event_type),
+        ("key", stored.key != given.key),
+        ("payload", stored.payload != given.payload),
+        ("content_type", stored.content_type != given.content_type),
+        ("schema_version", stored.schema_version != given.schema_version),
+    ];
+    match differs.into_iter().find(|(_, differs)| *differs) {
+        Some((field, _)) => {
+            let problem = format!("event `{}` was accepted before with another {field}", given.id);
+            Err(StoreError::conflict(format!("events[{index}].{field}"), problem))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a change that was made from another revision than the stored one.
+pub(crate) fn revision(id: impl fmt::Display, stored: u64, given: Option<u64>) -> Result<()> {
+    match given {
+        Some(given) if given != stored => {
+            let problem = format!("`{id}` is at revision {stored}, not {given}: look again");
+            Err(StoreError::conflict("revision", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is created must not have existed: a row was added.
+pub(crate) fn created(rows: u64, what: &str, id: impl fmt::Display) -> Result<()> {
+    if rows == 1 {
+        return Ok(());
+    }
+    Err(StoreError::conflict("id", format!("{what} `{id}` exists")))
+}
+
+/// What is changed must have existed: a row was changed.
+pub(crate) fn found(rows: u64, what: &str, id: impl fmt::Display) -> Result<()> {
+    if rows == 1 {
+        return Ok(());
+    }
+    Err(StoreError::not_found(what, id))
+}
+
+/// An epoch that every database can hold.
+pub(crate) fn epoch(epoch: Epoch) -> Result<()> {
+    if i64::try_from(epoch.0).is_ok() {
+        return Ok(());
+    }
+    Err(StoreError::invalid("epoch", format!("expected at most {}; got {}", i64::MAX, epoch.0)))
+}

@@ -1,0 +1,282 @@
+//! Recording: transitions, guards, attempts, epochs; and what a sender needs.
+
+use railpost_engine::{
+    AttemptResult, DeadReason, DeliveryState, EndpointRecord, EndpointStatus, Failure, Stage,
+};
+use railpost_wire::{DeliveryId, EndpointId};
+
+use super::world::{World, detail, ids, progress, seq};
+use crate::limits::RESPONSE_BODY_LEN_MAX;
+use crate::{
+    AttemptDetail, Durability, Epoch, PageRequest, Partition, RecordBatch, Recorded, Skipped,
+    StoreError,
+};
+
+pub(super) async fn a_recorded_state_reads_back_in_every_detail(world: World) {
+    world.endpoint().await;
+    let until = world.later(9_000);
+    let dead = |holds| DeliveryState::Dead { reason: DeadReason::OutcomeUnknown, holds };
+    for state in [
+        DeliveryState::InFlight,
+        DeliveryState::Waiting { until },
+        DeliveryState::Delivered,
+        DeliveryState::Discarded,
+        dead(true),
+        dead(false),
+    ] {
+        let accepted = world.publish_one(None).await;
+        assert_eq!(world.move_to(&accepted, state).await.applied, 1);
+        let delivery = world.delivery(accepted.id).await;
+        assert_eq!((delivery.state, delivery.progress), (state, progress()));
+    }
+}
+
+pub(super) async fn what_is_recorded_is_seen_by_the_next_load(world: World) {
+    world.endpoint().await;
+    let first = world.publish_one(Some("k")).await;
+    let second = world.publish_one(Some("k")).await;
+    for _ in 0..20 {
+        assert_eq!(world.lane(&first, 1, 10).await.deliveries[0].id, first.id);
+        world.move_to(&first, DeliveryState::Waiting { until: world.later(1) }).await;
+    }
+    world.move_to(&first, DeliveryState::Delivered).await;
+    let page = world.lane(&first, 1, 10).await;
+    assert_eq!(page.deliveries.iter().map(|d| d.id).collect::<Vec<_>>(), [second.id]);
+}
+
+pub(super) async fn a_record_never_lowers_the_count_of_attempts(world: World) {
+    world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let waiting = DeliveryState::Waiting { until: world.later(1) };
+    world.move_to(&accepted, waiting).await;
+    let mut outdated = world.transition(&accepted, DeliveryState::Discarded);
+    outdated.progress.attempts -= 1;
+    assert_eq!(world.record([outdated]).await.applied, 1);
+    assert_eq!(world.delivery(accepted.id).await.progress.attempts, progress().attempts);
+}
+
+pub(super) async fn an_illegal_transition_is_skipped_and_the_rest_is_recorded(world: World) {
+    world.endpoint().await;
+    let done = world.publish_one(None).await;
+    let open = world.publish_one(None).await;
+    world.move_to(&done, DeliveryState::Delivered).await;
+    let transitions = [
+        world.transition(&done, DeliveryState::Pending),
+        world.transition(&open, DeliveryState::Delivered),
+    ];
+    let recorded = world.record(transitions).await;
+    let skipped = Skipped { delivery: done.id, on_record: Some(Stage::Delivered) };
+    assert_eq!(recorded, Recorded { applied: 1, skipped: vec![skipped] });
+    assert_eq!(world.delivery(done.id).await.state, DeliveryState::Delivered);
+    assert_eq!(world.delivery(open.id).await.state, DeliveryState::Delivered);
+}
+
+pub(super) async fn every_pair_of_stages_is_guarded_as_the_engine_says(world: World) {
+    world.endpoint().await;
+    let until = world.later(0);
+    let dead = |holds| DeliveryState::Dead { reason: DeadReason::Permanent, holds };
+    let states = [
+        DeliveryState::Pending,
+        DeliveryState::InFlight,
+        DeliveryState::Waiting { until },
+        DeliveryState::Delivered,
+        dead(true),
+        dead(false),
+        DeliveryState::Discarded,
+    ];
+    for from in states {
+        for to in states {
+            let accepted = world.publish_one(Some("k")).await;
+            if from != DeliveryState::Pending {
+                assert_eq!(world.move_to(&accepted, from).await.applied, 1, "{from:?}");
+            }
+            let legal = from.stage().may_be_recorded_as(to.stage());
+            let applied = world.move_to(&accepted, to).await.applied;
+            assert_eq!(applied == 1, legal, "{from:?} → {to:?}");
+            let expected = if legal { to } else { from };
+            assert_eq!(world.delivery(accepted.id).await.state, expected, "{from:?} → {to:?}");
+        }
+    }
+}
+
+pub(super) async fn a_transition_of_an_unknown_delivery_is_skipped(world: World) {
+    let endpoint = world.endpoint().await;
+    let id = DeliveryId::from_u128(77);
+    let unknown = railpost_engine::Accepted { id, endpoint, place: None };
+    let recorded = world.move_to(&unknown, DeliveryState::Delivered).await;
+    assert_eq!(recorded.skipped, [Skipped { delivery: id, on_record: None }]);
+}
+
+pub(super) async fn two_transitions_of_one_delivery_in_a_batch_are_both_recorded(world: World) {
+    world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let until = world.later(5);
+    let recorded = world
+        .record([
+            world.transition(&accepted, DeliveryState::Waiting { until }),
+            world.transition(&accepted, DeliveryState::Delivered),
+            world.transition(&accepted, DeliveryState::Discarded),
+        ])
+        .await;
+    assert_eq!((recorded.applied, recorded.skipped.len()), (2, 1));
+    assert_eq!(world.delivery(accepted.id).await.state, DeliveryState::Delivered);
+}
+
+pub(super) async fn an_empty_record_is_fine(world: World) {
+    assert_eq!(world.record([]).await, Recorded::default());
+}
+
+pub(super) async fn attempts_read_back_in_order_with_every_detail(world: World) {
+    world.endpoint().await;
+    let accepted = world.publish_one(Some("k")).await;
+    let until = world.later(1_000);
+    let failed = AttemptDetail {
+        result: AttemptResult::Failed(Failure::ConnectTimeout),
+        message: None,
+        response_headers: vec![],
+        response_body: bytes::Bytes::new(),
+        node: None,
+        ..detail(1, 0)
+    };
+    let answered = detail(2, 204);
+    let transitions = vec![
+        (world.transition(&accepted, DeliveryState::Waiting { until }), Some(failed.clone())),
+        (world.transition(&accepted, DeliveryState::Delivered), Some(answered.clone())),
+    ];
+    let batch = RecordBatch { transitions, durability: Durability::Durable, ..Default::default() };
+    assert_eq!(world.store.record(batch).await.unwrap().applied, 2);
+    let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
+    let [first, second] = &listed.items[..] else { panic!("{listed:?}") };
+    assert_eq!(
+        (&first.detail, first.led_to, first.next_at),
+        (&failed, Stage::Waiting, Some(until))
+    );
+    assert_eq!(
+        (&second.detail, second.led_to, second.next_at),
+        (&answered, Stage::Delivered, None)
+    );
+}
+
+pub(super) async fn a_retry_after_reads_back_with_its_attempt(world: World) {
+    world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let retry_after = Some(railpost_engine::Span::from_secs(30));
+    let result = AttemptResult::Response { status: 429, retry_after };
+    let detail = AttemptDetail { result, ..detail(1, 429) };
+    let waiting = DeliveryState::Waiting { until: world.later(30_000) };
+    let transitions = vec![(world.transition(&accepted, waiting), Some(detail.clone()))];
+    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
+    assert_eq!(listed.items[0].detail, detail);
+}
+
+pub(super) async fn an_attempt_of_a_skipped_transition_is_not_kept(world: World) {
+    world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    world.move_to(&accepted, DeliveryState::Discarded).await;
+    let transitions =
+        vec![(world.transition(&accepted, DeliveryState::Delivered), Some(detail(1, 200)))];
+    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
+    assert_eq!(listed.items, []);
+}
+
+pub(super) async fn a_long_response_is_cut_to_its_bound(world: World) {
+    world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let long = AttemptDetail {
+        response_body: vec![b'x'; RESPONSE_BODY_LEN_MAX + 1].into(),
+        message: None,
+        response_headers: vec![
+            ("a".to_owned(), "x".repeat(9_000)),
+            ("b".to_owned(), "y".to_owned()),
+        ],
+        ..detail(1, 500)
+    };
+    let waiting = DeliveryState::Waiting { until: world.later(1) };
+    let transitions = vec![(world.transition(&accepted, waiting), Some(long))];
+    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
+    let kept = &listed.items[0].detail;
+    assert_eq!(kept.response_body.len(), RESPONSE_BODY_LEN_MAX);
+    assert_eq!(kept.response_headers, [("b".to_owned(), "y".to_owned())]);
+}
+
+pub(super) async fn an_endpoints_status_is_recorded(world: World) {
+    let endpoint = world.endpoint().await;
+    let at = world.later(5);
+    let record = EndpointRecord {
+        endpoint,
+        status: EndpointStatus::Quarantined,
+        failing_since: Some(super::world::START),
+        at,
+    };
+    let unknown = EndpointRecord { endpoint: EndpointId::from_u128(99), ..record };
+    let batch = RecordBatch { endpoints: vec![unknown, record], ..Default::default() };
+    world.store.record(batch).await.unwrap();
+    let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
+    assert_eq!(stored.status, EndpointStatus::Quarantined);
+    assert_eq!((stored.failing_since, stored.updated_at), (Some(super::world::START), at));
+    assert_eq!(stored.for_engine().status, EndpointStatus::Quarantined);
+}
+
+pub(super) async fn a_record_of_an_earlier_owner_is_fenced(world: World) {
+    let endpoint = world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let partition = Partition::of(endpoint);
+    world.store.fence(partition, Epoch(7)).await.unwrap();
+    let by = |epoch| {
+        let batch = RecordBatch::of([world.transition(&accepted, DeliveryState::Delivered)]);
+        RecordBatch { epoch: Epoch(epoch), ..batch }
+    };
+    assert_eq!(world.store.record(by(6)).await, Err(StoreError::Fenced { partition }));
+    assert_eq!(world.delivery(accepted.id).await.state, DeliveryState::Pending);
+    assert_eq!(world.store.record(by(7)).await.unwrap().applied, 1);
+    assert_eq!(world.store.fence(partition, Epoch(6)).await, Err(StoreError::Fenced { partition }));
+    assert_eq!(world.store.fence(partition, Epoch(7)).await, Ok(()));
+}
+
+pub(super) async fn a_fence_leaves_other_partitions_alone(world: World) {
+    let endpoint = world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let other = Partition(Partition::of(endpoint).0.wrapping_add(1));
+    world.store.fence(other, Epoch(7)).await.unwrap();
+    assert_eq!(world.move_to(&accepted, DeliveryState::Delivered).await.applied, 1);
+}
+
+pub(super) async fn a_parcel_holds_all_that_a_sender_needs(world: World) {
+    let endpoint = world.endpoint().await;
+    let event = world.event(Some("k"));
+    let accepted = world.accept(vec![event.clone()]).await;
+    let unknown = DeliveryId::from_u128(5);
+    let parcels = world.store.parcels(vec![unknown, accepted[0].id]).await.unwrap();
+    let [parcel] = &parcels[..] else { panic!("{parcels:?}") };
+    assert_eq!((parcel.delivery, parcel.endpoint), (accepted[0].id, endpoint));
+    assert_eq!((&parcel.tenant, &parcel.event), (&world.tenant, &event));
+    assert_eq!(parcel.seq.unwrap().get(), 1);
+    assert_eq!(parcel.accepted_at, super::world::START);
+}
+
+pub(super) async fn parcels_come_for_many_deliveries_at_once(world: World) {
+    world.endpoint().await;
+    world.endpoint().await;
+    let accepted = world.accept((0..50).map(|_| world.event(Some("k"))).collect()).await;
+    let mut found: Vec<_> =
+        world.store.parcels(ids(&accepted)).await.unwrap().iter().map(|p| p.delivery).collect();
+    found.sort();
+    let mut expected = ids(&accepted);
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+pub(super) async fn a_dead_letter_that_left_its_lane_keeps_its_seq_for_people(world: World) {
+    world.endpoint().await;
+    world.publish_one(Some("k")).await;
+    let second = world.publish_one(Some("k")).await;
+    let dead = DeliveryState::Dead { reason: DeadReason::Permanent, holds: false };
+    world.move_to(&second, dead).await;
+    assert_eq!(world.delivery(second.id).await.place, None);
+    let view = world.store.delivery(second.id).await.unwrap().unwrap();
+    assert_eq!(view.seq.unwrap().get(), seq(&second));
+    assert_eq!(world.store.parcels(vec![second.id]).await.unwrap()[0].seq, view.seq);
+}

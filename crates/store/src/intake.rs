@@ -1,0 +1,94 @@
+//! How events come in.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use railpost_engine::{Accepted, Timestamp};
+use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use serde::{Deserialize, Serialize};
+
+use crate::{IdempotencyRecord, Result};
+
+/// Accepts events.
+#[async_trait]
+pub trait Intake: Send + Sync {
+    /// Accepts a batch whole or not at all: its events, one delivery for each endpoint of the tenant
+    /// that wants the event, and the idempotency record. When it answers, all of that is durable.
+    ///
+    /// - A delivery's place in line is decided by its endpoint's ordering. Seqs of one lane follow
+    ///   each other without a gap, in the order in which batches commit, and within a batch in the
+    ///   order given.
+    /// - Endpoints that are switched off get deliveries too: the backlog is kept.
+    /// - An event id that the tenant has used for the same content (type, key, payload and its
+    ///   kind) is no error and changes nothing: [`Receipt::Duplicate`]. With other content the batch is a
+    ///   [`Conflict`](crate::StoreError::Conflict) that names what differs.
+    /// - A tenant whose open deliveries would pass its limit hears
+    ///   [`BacklogFull`](crate::StoreError::BacklogFull). A backend that several processes share
+    ///   may notice a little late.
+    /// - An idempotency key that is on record already makes the batch
+    ///   [`Repeated`](crate::StoreError::Repeated).
+    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>>;
+
+    /// Adds a delivery of an event that was accepted before, for an endpoint that may have had it
+    /// or not, at the end of its lane. All or none; durable when it answers.
+    async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>>;
+}
+
+/// What a producer published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its id, unique in its tenant: the producer's choice or a generated one.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: EventType,
+    /// What orders it, if anything does.
+    pub key: Option<Key>,
+    /// The producer's bytes.
+    pub payload: Bytes,
+    /// What kind of bytes they are.
+    pub content_type: ContentType,
+    /// The version of its type's schema.
+    pub schema_version: Option<u32>,
+    /// When it happened, by the producer's clock.
+    pub time: Timestamp,
+    /// The trace it belongs to, as W3C Trace Context writes it.
+    pub traceparent: Option<String>,
+}
+
+/// Events of one tenant that are accepted together.
+#[derive(Clone, Debug)]
+pub struct AcceptBatch {
+    /// Whose they are.
+    pub tenant: TenantId,
+    /// The events.
+    pub events: Vec<Event>,
+    /// What to answer when the request comes again.
+    pub idempotency: Option<IdempotencyRecord>,
+}
+
+/// What became of one event of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// It is stored, and these are its deliveries. There may be none.
+    Accepted {
+        /// When.
+        accepted_at: Timestamp,
+        /// One for each endpoint that wants it.
+        deliveries: Vec<Accepted>,
+    },
+    /// It was stored before.
+    Duplicate {
+        /// When.
+        accepted_at: Timestamp,
+    },
+}
+
+/// Deliveries to add for events that were accepted before.
+#[derive(Clone, Debug)]
+pub struct RedeliverBatch {
+    /// Whose they are.
+    pub tenant: TenantId,
+    /// Which event goes where.
+    pub orders: Vec<(EventId, EndpointId)>,
+    /// What to answer when the request comes again.
+    pub idempotency: Option<IdempotencyRecord>,
+}

@@ -1,0 +1,147 @@
+//! What the engine has written down, and what it reads back.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use railpost_engine::{AttemptResult, EndpointRecord, Load, Page, Stage, Timestamp, Transition};
+use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Epoch, Event, Partition, Result};
+
+/// The record of what happened to deliveries.
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// Writes down a batch. Whatever is loaded or listed after the answer shows it.
+    ///
+    /// A transition that the record does not allow ([`Stage::may_be_recorded_as`]) is skipped with
+    /// its attempt, and the rest is written: late news must not undo what is known. A batch that
+    /// touches a partition with a later owner is refused whole, as
+    /// [`Fenced`](crate::StoreError::Fenced).
+    ///
+    /// The count of attempts is never lowered: a command may have been given on an old view.
+    ///
+    /// A dead letter that does not hold its lane leaves it for good: it has no
+    /// [`Place`](railpost_engine::Place) from then on, but keeps its seq for people to see.
+    async fn record(&self, batch: RecordBatch) -> Result<Recorded>;
+
+    /// Looks up what is open, as the engine asks for it. Deliveries of a removed endpoint are not.
+    async fn load(&self, load: Load) -> Result<Page>;
+
+    /// All that a sender needs for these deliveries, in any order. One whose event is gone is left
+    /// out.
+    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>>;
+
+    /// Makes `epoch` the owner's epoch of a partition: records with a lower one are refused from
+    /// then on. Refused itself, as [`Fenced`](crate::StoreError::Fenced), if a higher one is on
+    /// record.
+    async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()>;
+}
+
+/// Things to write down together.
+#[derive(Clone, Debug, Default)]
+pub struct RecordBatch {
+    /// The owner's epoch.
+    pub epoch: Epoch,
+    /// How long to wait.
+    pub durability: Durability,
+    /// What became of deliveries, in order.
+    pub transitions: Vec<(Transition, Option<AttemptDetail>)>,
+    /// What became of endpoints, in order. Unknown endpoints are skipped.
+    pub endpoints: Vec<EndpointRecord>,
+}
+
+impl RecordBatch {
+    /// Transitions without attempts, at leisure, by an owner of epoch 0.
+    pub fn of(transitions: impl IntoIterator<Item = Transition>) -> Self {
+        let transitions = transitions.into_iter().map(|transition| (transition, None)).collect();
+        Self { transitions, ..Self::default() }
+    }
+
+    /// The partitions that it touches.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = Partition> {
+        let deliveries = self.transitions.iter().map(|(transition, _)| transition.endpoint);
+        let endpoints = self.endpoints.iter().map(|record| record.endpoint);
+        deliveries.chain(endpoints).map(Partition::of)
+    }
+}
+
+/// How safe a record must be when its call answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Visible; a crash of the machine may lose it, which costs a duplicate.
+    #[default]
+    Visible,
+    /// It survives a crash: what an at-most-once delivery waits for before it leaves.
+    Durable,
+}
+
+/// One attempt, in detail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptDetail {
+    /// Which attempt of its delivery, from 1.
+    pub number: u32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// What came of it.
+    pub result: AttemptResult,
+    /// How long it took.
+    pub timing: Timing,
+    /// Why no answer came, in words.
+    pub message: Option<String>,
+    /// The response's headers, as far as they are worth keeping.
+    pub response_headers: Vec<(String, String)>,
+    /// The beginning of the response's body.
+    pub response_body: Bytes,
+    /// Which node made it.
+    pub node: Option<NodeId>,
+}
+
+/// How long the parts of an attempt took, in microseconds. A part that did not happen has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Finding the address.
+    pub dns_us: Option<u32>,
+    /// Connecting.
+    pub connect_us: Option<u32>,
+    /// The TLS handshake.
+    pub tls_us: Option<u32>,
+    /// From the request's start to the first byte of the answer.
+    pub first_byte_us: Option<u32>,
+    /// All of it.
+    pub total_us: u32,
+}
+
+/// What became of a batch of records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// How many transitions were written.
+    pub applied: usize,
+    /// Those that were not.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A transition that was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Whose.
+    pub delivery: DeliveryId,
+    /// What is on record instead; nothing when the delivery is unknown.
+    pub on_record: Option<Stage>,
+}
+
+/// All that a sender needs for one delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// Which delivery.
+    pub delivery: DeliveryId,
+    /// Where it goes.
+    pub endpoint: EndpointId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its number in its lane, if it has or had one.
+    pub seq: Option<Seq>,
+    /// What to send.
+    pub event: Event,
+    /// When the event was accepted.
+    pub accepted_at: Timestamp,
+}

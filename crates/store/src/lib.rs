@@ -1,0 +1,100 @@
+//! Where it is written: the store contract and three backends that keep it.
+//!
+//! The contract is in the words of the domain, in six narrow roles:
+//!
+//! | role | what it is for |
+//! |---|---|
+//! | [`Intake`] | accept events: fan-out, seqs and idempotency in one durable commit |
+//! | [`Ledger`] | record what the engine decided; load what is open; fetch what is to be sent |
+//! | [`Registry`] | tenants, endpoints, secrets, event types, and every change to them |
+//! | [`Access`] | API keys, audit, idempotency |
+//! | [`Archive`] | what people look at, in pages |
+//! | [`Upkeep`] | retention, erasure, backup, health |
+//!
+//! A [`Store`] plays all of them. What holds for every one:
+//!
+//! - An accept is answered when it is durable, a change too; a record when it is visible, unless it
+//!   asks for more ([`Durability`]).
+//! - Whoever asks after an answer sees what it answered for.
+//! - A refused call has written nothing, and says which field or state was in the way.
+//! - Callers at once share one commit: speed comes from batches and from many callers.
+//!
+//! No SQL and no driver's type leaves this crate. It holds no delivery rules: which transitions are
+//! legal and which lane a key belongs to, the engine says.
+//!
+//! Start with [`Intake`] and [`Ledger`]; the backends are [`MemoryStore`], [`SqliteStore`]
+//! and [`PostgresStore`].
+
+pub mod limits;
+
+mod error;
+mod source;
+mod epoch;
+mod listing;
+mod seal;
+
+mod intake;
+mod ledger;
+mod registry;
+mod access;
+mod archive;
+mod upkeep;
+
+mod brief;
+mod check;
+mod delivery_ids;
+mod fanout;
+mod loading;
+mod numbers;
+mod private;
+mod rows;
+
+mod memory;
+mod sqlite;
+mod postgres;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use access::{
+    Access, ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, IdempotencyRecord, Recall,
+    Scope, StoredResponse,
+};
+pub use archive::{
+    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
+    HeldLaneQuery, Period, StoredEvent,
+};
+pub use epoch::{Epoch, Partition};
+pub use error::{Result, StoreError};
+pub use intake::{AcceptBatch, Event, Intake, Receipt, RedeliverBatch};
+pub use ledger::{
+    AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, Skipped, Timing,
+};
+pub use listing::{Cursor, Listing, PageRequest};
+pub use memory::MemoryStore;
+pub use postgres::{PostgresAddress, PostgresStore};
+pub use registry::{
+    Change, ClientIdentity, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
+    EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant, TenantSettings,
+    TlsVersion, Write,
+};
+pub use seal::MasterKey;
+pub use source::{Source, SystemSource};
+pub use sqlite::SqliteStore;
+pub use upkeep::{Health, PruneStep, Pruned, Upkeep};
+
+use std::sync::Arc;
+
+/// All roles in one: what a server holds.
+pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep {}
+
+impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep> Store for S {}
+
+/// What every backend needs of its surroundings.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The time and randomness.
+    pub source: Arc<dyn Source>,
+    /// What secrets are encrypted under.
+    pub master_key: MasterKey,
+}

@@ -1,0 +1,146 @@
+//! Every bound in the store, with its reason.
+
+use railpost_engine::Span;
+
+/// Largest payload, in bytes. Webhook receivers commonly refuse more than a megabyte, and a group
+/// commit must not wait for one event.
+pub const PAYLOAD_LEN_MAX: usize = 1024 * 1024;
+
+/// Most events that one call may bring: what one group commit should hold.
+pub const BATCH_EVENTS_MAX: usize = railpost_wire::limits::BATCH_EVENTS_MAX;
+
+/// Most payload bytes that one call may bring: a batch of full payloads has to come in pieces, so
+/// that a group stays in memory.
+pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Most records in one call: what one group commit should hold.
+pub const BATCH_RECORDS_MAX: usize = 10_000;
+
+/// Most deliveries asked for in one call for what has to be sent: with the largest payload a
+/// thousand of them are a gigabyte, so callers ask for what they are about to send.
+pub const PARCELS_MAX: usize = 1_000;
+
+/// Most open deliveries of one tenant, unless the tenant's own limit is lower: past it, a producer
+/// hears so instead of filling the disk.
+pub const BACKLOG_MAX: u64 = 10_000_000;
+
+/// Longest traceparent, in bytes: version 00 has 55, and later versions may append.
+pub const TRACEPARENT_LEN_MAX: usize = 128;
+
+/// Longest URL of an endpoint, in bytes: what browsers, proxies and servers commonly accept.
+pub const URL_LEN_MAX: usize = 2048;
+
+/// Longest name or description that a person gives something, in bytes.
+pub const TEXT_LEN_MAX: usize = 1024;
+
+/// Most event-type filters of one endpoint: each is tried for each event.
+pub const FILTERS_MAX: usize = 100;
+
+/// Most custom headers of one endpoint; receivers commonly grant 100 headers in all.
+pub const HEADERS_MAX: usize = 32;
+
+/// Longest value of a custom header, in bytes: a token fits, and receivers commonly grant 8 KiB for
+/// all headers together.
+pub const HEADER_VALUE_LEN_MAX: usize = 4096;
+
+/// Longest certificate chain or private key in PEM, in bytes.
+pub const PEM_LEN_MAX: usize = 64 * 1024;
+
+/// Most secrets of one endpoint: all that are active sign each attempt.
+pub const SECRETS_MAX: usize = 16;
+
+/// Largest JSON Schema, in bytes; all versions of one event type together may have ten of these.
+pub const SCHEMA_LEN_MAX: usize = 256 * 1024;
+
+/// Most versions of one event type's schema.
+pub const SCHEMA_VERSIONS_MAX: usize = 100;
+
+/// Longest idempotency key, owner or route, in bytes.
+pub const IDEMPOTENCY_TEXT_LEN_MAX: usize = 256;
+
+/// Largest stored response, in bytes: the answer to a full batch of events.
+pub const IDEMPOTENCY_BODY_LEN_MAX: usize = 1024 * 1024;
+
+/// Largest detail of an audit entry, in bytes of JSON.
+pub const AUDIT_DETAIL_LEN_MAX: usize = 16 * 1024;
+
+/// Most writes in one change: an endpoint with its secrets, not a migration.
+pub const CHANGE_WRITES_MAX: usize = 100;
+
+/// Largest excerpt of a response's body that is kept with its attempt, in bytes. A longer one is cut.
+pub const RESPONSE_BODY_LEN_MAX: usize = 4096;
+
+/// Most bytes of response headers, names and values together, that are kept with their attempt. What
+/// passes it is left out.
+pub const RESPONSE_HEADERS_LEN_MAX: usize = 4096;
+
+/// Longest words for why an attempt got no answer, in bytes. Longer ones are cut.
+pub const ATTEMPT_MESSAGE_LEN_MAX: usize = 1024;
+
+/// Most items of one page of a list.
+pub const LIST_LIMIT_MAX: u32 = 500;
+
+/// Most rows that one page of a filtered list may look at. A page that reaches it comes short, with
+/// a cursor to go on from: a rare filter costs several calls, never a long one.
+pub const LIST_SCAN_MAX: u32 = 20_000;
+
+/// Most lanes or deliveries of one load.
+pub const LOAD_LIMIT_MAX: u32 = 10_000;
+
+/// Most events that one step of pruning or erasing may look at: it holds up a group of accepts by
+/// milliseconds.
+pub const UPKEEP_STEP_MAX: u32 = 1_000;
+
+/// How long a caller waits for its turn with a backend that has stopped answering.
+pub const PATIENCE: Span = Span::from_secs(5);
+
+// The SQLite backend's own.
+
+/// Connections for reading. Reads take turns past it; more would compete for the same disk.
+pub(crate) const SQLITE_READERS: usize = 4;
+
+/// Page cache of a reader: lists and loads walk, they do not return.
+pub(crate) const SQLITE_READER_CACHE_KIB: i64 = 8 * 1024;
+
+/// Page cache of the writer. Large enough for the lanes and the open index of a large backlog; no
+/// larger, because SQLite walks all cached pages at the end of a transaction that split one.
+pub(crate) const SQLITE_WRITER_CACHE_KIB: i64 = 32 * 1024;
+
+/// Prepared statements kept per connection: there are fewer.
+pub(crate) const SQLITE_STATEMENTS_CACHED: usize = 128;
+
+/// Jobs that may wait for the writer. Past it callers wait to be let in.
+pub(crate) const QUEUE_MAX: usize = 4096;
+
+/// Most events and records in one group: past it latency grows and nothing is gained.
+pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
+
+/// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
+/// every group are then copied once for many changes.
+pub(crate) const SQLITE_CHECKPOINT_PAGES: i64 = 32_768;
+
+/// Lanes whose last seq the writer remembers, in each of two generations.
+pub(crate) const LANES_CACHED: usize = 100_000;
+
+// The PostgreSQL backend's own.
+
+/// Connections for reading; each carries several statements at once.
+pub(crate) const POSTGRES_READERS: usize = 3;
+
+/// Rows of a list that are fetched at once when most of them may not be wanted.
+pub(crate) const LIST_SCAN_CHUNK: u32 = 1_000;
+
+/// How long to wait for a connection before the server counts as gone.
+pub(crate) const CONNECT_PATIENCE: Span = Span::from_secs(2);
+
+/// How long a server that could not be reached is left alone: callers hear so at once meanwhile.
+pub(crate) const RECONNECT_AFTER: Span = Span::from_millis(200);
+
+/// How often a group is tried when another node's group got in its way.
+pub(crate) const COLLISIONS_MAX: usize = 10;
+
+/// After how long a tenant's open deliveries are counted anew: other nodes change them too.
+pub(crate) const BACKLOG_RECOUNT: Span = Span::from_secs(30);
+
+/// How long a count is good enough to refuse by.
+pub(crate) const BACKLOG_REFUSE_WITHIN: Span = Span::from_secs(1);

@@ -1,0 +1,231 @@
+//! Lists in pages: what a caller asks for, what it gets, and where it goes on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::limits::{LIST_LIMIT_MAX, LIST_SCAN_MAX};
+use crate::{Result, StoreError};
+
+/// Which part of a list a caller wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// Most items: 1 to [`LIST_LIMIT_MAX`].
+    pub limit: u32,
+    /// Where the page before ended; nothing for the first page.
+    pub after: Option<Cursor>,
+}
+
+impl PageRequest {
+    /// The first page.
+    pub fn first(limit: u32) -> Self {
+        Self { limit, after: None }
+    }
+
+    /// The page after the one that ended with `cursor`.
+    pub fn after(limit: u32, cursor: Cursor) -> Self {
+        Self { limit, after: Some(cursor) }
+    }
+
+    /// The checked limit.
+    pub(crate) fn limit(&self) -> Result<usize> {
+        if (1..=LIST_LIMIT_MAX).contains(&self.limit) {
+            return Ok(self.limit as usize);
+        }
+        let problem = format!("expected 1 to {LIST_LIMIT_MAX}; got {}", self.limit);
+        Err(StoreError::invalid("limit", problem))
+    }
+
+    /// The position within the list `kind` after which the page starts.
+    pub(crate) fn position<P: Position>(&self, kind: ListKind) -> Result<Option<P>> {
+        self.after.as_ref().map(|cursor| cursor.position(kind)).transpose()
+    }
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing<T> {
+    /// The items. There may be fewer than asked for, even none, with more to come.
+    pub items: Vec<T>,
+    /// Where the next page starts; nothing when this was the last.
+    pub next: Option<Cursor>,
+}
+
+impl<T> Listing<T> {
+    /// A page out of up to `limit + 1` rows in the list's order: the one too many says that there is
+    /// another page.
+    pub(crate) fn cut<P: Position>(mut rows: Vec<(P, T)>, limit: usize, kind: ListKind) -> Self {
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|(position, _)| Cursor::at(kind, position));
+        Self { items: rows.into_iter().map(|(_, item)| item).collect(), next }
+    }
+}
+
+/// Looks through `rows` in the list's order for the up to `limit` that are wanted, and at no more than
+/// [`LIST_SCAN_MAX`] of them.
+pub(crate) fn scan<P: Position, T>(
+    rows: impl Iterator<Item = Result<(P, T)>>,
+    limit: usize,
+    kind: ListKind,
+    wants: impl Fn(&T) -> bool,
+) -> Result<Listing<T>> {
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    for row in rows {
+        let (position, item) = row?;
+        looked_at += 1;
+        let stopped_at = (looked_at == LIST_SCAN_MAX).then(|| Cursor::at(kind, &position));
+        if wants(&item) {
+            found.push((position, item));
+        }
+        if found.len() > limit {
+            break;
+        }
+        if stopped_at.is_some() {
+            let items = found.into_iter().map(|(_, item)| item).collect();
+            return Ok(Listing { items, next: stopped_at });
+        }
+    }
+    Ok(Listing::cut(found, limit, kind))
+}
+
+/// A place in a list. Opaque text that is safe in a URL. It stays valid while rows come and go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(Vec<u8>);
+
+/// Which list a cursor belongs to. Stable: cursors outlive a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Events = 1,
+    Deliveries = 2,
+    Attempts = 3,
+    HeldLanes = 4,
+    Tenants = 5,
+    Endpoints = 6,
+    EventTypes = 7,
+    ApiKeys = 8,
+    Audit = 9,
+}
+
+impl Cursor {
+    pub(crate) fn at<P: Position>(kind: ListKind, position: &P) -> Self {
+        let mut bytes = vec![kind as u8];
+        position.write(&mut bytes);
+        Self(bytes)
+    }
+
+    pub(crate) fn position<P: Position>(&self, kind: ListKind) -> Result<P> {
+        let refuse = || StoreError::invalid("cursor", "expected a cursor that this list gave out");
+        let (first, rest) = self.0.split_first().ok_or_else(refuse)?;
+        if *first != kind as u8 {
+            return Err(refuse());
+        }
+        P::read(rest).ok_or_else(refuse)
+    }
+}
+
+/// What a list is ordered by, as bytes.
+pub(crate) trait Position: Sized {
+    fn write(&self, bytes: &mut Vec<u8>);
+    fn read(bytes: &[u8]) -> Option<Self>;
+}
+
+impl Position for i64 {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(i64::from_be_bytes)
+    }
+}
+
+impl Position for [u8; 16] {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok()
+    }
+}
+
+impl Position for String {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        String::from_utf8(bytes.to_vec()).ok()
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(&self.0))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text);
+        bytes
+            .map(Self)
+            .map_err(|_| StoreError::invalid("cursor", "expected a cursor that this list gave out"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_from_its_text() {
+        let cursor = Cursor::at(ListKind::Events, &-7_i64);
+        assert_eq!(cursor.to_string().parse(), Ok(cursor.clone()));
+        assert_eq!(cursor.position::<i64>(ListKind::Events), Ok(-7));
+    }
+
+    #[test]
+    fn a_cursor_of_another_list_is_refused() {
+        let cursor = Cursor::at(ListKind::Deliveries, &[7_u8; 16]);
+        assert!(cursor.position::<i64>(ListKind::Events).is_err());
+        assert!(cursor.position::<i64>(ListKind::Deliveries).is_err());
+        assert!("not base64!".parse::<Cursor>().is_err());
+        assert!(Cursor(Vec::new()).position::<i64>(ListKind::Events).is_err());
+    }
+
+    #[test]
+    fn a_rare_filter_is_looked_for_in_bounded_pages() {
+        let rows = |from: i64| (from..).map(|n| Ok((n, n)));
+        let wanted = |n: &i64| *n == 30_000;
+        let first = scan(rows(0), 2, ListKind::Events, wanted).unwrap();
+        assert!(first.items.is_empty());
+        let position: i64 = first.next.unwrap().position(ListKind::Events).unwrap();
+        assert_eq!(position, i64::from(LIST_SCAN_MAX) - 1);
+        let second = scan(rows(position + 1), 2, ListKind::Events, wanted).unwrap();
+        assert_eq!(second.items, [30_000]);
+    }
+
+    #[test]
+    fn a_scan_that_ends_on_its_last_row_never_exceeds_the_limit() {
+        let last = i64::from(LIST_SCAN_MAX) - 1;
+        let rows = (0..).map(|n: i64| Ok((n, n)));
+        let page = scan(rows, 1, ListKind::Events, |n| *n == 5 || *n == last).unwrap();
+        assert_eq!(page.items, [5]);
+        assert_eq!(page.next, Some(Cursor::at(ListKind::Events, &5_i64)));
+    }
+
+    #[test]
+    fn the_row_beyond_the_limit_says_that_there_is_more() {
+        let rows = |count: i64| (0..count).map(|n| (n, n)).collect::<Vec<_>>();
+        assert_eq!(Listing::cut(rows(2), 2, ListKind::Events).next, None);
+        let page = Listing::cut(rows(3), 2, ListKind::Events);
+        assert_eq!(page.items, [0, 1]);
+        assert_eq!(page.next, Some(Cursor::at(ListKind::Events, &1_i64)));
+    }
+}

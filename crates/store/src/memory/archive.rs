@@ -1,0 +1,156 @@
+//! The read side in memory.
+
+use async_trait::async_trait;
+use railpost_engine::{DeliveryState, Timestamp};
+use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
+
+use super::MemoryStore;
+use super::state::{EventRow, State};
+use crate::listing::ListKind;
+use crate::{
+    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
+    HeldLaneQuery, Listing, PageRequest, Result, StoredEvent,
+};
+
+#[async_trait]
+impl Archive for MemoryStore {
+    async fn event(&self, tenant: &TenantId, id: &EventId) -> Result<Option<StoredEvent>> {
+        let state = self.state();
+        Ok(state.event_row(tenant, id).map(|row| StoredEvent {
+            tenant: row.tenant.clone(),
+            accepted_at: row.accepted_at,
+            event: row.event.clone(),
+        }))
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Listing<EventHead>> {
+        let limit = query.page.limit()?;
+        let after = query.page.position::<i64>(ListKind::Events)?.unwrap_or(i64::MAX);
+        let state = self.state();
+        let rows = state.rows.events.range(..after).rev();
+        let rows = rows.filter(|(_, row)| row.tenant == query.tenant && state.knows(&row.tenant));
+        let rows = rows.map(|(num, row)| (*num, head_of(row)));
+        let rows = rows.filter(|(_, head)| query.wants(head)).take(limit + 1);
+        Ok(Listing::cut(rows.collect(), limit, ListKind::Events))
+    }
+
+    async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>> {
+        Ok(self.state().view(id))
+    }
+
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>> {
+        let limit = query.page.limit()?;
+        let after = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
+        let after = DeliveryId::from_bytes(after.unwrap_or([u8::MAX; 16]));
+        let state = self.state();
+        let rows = state.rows.deliveries.range(..after).rev().filter(|(_, row)| {
+            query.endpoint.is_none_or(|wanted| row.endpoint == wanted)
+                && state.owns(&query.tenant, row.endpoint)
+        });
+        let rows = rows.filter_map(|(id, _)| Some((id.to_bytes(), state.view(*id)?)));
+        let rows = rows.filter(|(_, view)| query.wants(view)).take(limit + 1);
+        Ok(Listing::cut(rows.collect(), limit, ListKind::Deliveries))
+    }
+
+    async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
+        let state = self.state();
+        let ids = state.event_row(tenant, event).into_iter().flat_map(|row| &row.deliveries);
+        Ok(ids.filter_map(|id| state.view(*id)).collect())
+    }
+
+    async fn attempts(
+        &self,
+        delivery: DeliveryId,
+        page: PageRequest,
+    ) -> Result<Listing<AttemptView>> {
+        let limit = page.limit()?;
+        let after = page.position::<i64>(ListKind::Attempts)?.unwrap_or(0);
+        let state = self.state();
+        let rows = state.rows.attempts.get(&delivery).into_iter().flatten();
+        let rows = rows.map(|(number, view)| (i64::from(*number), view.clone()));
+        let rows = rows.filter(|(number, _)| *number > after).take(limit + 1);
+        Ok(Listing::cut(rows.collect(), limit, ListKind::Attempts))
+    }
+
+    async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
+        let limit = query.page.limit()?;
+        let after = query.page.position::<[u8; 16]>(ListKind::HeldLanes)?;
+        let state = self.state();
+        let endpoints = state.registry.live_endpoints(&query.tenant).map(|(id, _)| id);
+        let endpoints = endpoints.filter(|id| query.endpoint.is_none_or(|wanted| *id == wanted));
+        let open = endpoints.flat_map(|id| state.open_of(id));
+        let mut rows: Vec<_> = open
+            .filter(|id| after.is_none_or(|after| id.to_bytes() > after))
+            .filter_map(|id| Some((id.to_bytes(), state.held_lane(id)?)))
+            .collect();
+        rows.sort_by_key(|(id, _)| *id);
+        rows.truncate(limit + 1);
+        Ok(Listing::cut(rows, limit, ListKind::HeldLanes))
+    }
+
+    async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
+        let state = self.state();
+        Ok(if state.is_live(endpoint) { state.counts_of(endpoint) } else { Counts::default() })
+    }
+}
+
+fn head_of(row: &EventRow) -> EventHead {
+    let event = &row.event;
+    EventHead {
+        id: event.id.clone(),
+        event_type: event.event_type.clone(),
+        key: event.key.clone(),
+        content_type: event.content_type.clone(),
+        payload_len: event.payload.len(),
+        schema_version: event.schema_version,
+        time: event.time,
+        accepted_at: row.accepted_at,
+    }
+}
+
+impl State {
+    fn knows(&self, tenant: &TenantId) -> bool {
+        self.registry.tenants.contains_key(tenant)
+    }
+
+    fn owns(&self, tenant: &TenantId, endpoint: EndpointId) -> bool {
+        let row = self.registry.endpoints.get(&endpoint);
+        row.is_some_and(|row| row.tenant == *tenant && row.removed_at.is_none())
+    }
+
+    fn event_row(&self, tenant: &TenantId, id: &EventId) -> Option<&EventRow> {
+        let num = self.event_nums.get(&(tenant.clone(), id.clone()))?;
+        self.rows.events.get(num).filter(|row| self.knows(&row.tenant))
+    }
+
+    fn view(&self, id: DeliveryId) -> Option<DeliveryView> {
+        let row = self.rows.deliveries.get(&id)?;
+        let event = self.rows.events.get(&row.event).filter(|row| self.knows(&row.tenant))?;
+        Some(DeliveryView {
+            delivery: self.delivery(id)?,
+            tenant: event.tenant.clone(),
+            event: event.event.id.clone(),
+            event_type: event.event.event_type.clone(),
+            key: event.event.key.clone(),
+            seq: row.seq,
+            created_at: Timestamp::from_millis(id.unix_ms()),
+            changed_at: row.changed_at,
+        })
+    }
+
+    fn held_lane(&self, id: DeliveryId) -> Option<HeldLane> {
+        let row = self.rows.deliveries.get(&id)?;
+        let held = matches!(row.state, DeliveryState::Dead { holds: true, .. });
+        let place = row.place.filter(|_| held)?;
+        let lane = self.rows.lanes.get(&place.lane)?;
+        Some(HeldLane {
+            lane: place.lane,
+            endpoint: row.endpoint,
+            key: lane.key.clone(),
+            held_by: id,
+            held_at: place.seq,
+            last: lane.last,
+            since: row.changed_at,
+        })
+    }
+}

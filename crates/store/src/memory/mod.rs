@@ -1,0 +1,44 @@
+//! The store in memory: for tests, the simulation and whoever needs nothing after a restart.
+//!
+//! It is no mock: the same contract, the same suite. All of it lies behind one lock, and a call is
+//! one visit.
+
+mod state;
+mod intake;
+mod ledger;
+mod registry;
+mod access;
+mod archive;
+mod upkeep;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use state::State;
+
+use crate::{Result, Setup};
+
+/// A store that lives as long as its process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+    setup: Setup,
+}
+
+impl MemoryStore {
+    /// An empty one.
+    pub fn new(setup: Setup) -> Self {
+        Self { state: Mutex::default(), setup }
+    }
+
+    /// One with all that a [`backup`](crate::Upkeep::backup) of a memory store holds.
+    pub fn restore(backup: &Path, setup: Setup) -> Result<Self> {
+        let state = upkeep::read_backup(backup, &setup.master_key)?;
+        Ok(Self { state: Mutex::new(state), setup })
+    }
+
+    /// Every visit checks before it writes, so a visitor that panicked left no half-made change.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

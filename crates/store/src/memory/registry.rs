@@ -1,0 +1,266 @@
+//! Tenants, endpoints, secrets and event types in memory.
+
+use async_trait::async_trait;
+use railpost_engine::{EndpointStatus, Timestamp};
+use railpost_wire::{EndpointId, EventType, SecretId, TenantId};
+
+use super::MemoryStore;
+use super::state::{EndpointRow, RegistryRows, SecretRow};
+use crate::limits::SECRETS_MAX;
+use crate::listing::ListKind;
+use crate::{
+    Change, Endpoint, EndpointPrivate, EndpointSecret, EventTypeRecord, Listing, NewEndpoint,
+    NewSecret, PageRequest, Registry, Result, Setup, StoreError, Tenant, Write, check, private,
+};
+
+#[async_trait]
+impl Registry for MemoryStore {
+    async fn commit(&self, change: Change) -> Result<()> {
+        check::change(&change)?;
+        let now = self.setup.source.now();
+        let mut state = self.state();
+        state.check_idempotency(change.idempotency.as_ref(), now)?;
+        let mut desk = Desk { rows: state.registry.clone(), setup: &self.setup, now };
+        change.writes.into_iter().try_for_each(|write| desk.write(write))?;
+        if let Some(entry) = change.audit {
+            desk.rows.audit.insert(entry.id, entry);
+        }
+        if let Some(record) = change.idempotency {
+            desk.rows.idempotency.insert(record.key.clone(), record);
+        }
+        state.registry = desk.rows;
+        state.subscribers.clear();
+        Ok(())
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
+        Ok(self.state().registry.tenants.get(id).cloned())
+    }
+
+    async fn tenants(&self, page: PageRequest) -> Result<Listing<Tenant>> {
+        let (limit, after) = (page.limit()?, page.position::<String>(ListKind::Tenants)?);
+        let state = self.state();
+        let rows = state.registry.tenants.iter().map(|(id, row)| (id.to_string(), row.clone()));
+        let rows = rows.filter(|(id, _)| after.as_ref().is_none_or(|after| id > after));
+        Ok(Listing::cut(rows.take(limit + 1).collect(), limit, ListKind::Tenants))
+    }
+
+    async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
+        let state = self.state();
+        let row = state.registry.endpoints.get(&id);
+        row.map(|row| self.endpoint_of(id, row)).transpose()
+    }
+
+    async fn endpoints(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<Endpoint>> {
+        let (limit, after) = (page.limit()?, page.position::<[u8; 16]>(ListKind::Endpoints)?);
+        let state = self.state();
+        let rows = state.registry.endpoints.iter().filter(|(id, row)| {
+            row.removed_at.is_none()
+                && tenant.is_none_or(|tenant| row.tenant == *tenant)
+                && after.is_none_or(|after| id.to_bytes() > after)
+        });
+        let rows = rows.take(limit + 1);
+        let rows = rows.map(|(id, row)| Ok((id.to_bytes(), self.endpoint_of(*id, row)?)));
+        Ok(Listing::cut(rows.collect::<Result<_>>()?, limit, ListKind::Endpoints))
+    }
+
+    async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
+        let state = self.state();
+        let rows = state.registry.secrets.iter().filter(|(_, row)| row.endpoint == endpoint);
+        rows.map(|(id, row)| {
+            let value = private::open_secret(&self.setup.master_key, *id, &row.sealed)?;
+            let SecretRow { endpoint, created_at, expires_at, .. } = *row;
+            Ok(EndpointSecret { id: *id, endpoint, value, created_at, expires_at })
+        })
+        .collect()
+    }
+
+    async fn event_type(
+        &self,
+        tenant: &TenantId,
+        name: &EventType,
+    ) -> Result<Option<EventTypeRecord>> {
+        let state = self.state();
+        let types = state.registry.event_types.get(tenant);
+        Ok(types.and_then(|types| types.get(name)).cloned())
+    }
+
+    async fn event_types(
+        &self,
+        tenant: &TenantId,
+        page: PageRequest,
+    ) -> Result<Listing<EventTypeRecord>> {
+        let (limit, after) = (page.limit()?, page.position::<String>(ListKind::EventTypes)?);
+        let state = self.state();
+        let rows = state.registry.event_types.get(tenant).into_iter().flatten();
+        let rows = rows.map(|(name, row)| (name.to_string(), row.clone()));
+        let rows = rows.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
+        Ok(Listing::cut(rows.take(limit + 1).collect(), limit, ListKind::EventTypes))
+    }
+}
+
+impl MemoryStore {
+    fn endpoint_of(&self, id: EndpointId, row: &EndpointRow) -> Result<Endpoint> {
+        let private = match row.removed_at {
+            Some(_) => EndpointPrivate::default(),
+            None => private::open_endpoint(&self.setup.master_key, id, &row.private)?,
+        };
+        let EndpointRow { tenant, settings, .. } = row.clone();
+        Ok(Endpoint {
+            id,
+            tenant,
+            settings,
+            private,
+            status: row.status,
+            failing_since: row.failing_since,
+            revision: row.revision,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            removed_at: row.removed_at,
+        })
+    }
+}
+
+impl RegistryRows {
+    fn tenant(&self, id: &TenantId) -> Result<()> {
+        if self.tenants.contains_key(id) {
+            return Ok(());
+        }
+        Err(StoreError::not_found("tenant", id))
+    }
+
+    fn endpoint_mut(&mut self, id: EndpointId) -> Result<&mut EndpointRow> {
+        let row = self.endpoints.get_mut(&id).filter(|row| row.removed_at.is_none());
+        row.ok_or_else(|| StoreError::not_found("endpoint", id))
+    }
+
+    fn secret_mut(&mut self, id: SecretId) -> Result<&mut SecretRow> {
+        self.secrets.get_mut(&id).ok_or_else(|| StoreError::not_found("secret", id))
+    }
+}
+
+/// A copy of the registry that a change is made on.
+struct Desk<'a> {
+    rows: RegistryRows,
+    setup: &'a Setup,
+    now: Timestamp,
+}
+
+impl Desk<'_> {
+    fn write(&mut self, write: Write) -> Result<()> {
+        let now = self.now;
+        match write {
+            Write::CreateTenant(id, settings) => {
+                if self.rows.tenants.contains_key(&id) || self.rows.erasing.contains(&id) {
+                    return Err(StoreError::conflict("id", format!("tenant `{id}` exists")));
+                }
+                let row = Tenant { id: id.clone(), settings, created_at: now, updated_at: now };
+                self.rows.tenants.insert(id, row);
+            }
+            Write::UpdateTenant(id, settings) => {
+                let row = self.rows.tenants.get_mut(&id);
+                let row = row.ok_or_else(|| StoreError::not_found("tenant", &id))?;
+                (row.settings, row.updated_at) = (settings, now);
+            }
+            Write::CreateEndpoint(new) => self.create_endpoint(new)?,
+            Write::UpdateEndpoint { id, settings, private, revision } => {
+                let private = private::seal_endpoint(self.setup, id, &private);
+                let row = self.rows.endpoint_mut(id)?;
+                check::revision(id, row.revision, revision)?;
+                (row.settings, row.private, row.updated_at) = (settings, private, now);
+                row.revision += 1;
+            }
+            Write::SetEndpointStatus(id, status) => {
+                let row = self.rows.endpoint_mut(id)?;
+                (row.status, row.updated_at) = (status, now);
+                row.failing_since = row.failing_since.filter(|_| status != EndpointStatus::Active);
+            }
+            Write::RemoveEndpoint(id) => {
+                let row = self.rows.endpoint_mut(id)?;
+                (row.removed_at, row.updated_at) = (Some(now), now);
+                row.private.clear();
+                self.rows.secrets.retain(|_, secret| secret.endpoint != id);
+            }
+            Write::CreateSecret(new) => self.create_secret(&new)?,
+            Write::ExpireSecret(id, at) => self.rows.secret_mut(id)?.expires_at = Some(at),
+            Write::RemoveSecret(id) => {
+                self.rows.secret_mut(id)?;
+                self.rows.secrets.remove(&id);
+            }
+            Write::PutEventType(record) => {
+                self.rows.tenant(&record.tenant)?;
+                let types = self.rows.event_types.entry(record.tenant.clone()).or_default();
+                types.insert(record.name.clone(), record);
+            }
+            Write::RemoveEventType(tenant, name) => {
+                let types = self.rows.event_types.entry(tenant).or_default();
+                let gone = types.remove(&name);
+                gone.ok_or_else(|| StoreError::not_found("event type", &name))?;
+            }
+            Write::CreateApiKey(key) => self.create_api_key(key)?,
+            Write::RevokeApiKey(id, at) => {
+                let row = self.rows.api_keys.get_mut(&id);
+                let row = row.ok_or_else(|| StoreError::not_found("API key", id))?;
+                row.revoked_at = row.revoked_at.or(Some(at));
+            }
+            Write::TouchApiKey(id, at) => {
+                let row = self.rows.api_keys.get_mut(&id);
+                let row = row.ok_or_else(|| StoreError::not_found("API key", id))?;
+                row.last_used_at = row.last_used_at.max(Some(at));
+            }
+        }
+        Ok(())
+    }
+
+    fn create_endpoint(&mut self, new: NewEndpoint) -> Result<()> {
+        let NewEndpoint { id, tenant, settings, private } = new;
+        self.rows.tenant(&tenant)?;
+        if self.rows.endpoints.contains_key(&id) {
+            return Err(StoreError::conflict("id", format!("endpoint `{id}` exists")));
+        }
+        let row = EndpointRow {
+            tenant,
+            settings,
+            private: private::seal_endpoint(self.setup, id, &private),
+            status: EndpointStatus::Active,
+            failing_since: None,
+            revision: 1,
+            created_at: self.now,
+            updated_at: self.now,
+            removed_at: None,
+        };
+        self.rows.endpoints.insert(id, row);
+        Ok(())
+    }
+
+    fn create_secret(&mut self, new: &NewSecret) -> Result<()> {
+        self.rows.endpoint_mut(new.endpoint)?;
+        if self.rows.secrets.contains_key(&new.id) {
+            return Err(StoreError::conflict("id", format!("secret `{}` exists", new.id)));
+        }
+        let others = self.rows.secrets.values().filter(|row| row.endpoint == new.endpoint).count();
+        check::at_most("secrets (entries)", others + 1, SECRETS_MAX)?;
+        let row = SecretRow {
+            endpoint: new.endpoint,
+            sealed: private::seal_secret(self.setup, new.id, &new.value),
+            created_at: self.now,
+            expires_at: new.expires_at,
+        };
+        self.rows.secrets.insert(new.id, row);
+        Ok(())
+    }
+
+    fn create_api_key(&mut self, key: crate::ApiKey) -> Result<()> {
+        key.tenant.as_ref().map_or(Ok(()), |tenant| self.rows.tenant(tenant))?;
+        let taken = |row: &crate::ApiKey| row.id == key.id || row.hash == key.hash;
+        if self.rows.api_keys.values().any(taken) {
+            return Err(StoreError::conflict("id", format!("API key `{}` exists", key.id)));
+        }
+        self.rows.api_keys.insert(key.id, key);
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! What a memory store holds: rows as the databases have them, and the same few indexes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use railpost_engine::{
+    Delivery, DeliveryState, EndpointStatus, LaneId, Place, Progress, Timestamp,
+};
+use railpost_wire::{
+    ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, SecretId, Seq, TenantId,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::delivery_ids::DeliveryIds;
+use crate::fanout::Subscriber;
+use crate::numbers::{STANDINGS, Standing};
+use crate::{
+    ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, Event, EventTypeRecord,
+    IdempotencyKey, IdempotencyRecord, Tenant,
+};
+
+/// Everything. Rows are in `rows`; the rest is derived from them.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) registry: RegistryRows,
+    pub(crate) rows: Rows,
+    pub(crate) ids: DeliveryIds,
+    /// Open deliveries with a place in line.
+    pub(crate) open_lanes: BTreeMap<(EndpointId, LaneId), BTreeMap<Seq, DeliveryId>>,
+    /// Open deliveries without one.
+    pub(crate) open_unkeyed: BTreeMap<EndpointId, BTreeSet<DeliveryId>>,
+    /// How many deliveries of an endpoint are where, by standing.
+    pub(crate) counts: HashMap<EndpointId, [u64; STANDINGS]>,
+    /// Who wants what, by tenant; forgotten with every change.
+    pub(crate) subscribers: HashMap<TenantId, Arc<[Subscriber]>>,
+    pub(crate) event_nums: HashMap<(TenantId, EventId), i64>,
+    pub(crate) lane_ids: HashMap<(EndpointId, Option<Key>), LaneId>,
+}
+
+/// What is configured. Small: a change is made on a copy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RegistryRows {
+    pub(crate) tenants: BTreeMap<TenantId, Tenant>,
+    /// Tenants of whom only rows to be erased are left.
+    pub(crate) erasing: BTreeSet<TenantId>,
+    pub(crate) endpoints: BTreeMap<EndpointId, EndpointRow>,
+    pub(crate) secrets: BTreeMap<SecretId, SecretRow>,
+    pub(crate) event_types: BTreeMap<TenantId, BTreeMap<EventType, EventTypeRecord>>,
+    pub(crate) api_keys: BTreeMap<ApiKeyId, ApiKey>,
+    pub(crate) audit: BTreeMap<AuditId, AuditEntry>,
+    pub(crate) partitions: BTreeMap<u8, u64>,
+    #[serde(with = "as_list")]
+    pub(crate) idempotency: BTreeMap<IdempotencyKey, IdempotencyRecord>,
+}
+
+/// What grows with traffic.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Rows {
+    /// The last number given to an event.
+    pub(crate) last_event: i64,
+    /// The last number given to a lane.
+    pub(crate) last_lane: u64,
+    pub(crate) events: BTreeMap<i64, EventRow>,
+    pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
+    pub(crate) lanes: BTreeMap<LaneId, LaneRow>,
+    pub(crate) attempts: BTreeMap<DeliveryId, BTreeMap<u32, AttemptView>>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EndpointRow {
+    pub(crate) tenant: TenantId,
+    pub(crate) settings: EndpointSettings,
+    /// Sealed.
+    pub(crate) private: Vec<u8>,
+    pub(crate) status: EndpointStatus,
+    pub(crate) failing_since: Option<Timestamp>,
+    pub(crate) revision: u64,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) removed_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SecretRow {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) sealed: Vec<u8>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EventRow {
+    pub(crate) tenant: TenantId,
+    pub(crate) event: Event,
+    pub(crate) accepted_at: Timestamp,
+    /// In the order in which they were made.
+    pub(crate) deliveries: Vec<DeliveryId>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DeliveryRow {
+    pub(crate) event: i64,
+    pub(crate) endpoint: EndpointId,
+    pub(crate) place: Option<Place>,
+    /// The seq it has or had.
+    pub(crate) seq: Option<Seq>,
+    pub(crate) state: DeliveryState,
+    pub(crate) progress: Progress,
+    pub(crate) changed_at: Timestamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LaneRow {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) key: Option<Key>,
+    pub(crate) last: Seq,
+}
+
+impl State {
+    /// The state with these rows, its indexes made anew.
+    pub(crate) fn from_rows(registry: RegistryRows, rows: Rows) -> Self {
+        let mut state = Self { registry, ..Self::default() };
+        for (num, row) in &rows.events {
+            state.event_nums.insert((row.tenant.clone(), row.event.id.clone()), *num);
+        }
+        for (id, lane) in &rows.lanes {
+            state.lane_ids.insert((lane.endpoint, lane.key.clone()), *id);
+        }
+        for (id, row) in &rows.deliveries {
+            state.enter(*id, row.endpoint, row.place, row.state);
+        }
+        state.rows = rows;
+        state
+    }
+
+    /// A delivery stands here from now on.
+    pub(crate) fn enter(
+        &mut self,
+        id: DeliveryId,
+        endpoint: EndpointId,
+        place: Option<Place>,
+        state: DeliveryState,
+    ) {
+        self.counts.entry(endpoint).or_default()[Standing::from(state).number as usize] += 1;
+        match place {
+            _ if !state.is_open() => {}
+            Some(Place { lane, seq }) => {
+                self.open_lanes.entry((endpoint, lane)).or_default().insert(seq, id);
+            }
+            None => {
+                self.open_unkeyed.entry(endpoint).or_default().insert(id);
+            }
+        }
+    }
+
+    /// A delivery does not stand here any more.
+    pub(crate) fn leave(
+        &mut self,
+        id: DeliveryId,
+        endpoint: EndpointId,
+        place: Option<Place>,
+        state: DeliveryState,
+    ) {
+        self.counts.entry(endpoint).or_default()[Standing::from(state).number as usize] -= 1;
+        match place {
+            _ if !state.is_open() => {}
+            Some(Place { lane, seq }) => {
+                let window = self.open_lanes.entry((endpoint, lane)).or_default();
+                window.remove(&seq);
+                if window.is_empty() {
+                    self.open_lanes.remove(&(endpoint, lane));
+                }
+            }
+            None => {
+                self.open_unkeyed.entry(endpoint).or_default().remove(&id);
+            }
+        }
+    }
+
+    /// The open lanes of one endpoint above `after`, by id.
+    pub(crate) fn lanes_of(
+        &self,
+        endpoint: EndpointId,
+        after: Option<LaneId>,
+    ) -> impl Iterator<Item = (LaneId, &BTreeMap<Seq, DeliveryId>)> {
+        let from = (endpoint, after.map_or(LaneId(0), |lane| LaneId(lane.0.saturating_add(1))));
+        let range = self.open_lanes.range(from..=(endpoint, LaneId(u64::MAX)));
+        range.map(|((_, lane), window)| (*lane, window))
+    }
+
+    /// All open deliveries of one endpoint.
+    pub(crate) fn open_of(&self, endpoint: EndpointId) -> impl Iterator<Item = DeliveryId> {
+        let placed = self.lanes_of(endpoint, None).flat_map(|(_, window)| window.values());
+        placed.chain(self.open_unkeyed.get(&endpoint).into_iter().flatten()).copied()
+    }
+
+    pub(crate) fn delivery(&self, id: DeliveryId) -> Option<Delivery> {
+        let row = self.rows.deliveries.get(&id)?;
+        let DeliveryRow { endpoint, place, state, progress, .. } = *row;
+        Some(Delivery { id, endpoint, place, state, progress })
+    }
+
+    /// How many open deliveries a tenant's endpoints have.
+    pub(crate) fn backlog(&mut self, tenant: &TenantId) -> u64 {
+        let subscribers = self.subscribers(tenant);
+        subscribers.iter().map(|subscriber| self.counts_of(subscriber.id).open()).sum()
+    }
+
+    pub(crate) fn counts_of(&self, endpoint: EndpointId) -> Counts {
+        self.counts.get(&endpoint).map(Counts::by_standing).unwrap_or_default()
+    }
+
+    /// The endpoints that may want a tenant's events.
+    pub(crate) fn subscribers(&mut self, tenant: &TenantId) -> Arc<[Subscriber]> {
+        let Self { subscribers, registry, .. } = self;
+        let found = subscribers.entry(tenant.clone()).or_insert_with(|| {
+            let live = registry.live_endpoints(tenant);
+            live.map(|(id, row)| Subscriber::new(0, id, &row.settings)).collect()
+        });
+        found.clone()
+    }
+}
+
+impl RegistryRows {
+    /// A tenant's endpoints without those removed.
+    pub(crate) fn live_endpoints(
+        &self,
+        tenant: &TenantId,
+    ) -> impl Iterator<Item = (EndpointId, &EndpointRow)> {
+        let live = |row: &EndpointRow| row.tenant == *tenant && row.removed_at.is_none();
+        self.endpoints.iter().filter(move |(_, row)| live(row)).map(|(id, row)| (*id, row))
+    }
+}
+
+/// A map whose keys are no texts, as a list of its entries.
+mod as_list {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Vec::<(K, V)>::deserialize(deserializer).map(BTreeMap::from_iter)
+    }
+}

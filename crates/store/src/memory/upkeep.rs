@@ -1,0 +1,178 @@
+//! Retention, erasure and backup in memory.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write as _};
+use std::path::Path;
+
+use async_trait::async_trait;
+use railpost_engine::{DeliveryState, Timestamp};
+use railpost_wire::{EndpointId, TenantId};
+use serde::{Deserialize, Serialize};
+
+use super::MemoryStore;
+use super::state::{EventRow, RegistryRows, Rows, State};
+use crate::limits::UPKEEP_STEP_MAX;
+use crate::listing::ListKind;
+use crate::{Cursor, Health, MasterKey, PruneStep, Pruned, Result, StoreError, Upkeep, check};
+
+/// The version of the backup's form.
+const SCHEMA: u32 = 1;
+
+#[async_trait]
+impl Upkeep for MemoryStore {
+    async fn prune(&self, step: PruneStep) -> Result<Pruned> {
+        check::prune(&step)?;
+        let after = step.position()?;
+        let now = self.setup.source.now();
+        let mut state = self.state();
+        let mut pruned = Pruned { others: state.prune_others(&step, now), ..Pruned::default() };
+        let range = state.rows.events.range(after + 1..).take(step.limit as usize);
+        let seen: Vec<i64> = range.map(|(num, _)| *num).collect();
+        for num in &seen {
+            if state.is_prunable(&state.rows.events[num], &step) {
+                pruned.deliveries += state.delete_event(*num);
+                pruned.events += 1;
+            }
+        }
+        let more = seen.len() == step.limit as usize;
+        pruned.next = seen.last().filter(|_| more).map(|num| Cursor::at(ListKind::Events, num));
+        Ok(pruned)
+    }
+
+    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
+        let mut state = self.state();
+        if state.registry.tenants.remove(tenant).is_some() {
+            state.registry.erasing.insert(tenant.clone());
+            state.erase_registry(tenant);
+        }
+        if !state.registry.erasing.contains(tenant) {
+            return Ok(true);
+        }
+        let of_tenant = state.rows.events.iter().filter(|(_, row)| row.tenant == *tenant);
+        let nums: Vec<i64> =
+            of_tenant.map(|(num, _)| *num).take(UPKEEP_STEP_MAX as usize).collect();
+        for num in &nums {
+            state.delete_event(*num);
+        }
+        let done = nums.len() < UPKEEP_STEP_MAX as usize;
+        if done {
+            state.erase_endpoints(tenant);
+        }
+        Ok(done)
+    }
+
+    async fn backup(&self, to: &Path) -> Result<()> {
+        let state = self.state();
+        let backup = BackupRef {
+            schema: SCHEMA,
+            key_check: self.setup.master_key.check_value(&*self.setup.source),
+            registry: &state.registry,
+            rows: &state.rows,
+        };
+        write_backup(to, &backup).map_err(|error| {
+            StoreError::Unavailable(format!("cannot write the backup {}: {error}", to.display()))
+        })
+    }
+
+    async fn check(&self) -> Result<Health> {
+        let state = self.state();
+        let size = |row: &EventRow| row.event.payload.len() as u64;
+        let size_bytes = state.rows.events.values().map(size).sum();
+        Ok(Health { backend: "memory", schema: SCHEMA, size_bytes })
+    }
+}
+
+impl State {
+    fn is_prunable(&self, row: &EventRow, step: &PruneStep) -> bool {
+        row.accepted_at < step.closed_before
+            && row.deliveries.iter().filter_map(|id| self.rows.deliveries.get(id)).all(|delivery| {
+                match delivery.state {
+                    _ if self.is_removed(delivery.endpoint) => true,
+                    DeliveryState::Dead { holds: false, .. } => row.accepted_at < step.dead_before,
+                    state => !state.is_open(),
+                }
+            })
+    }
+
+    fn is_removed(&self, endpoint: EndpointId) -> bool {
+        self.registry.endpoints.get(&endpoint).is_none_or(|row| row.removed_at.is_some())
+    }
+
+    fn prune_others(&mut self, step: &PruneStep, now: Timestamp) -> u64 {
+        let registry = &mut self.registry;
+        let before = registry.audit.len() + registry.idempotency.len();
+        registry.audit.retain(|_, entry| entry.at >= step.closed_before);
+        registry.idempotency.retain(|_, record| record.expires_at > now);
+        (before - registry.audit.len() - registry.idempotency.len()) as u64
+    }
+
+    /// Deletes an event with its deliveries and says how many those were.
+    fn delete_event(&mut self, num: i64) -> u64 {
+        let Some(row) = self.rows.events.remove(&num) else { return 0 };
+        self.event_nums.remove(&(row.tenant, row.event.id));
+        for id in &row.deliveries {
+            self.rows.attempts.remove(id);
+            let Some(delivery) = self.rows.deliveries.remove(id) else { continue };
+            self.leave(*id, delivery.endpoint, delivery.place, delivery.state);
+        }
+        row.deliveries.len() as u64
+    }
+
+    /// All of a tenant but what its events need to be deleted.
+    fn erase_registry(&mut self, tenant: &TenantId) {
+        self.subscribers.remove(tenant);
+        let RegistryRows { endpoints, secrets, event_types, api_keys, audit, idempotency, .. } =
+            &mut self.registry;
+        secrets.retain(|_, row| endpoints.get(&row.endpoint).is_some_and(|e| e.tenant != *tenant));
+        event_types.remove(tenant);
+        api_keys.retain(|_, key| key.tenant.as_ref() != Some(tenant));
+        audit.retain(|_, entry| entry.tenant.as_ref() != Some(tenant));
+        idempotency.retain(|_, record| record.tenant.as_ref() != Some(tenant));
+        endpoints.retain(|_, row| row.tenant != *tenant);
+    }
+
+    fn erase_endpoints(&mut self, tenant: &TenantId) {
+        self.registry.erasing.remove(tenant);
+        let endpoints = &self.registry.endpoints;
+        self.rows.lanes.retain(|_, lane| endpoints.contains_key(&lane.endpoint));
+        self.lane_ids.retain(|(endpoint, _), _| endpoints.contains_key(endpoint));
+        self.counts.retain(|endpoint, _| endpoints.contains_key(endpoint));
+        self.open_unkeyed.retain(|endpoint, _| endpoints.contains_key(endpoint));
+    }
+}
+
+#[derive(Serialize)]
+struct BackupRef<'a> {
+    schema: u32,
+    key_check: Vec<u8>,
+    registry: &'a RegistryRows,
+    rows: &'a Rows,
+}
+
+#[derive(Deserialize)]
+struct Backup {
+    schema: u32,
+    key_check: Vec<u8>,
+    registry: RegistryRows,
+    rows: Rows,
+}
+
+fn write_backup(to: &Path, backup: &BackupRef<'_>) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create_new(to)?);
+    serde_json::to_writer(&mut file, backup)?;
+    file.flush()?;
+    file.get_ref().sync_all()
+}
+
+pub(super) fn read_backup(from: &Path, key: &MasterKey) -> Result<State> {
+    let file = File::open(from).map_err(|error| {
+        StoreError::Unavailable(format!("cannot read the backup {}: {error}", from.display()))
+    })?;
+    let backup: Backup = serde_json::from_reader(BufReader::new(file))
+        .map_err(|error| StoreError::Corrupt(format!("{}: {error}", from.display())))?;
+    if backup.schema > SCHEMA {
+        return Err(StoreError::NewerSchema { found: backup.schema, known: SCHEMA });
+    }
+    key.verify(&backup.key_check)?;
+    Ok(State::from_rows(backup.registry, backup.rows))
+}

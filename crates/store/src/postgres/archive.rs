@@ -1,0 +1,233 @@
+//! The read side of PostgreSQL.
+
+use railpost_engine::Stage;
+use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
+
+use super::link::Values;
+use super::node::Node;
+use super::rows::{all, one};
+use crate::limits::{LIST_SCAN_CHUNK, LIST_SCAN_MAX};
+use crate::listing::{ListKind, Position, scan};
+use crate::numbers::STANDINGS;
+use crate::rows::{
+    self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
+    view_columns, view_joins,
+};
+use crate::{
+    AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
+    HeldLaneQuery, Listing, PageRequest, Result, StoredEvent, brief,
+};
+
+pub(super) async fn event(
+    node: &Node,
+    tenant: &TenantId,
+    id: &EventId,
+) -> Result<Option<StoredEvent>> {
+    let sql = concat!(
+        "SELECT e.accepted_at, ",
+        event_columns!(),
+        " FROM tenants AS t \
+         JOIN events AS e ON e.tenant = t.num WHERE t.id = $1 AND NOT t.erasing AND e.id = $2"
+    );
+    let rows = node.reader().query(sql, &[&tenant.as_str(), &id.to_string()]).await?;
+    one(&rows, |columns| {
+        let accepted_at = columns.instant()?;
+        Ok(StoredEvent { tenant: tenant.clone(), accepted_at, event: rows::event(columns)? })
+    })
+}
+
+/// A list that is read chunk by chunk until there are enough wanted rows, or enough was looked at.
+struct Walk<P, T> {
+    limit: usize,
+    /// Where the next chunk starts; nothing when there is none.
+    after: Option<P>,
+    rows: Vec<(P, T)>,
+    wanted: usize,
+}
+
+impl<P: Position + Clone, T> Walk<P, T> {
+    fn new(limit: usize, first: P) -> Self {
+        Self { limit, after: Some(first), rows: Vec::new(), wanted: 0 }
+    }
+
+    /// Where to read on, if that is needed.
+    fn next(&self) -> Option<P> {
+        let enough = self.wanted > self.limit || self.rows.len() >= LIST_SCAN_MAX as usize;
+        self.after.clone().filter(|_| !enough)
+    }
+
+    fn add(&mut self, chunk: Vec<(P, T)>, wants: impl Fn(&T) -> bool) {
+        let last = chunk.len() < LIST_SCAN_CHUNK as usize;
+        self.wanted += chunk.iter().filter(|(_, item)| wants(item)).count();
+        self.after = chunk.last().filter(|_| !last).map(|(position, _)| position.clone());
+        self.rows.extend(chunk);
+    }
+
+    fn page(self, kind: ListKind, wants: impl Fn(&T) -> bool) -> Result<Listing<T>> {
+        scan(self.rows.into_iter().map(Ok), self.limit, kind, wants)
+    }
+}
+
+pub(super) async fn events(node: &Node, query: &EventQuery) -> Result<Listing<EventHead>> {
+    let limit = query.page.limit()?;
+    let first = query.page.position::<i64>(ListKind::Events)?.unwrap_or(i64::MAX);
+    let sql = concat!(
+        "SELECT e.num, ",
+        event_head_columns!(),
+        " FROM events AS e \
+         WHERE e.tenant = (SELECT num FROM tenants WHERE id = $1 AND NOT erasing) \
+         AND e.num < $2 ORDER BY e.num DESC LIMIT $3"
+    );
+    let mut walk = Walk::new(limit, first);
+    while let Some(after) = walk.next() {
+        let most = i64::from(LIST_SCAN_CHUNK);
+        let rows = node.reader().query(sql, &[&query.tenant.as_str(), &after, &most]).await?;
+        let chunk = all(&rows, |columns| {
+            Ok((columns.number::<i64>("an event's number")?, rows::event_head(columns)?))
+        })?;
+        walk.add(chunk, |head| query.wants(head));
+    }
+    walk.page(ListKind::Events, |head| query.wants(head))
+}
+
+pub(super) async fn delivery(node: &Node, id: DeliveryId) -> Result<Option<DeliveryView>> {
+    let sql = concat!(
+        "SELECT ",
+        view_columns!(),
+        " FROM deliveries AS d ",
+        view_joins!(),
+        " WHERE d.id = $1"
+    );
+    let rows = node.reader().query(sql, &[&id.to_bytes().as_slice()]).await?;
+    one(&rows, |columns| rows::view(columns))
+}
+
+/// Each endpoint's deliveries are in order; the database merges them.
+macro_rules! deliveries_sql {
+    ($standing:literal) => {
+        concat!(
+            "SELECT ", view_columns!(), " FROM (SELECT d.* FROM endpoints AS q CROSS JOIN LATERAL ( \
+               SELECT * FROM deliveries AS d WHERE d.endpoint = q.num AND d.id < $3 AND d.id >= $4 ",
+            $standing, " ORDER BY d.id DESC LIMIT $5) AS d \
+             WHERE q.tenant = (SELECT num FROM tenants WHERE id = $1 AND NOT erasing) \
+             AND q.removed_at IS NULL AND ($2::bytea IS NULL OR q.id = $2) \
+             ORDER BY d.id DESC LIMIT $5) AS d ",
+            view_joins!(), " ORDER BY d.id DESC"
+        )
+    };
+}
+
+pub(super) async fn deliveries(
+    node: &Node,
+    query: &DeliveryQuery,
+) -> Result<Listing<DeliveryView>> {
+    let limit = query.page.limit()?;
+    let (oldest, newest) = query.created.delivery_ids();
+    let first = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
+    let first = first.map_or(newest, |after| after.min(newest));
+    let sql = match query.stage {
+        Some(Stage::Dead) => deliveries_sql!("AND d.standing IN (3, 4)"),
+        _ => deliveries_sql!(""),
+    };
+    let endpoint = query.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
+    let (mut walk, tenant) = (Walk::new(limit, first), query.tenant.as_str());
+    while let Some(after) = walk.next() {
+        let most = i64::from(LIST_SCAN_CHUNK);
+        let values: Values<'_> =
+            &[&tenant, &endpoint, &after.as_slice(), &oldest.as_slice(), &most];
+        let chunk = all(&node.reader().query(sql, values).await?, |columns| {
+            let view = rows::view(columns)?;
+            Ok((view.delivery.id.to_bytes(), view))
+        })?;
+        walk.add(chunk, |view| query.wants(view));
+    }
+    walk.page(ListKind::Deliveries, |view| query.wants(view))
+}
+
+pub(super) async fn deliveries_of(
+    node: &Node,
+    tenant: &TenantId,
+    event: &EventId,
+) -> Result<Vec<DeliveryView>> {
+    let sql = concat!(
+        "WITH wanted AS (SELECT e.num, e.first, e.last FROM tenants AS t JOIN events AS e \
+           ON e.tenant = t.num WHERE t.id = $1 AND NOT t.erasing AND e.id = $2), \
+         theirs AS ( \
+           SELECT d.* FROM wanted AS w JOIN deliveries AS d ON d.id BETWEEN w.first AND w.last \
+           UNION ALL \
+           SELECT d.* FROM wanted AS w JOIN deliveries AS d ON d.event = w.num AND d.again) \
+         SELECT ",
+        view_columns!(),
+        " FROM theirs AS d ",
+        view_joins!(),
+        " ORDER BY d.again, d.id"
+    );
+    let rows = node.reader().query(sql, &[&tenant.as_str(), &event.to_string()]).await?;
+    all(&rows, |columns| rows::view(columns))
+}
+
+pub(super) async fn attempts(
+    node: &Node,
+    delivery: DeliveryId,
+    page: &PageRequest,
+) -> Result<Listing<AttemptView>> {
+    let (limit, after) = (page.limit()?, page.position::<i64>(ListKind::Attempts)?.unwrap_or(0));
+    let id = delivery.to_bytes();
+    let sql = "SELECT brief FROM deliveries WHERE id = $1 AND brief IS NOT NULL";
+    let rows = node.reader().query(sql, &[&id.as_slice()]).await?;
+    if let Some(told) = one(&rows, |columns| columns.bytes())? {
+        let only = Some(brief::decode(&told)?).filter(|_| after < 1);
+        return Ok(Listing { items: only.into_iter().collect(), next: None });
+    }
+    let sql = concat!(
+        "SELECT ",
+        attempt_columns!(),
+        " FROM attempts \
+         WHERE delivery = $1 AND number > $2 ORDER BY number LIMIT $3"
+    );
+    let rows = node.reader().query(sql, &[&id.as_slice(), &after, &(limit as i64 + 1)]).await?;
+    let found = all(&rows, |columns| {
+        let view = rows::attempt(columns)?;
+        Ok((i64::from(view.detail.number), view))
+    });
+    Ok(Listing::cut(found?, limit, ListKind::Attempts))
+}
+
+pub(super) async fn held_lanes(node: &Node, query: &HeldLaneQuery) -> Result<Listing<HeldLane>> {
+    let limit = query.page.limit()?;
+    let after = query.page.position::<[u8; 16]>(ListKind::HeldLanes)?.unwrap_or_default();
+    let sql = concat!(
+        "SELECT ",
+        held_lane_columns!("nullif(l.key, ''::bytea)"),
+        " FROM tenants AS t \
+         JOIN endpoints AS p ON p.tenant = t.num \
+         JOIN deliveries AS d ON d.endpoint = p.num AND d.standing IN (3, 4) \
+         JOIN lanes AS l ON l.id = d.lane \
+         WHERE t.id = $1 AND NOT t.erasing AND p.removed_at IS NULL \
+         AND ($2::bytea IS NULL OR p.id = $2) AND d.standing = 3 AND d.id > $3 \
+         ORDER BY d.id LIMIT $4"
+    );
+    let endpoint = query.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
+    let most = limit as i64 + 1;
+    let values: Values<'_> = &[&query.tenant.as_str(), &endpoint, &after.as_slice(), &most];
+    let found = all(&node.reader().query(sql, values).await?, |columns| rows::held_lane(columns));
+    Ok(Listing::cut(found?, limit, ListKind::HeldLanes))
+}
+
+pub(super) async fn counts(node: &Node, endpoint: EndpointId) -> Result<Counts> {
+    let sql = "SELECT d.standing, count(*) FROM endpoints AS p \
+               JOIN deliveries AS d ON d.endpoint = p.num AND d.standing <= 3 \
+               WHERE p.id = $1 AND p.removed_at IS NULL GROUP BY d.standing \
+               UNION ALL \
+               SELECT 4, count(*) FROM endpoints AS p \
+               JOIN deliveries AS d ON d.endpoint = p.num AND d.standing IN (3, 4) \
+               WHERE p.id = $1 AND p.removed_at IS NULL AND d.standing = 4";
+    let rows = node.reader().query(sql, &[&endpoint.to_bytes().as_slice()]).await?;
+    let mut counts = [0; STANDINGS];
+    for (standing, count) in all(&rows, |columns| {
+        Ok((columns.number::<usize>("a standing")?, columns.number::<u64>("a count")?))
+    })? {
+        counts[standing] += count;
+    }
+    Ok(Counts::by_standing(&counts))
+}

@@ -1,0 +1,141 @@
+//! Backups of a PostgreSQL store: every table, as the server itself copies it, in one file.
+//!
+//! The file begins with a mark and the schema's version. Then, table by table, come pieces of at most
+//! 4 GiB, each after its length; an empty piece ends the table.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, TryStreamExt};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use tokio_postgres::{Client, Transaction};
+
+use super::node::Node;
+use super::schema::{self, SCHEMA};
+use crate::{MasterKey, Result, StoreError};
+
+/// What a backup begins with. Stable.
+const MARK: &[u8; 16] = b"railpost pg dump";
+
+/// The tables in the order of the file. Stable within a version of the schema.
+const TABLES: [&str; 13] = [
+    "store",
+    "tenants",
+    "endpoints",
+    "secrets",
+    "event_types",
+    "api_keys",
+    "audit",
+    "idempotency",
+    "partitions",
+    "events",
+    "lanes",
+    "deliveries",
+    "attempts",
+];
+
+/// The tables that give out numbers, and the column.
+const NUMBERED: [(&str, &str); 4] =
+    [("tenants", "num"), ("endpoints", "num"), ("events", "num"), ("lanes", "id")];
+
+pub(super) async fn backup(node: &Node, to: &Path) -> Result<()> {
+    let trouble = |error: std::io::Error| {
+        StoreError::Unavailable(format!("cannot write the backup {}: {error}", to.display()))
+    };
+    let file = File::create_new(to).await.map_err(trouble)?;
+    let mut client = node.address.connect().await?;
+    let snapshot = client
+        .build_transaction()
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await?;
+    let mut file = BufWriter::new(file);
+    file.write_all(MARK).await.map_err(trouble)?;
+    file.write_u32(SCHEMA).await.map_err(trouble)?;
+    for table in TABLES {
+        let rows = snapshot.copy_out(&format!("COPY {table} TO STDOUT (FORMAT binary)")).await?;
+        let mut rows = std::pin::pin!(rows);
+        while let Some(piece) = rows.try_next().await? {
+            write_piece(&mut file, &piece).await.map_err(trouble)?;
+        }
+        write_piece(&mut file, &[]).await.map_err(trouble)?;
+    }
+    file.flush().await.map_err(trouble)?;
+    file.get_ref().sync_all().await.map_err(trouble)
+}
+
+async fn write_piece(file: &mut BufWriter<File>, piece: &[u8]) -> std::io::Result<()> {
+    let len = u32::try_from(piece.len()).map_err(std::io::Error::other)?;
+    file.write_u32(len).await?;
+    file.write_all(piece).await
+}
+
+/// Fills an empty schema with what a backup holds.
+pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -> Result<()> {
+    let trouble = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            StoreError::Corrupt(format!("the backup {} is cut short", from.display()))
+        }
+        _ => StoreError::Unavailable(format!("cannot read {}: {error}", from.display())),
+    };
+    let mut file = BufReader::new(File::open(from).await.map_err(trouble)?);
+    let mut mark = [0; 16];
+    file.read_exact(&mut mark).await.map_err(trouble)?;
+    if mark != *MARK {
+        let problem = format!("{} is no backup of a PostgreSQL store", from.display());
+        return Err(StoreError::Corrupt(problem));
+    }
+    let found = file.read_u32().await.map_err(trouble)?;
+    if found > SCHEMA {
+        return Err(StoreError::NewerSchema { found, known: SCHEMA });
+    }
+    let change = client.transaction().await?;
+    schema::lock(&change).await?;
+    if schema::version(&change).await? > 0 {
+        return Err(StoreError::conflict("schema", "expected an empty one to restore into"));
+    }
+    schema::create(&change, found).await?;
+    for table in TABLES {
+        fill(&change, table, &mut file).await.map_err(|error| match error {
+            Trouble::File(error) => trouble(error),
+            Trouble::Database(error) => error.into(),
+        })?;
+    }
+    let check = change.query_one("SELECT key_check FROM store", &[]).await?;
+    key.verify(check.get(0))?;
+    for (table, column) in NUMBERED {
+        let sql = format!(
+            "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), \
+             coalesce(max({column}), 0) + 1, false) FROM {table}"
+        );
+        change.execute(&sql, &[]).await?;
+    }
+    Ok(change.commit().await?)
+}
+
+enum Trouble {
+    File(std::io::Error),
+    Database(tokio_postgres::Error),
+}
+
+async fn fill(
+    change: &Transaction<'_>,
+    table: &str,
+    file: &mut BufReader<File>,
+) -> std::result::Result<(), Trouble> {
+    let sql = format!("COPY {table} FROM STDIN (FORMAT binary)");
+    let sink = change.copy_in::<_, Bytes>(&sql).await.map_err(Trouble::Database)?;
+    let mut sink = std::pin::pin!(sink);
+    loop {
+        let len = file.read_u32().await.map_err(Trouble::File)? as usize;
+        if len == 0 {
+            break;
+        }
+        let mut piece = vec![0; len];
+        file.read_exact(&mut piece).await.map_err(Trouble::File)?;
+        sink.send(piece.into()).await.map_err(Trouble::Database)?;
+    }
+    sink.finish().await.map(drop).map_err(Trouble::Database)
+}

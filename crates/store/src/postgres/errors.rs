@@ -1,0 +1,45 @@
+//! PostgreSQL's errors, in the store's words.
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::StoreError;
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        translate(&error)
+    }
+}
+
+fn translate(error: &Error) -> StoreError {
+    let Some(db) = error.as_db_error() else {
+        return StoreError::Unavailable(format!("PostgreSQL: {}", with_cause(error)));
+    };
+    let problem = format!("PostgreSQL: {} ({})", db.message(), db.code().code());
+    match db.code() {
+        &SqlState::DISK_FULL => StoreError::Full(problem),
+        &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::ReadOnly(problem)
+        }
+        &SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED => StoreError::Corrupt(problem),
+        _ => StoreError::Unavailable(problem),
+    }
+}
+
+/// The driver keeps what went wrong in the cause.
+fn with_cause(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// Whether two nodes stepped on each other's toes, so that trying again is all it takes.
+pub(super) fn is_collision(error: &Error) -> bool {
+    let collisions = [
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+    ];
+    error.code().is_some_and(|code| collisions.contains(code))
+}

@@ -1,0 +1,464 @@
+//! Accepting events into PostgreSQL: a group of calls is one statement.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use railpost_engine::{Accepted, LaneChoice, LaneId, Place, Timestamp};
+use railpost_wire::{DeliveryId, EndpointId, EventId, Key, Seq, TenantId};
+
+use super::directory::TenantEntry;
+use super::groups::Call;
+use super::node::Node;
+use super::rows::{all, one};
+use crate::delivery_ids::{DeliveryIds, nth};
+use crate::fanout::Subscriber;
+use crate::limits::COLLISIONS_MAX;
+use crate::numbers::millis;
+use crate::rows::{self, Columns, event_columns};
+use crate::{
+    AcceptBatch, Event, IdempotencyKey, IdempotencyRecord, Receipt, Result, Source, StoreError,
+    check,
+};
+
+pub(super) type AcceptCall = Call<AcceptBatch, Vec<Receipt>>;
+
+/// A call on its way, and which of its events turned out to be known.
+struct Pending {
+    call: AcceptCall,
+    known: Vec<Option<Timestamp>>,
+}
+
+/// What the database said of a group.
+enum Verdict {
+    Placed(Vec<(usize, Place)>),
+    /// The registry has changed, or another node was in the way.
+    Again,
+    /// These events, or the answers to these requests, are on record.
+    Known {
+        events: Vec<usize>,
+        answers: Vec<usize>,
+    },
+}
+
+/// Serves a group of calls. Those that name the same event or request take turns.
+pub(super) async fn serve(node: &Node, calls: Vec<AcceptCall>) {
+    let mut waiting = calls;
+    while !waiting.is_empty() {
+        let (group, rest) = apart(waiting);
+        serve_group(node, group).await;
+        waiting = rest;
+    }
+}
+
+/// The calls that have nothing in common, and the rest.
+fn apart(calls: Vec<AcceptCall>) -> (Vec<Pending>, Vec<AcceptCall>) {
+    let (mut group, mut rest) = (Vec::new(), Vec::new());
+    let mut events: HashSet<(TenantId, EventId)> = HashSet::new();
+    let mut requests: HashSet<IdempotencyKey> = HashSet::new();
+    for call in calls {
+        let batch = &call.input;
+        let request = batch.idempotency.as_ref().map(|record| &record.key);
+        let event = |event: &Event| (batch.tenant.clone(), event.id.clone());
+        let alone = batch.events.iter().all(|e| !events.contains(&event(e)))
+            && request.is_none_or(|request| !requests.contains(request));
+        if !alone {
+            rest.push(call);
+            continue;
+        }
+        events.extend(batch.events.iter().map(event));
+        requests.extend(request.cloned());
+        let known = vec![None; batch.events.len()];
+        group.push(Pending { call, known });
+    }
+    (group, rest)
+}
+
+async fn serve_group(node: &Node, mut group: Vec<Pending>) {
+    for _ in 0..COLLISIONS_MAX {
+        match try_group(node, &mut group).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => return answer_all(group, &error),
+        }
+    }
+    let problem = format!("other nodes were in the way {COLLISIONS_MAX} times");
+    answer_all(group, &StoreError::Unavailable(problem));
+}
+
+fn answer_all(group: Vec<Pending>, error: &StoreError) {
+    group.into_iter().for_each(|pending| pending.call.answer(Err(error.clone())));
+}
+
+/// One try; whether everyone was answered.
+async fn try_group(node: &Node, group: &mut Vec<Pending>) -> Result<bool> {
+    let now = node.setup.source.now();
+    let tenants = group.iter().map(|pending| &pending.call.input.tenant);
+    let entries = node.directory.entries(node.reader(), tenants).await?;
+    let entries = refuse(node, group, entries).await?;
+    if group.is_empty() {
+        return Ok(true);
+    }
+    let plan = Plan::new(group, &entries, &node.ids, &*node.setup.source, now);
+    match plan.write(node, now).await? {
+        Verdict::Placed(places) => {
+            for (entry, count) in entries.iter().zip(&plan.counts) {
+                node.directory.opened(entry.num, *count);
+            }
+            let receipts = plan.receipts(&places);
+            std::mem::take(group).into_iter().zip(receipts).for_each(|(pending, receipts)| {
+                pending.call.answer(Ok(receipts));
+            });
+            Ok(true)
+        }
+        Verdict::Again => {
+            node.directory.forget();
+            Ok(false)
+        }
+        Verdict::Known { events, answers } => {
+            let owners = plan.owners(&events, &answers);
+            learn(node, group, owners).await?;
+            Ok(group.is_empty())
+        }
+    }
+}
+
+/// Answers the calls that cannot be accepted, and leaves the others with their tenants.
+async fn refuse(
+    node: &Node,
+    group: &mut Vec<Pending>,
+    entries: Vec<Result<TenantEntry>>,
+) -> Result<Vec<TenantEntry>> {
+    let mut kept = Vec::new();
+    let mut tenants: Vec<TenantEntry> = Vec::new();
+    let mut added = std::collections::HashMap::<i64, u64>::new();
+    for (pending, entry) in std::mem::take(group).into_iter().zip(entries) {
+        let checked = match entry {
+            Ok(entry) => {
+                let more = added.entry(entry.num).or_default();
+                let wanted = *more + pending.wanted(&entry);
+                let fits = node.directory.check_backlog(node.reader(), &entry, wanted).await;
+                *more = if fits.is_ok() { wanted } else { *more };
+                fits.map(|()| entry)
+            }
+            Err(error) => Err(error),
+        };
+        match checked {
+            Ok(entry) => {
+                kept.push(pending);
+                tenants.push(entry);
+            }
+            Err(error) => pending.call.answer(Err(error)),
+        }
+    }
+    *group = kept;
+    Ok(tenants)
+}
+
+impl Pending {
+    /// The events that are not known yet.
+    fn fresh(&self) -> impl Iterator<Item = (usize, &Event)> {
+        let events = self.call.input.events.iter().enumerate();
+        events.filter(|(index, _)| self.known[*index].is_none())
+    }
+
+    fn wanted(&self, entry: &TenantEntry) -> u64 {
+        self.fresh().map(|(_, event)| entry.wanting(event).count() as u64).sum()
+    }
+}
+
+impl TenantEntry {
+    fn wanting(&self, event: &Event) -> impl Iterator<Item = &Subscriber> {
+        self.subscribers.iter().filter(|subscriber| subscriber.wants(&event.event_type))
+    }
+}
+
+/// Finds out what is on record of the events and requests that are known: which call they are of, and
+/// which event of it.
+async fn learn(
+    node: &Node,
+    group: &mut Vec<Pending>,
+    owners: (Vec<(usize, usize)>, Vec<usize>),
+) -> Result<()> {
+    let (events, answers) = owners;
+    let mut refused: Vec<(usize, StoreError)> =
+        answers.into_iter().map(|call| (call, StoreError::Repeated)).collect();
+    for (call, index) in events {
+        let pending = &mut group[call];
+        let batch = &pending.call.input;
+        let sql = concat!(
+            "SELECT ",
+            event_columns!(),
+            ", e.accepted_at FROM tenants AS t \
+             JOIN events AS e ON e.tenant = t.num WHERE t.id = $1 AND e.id = $2"
+        );
+        let event = &batch.events[index];
+        let id = event.id.to_string();
+        let found = node.reader().query(sql, &[&batch.tenant.as_str(), &id]).await?;
+        let checked = one(&found, |columns| {
+            check::same_event(index, &rows::event(columns)?, event)?;
+            columns.instant()
+        });
+        match checked {
+            Ok(accepted_at) => pending.known[index] = accepted_at,
+            Err(error) => refused.push((call, error)),
+        }
+    }
+    refused.sort_by_key(|(call, _)| std::cmp::Reverse(*call));
+    refused.dedup_by_key(|(call, _)| *call);
+    for (call, error) in refused {
+        group.remove(call).call.answer(Err(error));
+    }
+    Ok(())
+}
+
+/// A group as arrays, and how to find the calls' own in them again.
+struct Plan<'a> {
+    registry: i64,
+    /// By call: how many deliveries.
+    counts: Vec<u64>,
+    /// By call and event: when it was accepted before, or its deliveries.
+    outcomes: Vec<Vec<Outcome>>,
+    /// By event in the arrays: its call and its index there.
+    event_owners: Vec<(usize, usize)>,
+    /// By request in the arrays: its call.
+    answer_owners: Vec<usize>,
+    events: Events<'a>,
+    deliveries: Deliveries<'a>,
+    answers: Answers<'a>,
+    accepted_at: Timestamp,
+}
+
+enum Outcome {
+    Known(Timestamp),
+    /// From which place in the arrays on, and how many.
+    Fresh(usize, usize),
+}
+
+#[derive(Default)]
+struct Events<'a> {
+    tenant: Vec<i64>,
+    id: Vec<String>,
+    event_type: Vec<&'a str>,
+    key: Vec<Option<&'a [u8]>>,
+    content_type: Vec<&'a str>,
+    schema_version: Vec<Option<i64>>,
+    time: Vec<i64>,
+    traceparent: Vec<Option<&'a str>>,
+    payload: Vec<&'a [u8]>,
+    first: Vec<[u8; 16]>,
+    last: Vec<Vec<u8>>,
+}
+
+#[derive(Default)]
+pub(super) struct Deliveries<'a> {
+    id: Vec<[u8; 16]>,
+    event: Vec<i32>,
+    endpoint: Vec<i64>,
+    key: Vec<Option<&'a [u8]>>,
+    /// Where they go, for the answer.
+    to: Vec<EndpointId>,
+}
+
+#[derive(Default)]
+struct Answers<'a> {
+    owner: Vec<&'a str>,
+    route: Vec<&'a str>,
+    key: Vec<&'a str>,
+    fingerprint: Vec<&'a [u8]>,
+    status: Vec<i32>,
+    body: Vec<&'a [u8]>,
+    tenant: Vec<Option<&'a str>>,
+    expires_at: Vec<i64>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(
+        group: &'a [Pending],
+        entries: &'a [TenantEntry],
+        ids: &Mutex<DeliveryIds>,
+        source: &dyn Source,
+        now: Timestamp,
+    ) -> Self {
+        let mut plan = Self {
+            registry: entries.first().map_or(0, |entry| entry.registry),
+            counts: vec![],
+            outcomes: vec![],
+            event_owners: vec![],
+            answer_owners: vec![],
+            events: Events::default(),
+            deliveries: Deliveries::default(),
+            answers: Answers::default(),
+            accepted_at: now,
+        };
+        let mut ids = ids.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (call, (pending, entry)) in group.iter().zip(entries).enumerate() {
+            let before = plan.deliveries.id.len();
+            let mut outcomes: Vec<_> =
+                pending.known.iter().map(|at| Outcome::Known(at.unwrap_or(now))).collect();
+            for (index, event) in pending.fresh() {
+                let fanout = entry.wanting(event).count();
+                outcomes[index] = Outcome::Fresh(plan.deliveries.id.len(), fanout);
+                plan.event_owners.push((call, index));
+                plan.add_event(entry, event, ids.take(source, now, fanout));
+            }
+            plan.outcomes.push(outcomes);
+            plan.counts.push((plan.deliveries.id.len() - before) as u64);
+            if let Some(record) = &pending.call.input.idempotency {
+                plan.answer_owners.push(call);
+                plan.answers.add(record);
+            }
+        }
+        plan
+    }
+
+    fn add_event(&mut self, entry: &'a TenantEntry, event: &'a Event, first: DeliveryId) {
+        let before = self.deliveries.id.len();
+        // Arrays of PostgreSQL count from 1.
+        let number = self.events.id.len() as i32 + 1;
+        for (index, to) in entry.wanting(event).enumerate() {
+            self.deliveries.add(nth(first, index), number, to, event.key.as_ref());
+        }
+        let fanout = self.deliveries.id.len() - before;
+        let last = fanout.checked_sub(1).map(|last| nth(first, last).to_bytes().to_vec());
+        self.events.add(entry.num, event, first, last.unwrap_or_default());
+    }
+
+    async fn write(&self, node: &Node, now: Timestamp) -> Result<Verdict> {
+        let sql = "SELECT what, ord, lane, seq FROM railpost_accept($1, $2, $3, $4, $5, $6, $7, \
+                   $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
+                   $24, $25)";
+        let (e, d, i) = (&self.events, &self.deliveries, &self.answers);
+        let ids: Vec<&[u8]> = d.id.iter().map(<[u8; 16]>::as_slice).collect();
+        let firsts: Vec<&[u8]> = e.first.iter().map(<[u8; 16]>::as_slice).collect();
+        let values: super::link::Values<'_> = &[
+            &self.registry,
+            &millis(now),
+            &e.tenant,
+            &e.id,
+            &e.event_type,
+            &e.key,
+            &e.content_type,
+            &e.schema_version,
+            &e.time,
+            &e.traceparent,
+            &e.payload,
+            &firsts,
+            &e.last,
+            &ids,
+            &d.event,
+            &d.endpoint,
+            &d.key,
+            &i.owner,
+            &i.route,
+            &i.key,
+            &i.fingerprint,
+            &i.status,
+            &i.body,
+            &i.tenant,
+            &i.expires_at,
+        ];
+        match node.accepts.try_query(sql, values).await? {
+            Ok(rows) => verdict(&rows),
+            Err(_collision) => Ok(Verdict::Again),
+        }
+    }
+
+    fn receipts(&self, places: &[(usize, Place)]) -> Vec<Vec<Receipt>> {
+        let mut by_delivery = vec![None; self.deliveries.id.len()];
+        for (index, place) in places {
+            by_delivery[*index] = Some(*place);
+        }
+        let receipt = |outcome: &Outcome| match outcome {
+            Outcome::Known(accepted_at) => Receipt::Duplicate { accepted_at: *accepted_at },
+            Outcome::Fresh(from, count) => {
+                let accepted = |index: usize| self.deliveries.accepted(index, by_delivery[index]);
+                let deliveries = (*from..from + count).map(accepted).collect();
+                Receipt::Accepted { accepted_at: self.accepted_at, deliveries }
+            }
+        };
+        self.outcomes.iter().map(|events| events.iter().map(receipt).collect()).collect()
+    }
+
+    /// Whose the events and the requests with these places in the arrays are.
+    fn owners(&self, events: &[usize], answers: &[usize]) -> (Vec<(usize, usize)>, Vec<usize>) {
+        let events = events.iter().map(|index| self.event_owners[*index]).collect();
+        (events, answers.iter().map(|index| self.answer_owners[*index]).collect())
+    }
+}
+
+fn verdict(rows: &[tokio_postgres::Row]) -> Result<Verdict> {
+    let (mut places, mut events, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+    for (what, ord, place) in all(rows, place_row)? {
+        match (what.as_str(), place) {
+            ("stale", _) => return Ok(Verdict::Again),
+            ("event", _) => events.push(ord - 1),
+            ("answered", _) => answers.push(ord - 1),
+            (_, Some(place)) => places.push((ord - 1, place)),
+            (_, None) => return Err(StoreError::Corrupt("a delivery without a place".to_owned())),
+        }
+    }
+    if events.is_empty() && answers.is_empty() {
+        return Ok(Verdict::Placed(places));
+    }
+    Ok(Verdict::Known { events, answers })
+}
+
+fn place_row(columns: &mut super::rows::Found<'_>) -> Result<(String, usize, Option<Place>)> {
+    let (what, ord) = (columns.word()?, columns.number("a place in an array")?);
+    let (lane, seq) = (columns.number("a lane")?, columns.seq()?);
+    Ok((what, ord, seq.map(|seq: Seq| Place { lane: LaneId(lane), seq })))
+}
+
+impl<'a> Events<'a> {
+    fn add(&mut self, tenant: i64, event: &'a Event, first: DeliveryId, last: Vec<u8>) {
+        self.tenant.push(tenant);
+        self.id.push(event.id.to_string());
+        self.event_type.push(event.event_type.as_str());
+        self.key.push(event.key.as_ref().map(|key| key.as_str().as_bytes()));
+        self.content_type.push(event.content_type.as_str());
+        self.schema_version.push(event.schema_version.map(i64::from));
+        self.time.push(millis(event.time));
+        self.traceparent.push(event.traceparent.as_deref());
+        self.payload.push(&event.payload);
+        self.first.push(first.to_bytes());
+        self.last.push(last);
+    }
+}
+
+impl<'a> Deliveries<'a> {
+    fn add(&mut self, id: DeliveryId, event: i32, to: &Subscriber, key: Option<&'a Key>) {
+        self.id.push(id.to_bytes());
+        self.event.push(event);
+        self.endpoint.push(to.num);
+        self.key.push(lane_key(to, key));
+        self.to.push(to.id);
+    }
+
+    fn accepted(&self, index: usize, place: Option<Place>) -> Accepted {
+        let id = DeliveryId::from_bytes(self.id[index]);
+        Accepted { id, endpoint: self.to[index], place }
+    }
+}
+
+/// The key of the lane that a delivery belongs to: empty for the endpoint's one lane for everything.
+pub(super) fn lane_key<'a>(to: &Subscriber, key: Option<&'a Key>) -> Option<&'a [u8]> {
+    match to.ordering.lane_for(key.map(Key::as_str)) {
+        LaneChoice::NoLane => None,
+        LaneChoice::OfKey(_) => key.map(|key| key.as_str().as_bytes()),
+        LaneChoice::OfEndpoint => Some(b""),
+    }
+}
+
+impl<'a> Answers<'a> {
+    fn add(&mut self, record: &'a IdempotencyRecord) {
+        let IdempotencyRecord { key, fingerprint, response, tenant, expires_at } = record;
+        self.owner.push(&key.owner);
+        self.route.push(&key.route);
+        self.key.push(&key.key);
+        self.fingerprint.push(fingerprint);
+        self.status.push(i32::from(response.status));
+        self.body.push(&response.body);
+        self.tenant.push(tenant.as_ref().map(TenantId::as_str));
+        self.expires_at.push(millis(*expires_at));
+    }
+}

@@ -1,0 +1,292 @@
+//! The store in PostgreSQL: for more than one machine.
+//!
+//! Calls that come together are one statement, whose arrays a function of the database takes apart:
+//! one round trip for a group, however many events it has. Accepts wait for the disk; records have a
+//! connection of their own that does not.
+//!
+//! The driver is tokio-postgres: it speaks the binary protocol, takes arrays as they are, pipelines
+//! what several callers ask at once, and brings no pool or query layer that would be in the way.
+
+mod errors;
+mod tls;
+mod link;
+mod groups;
+mod schema;
+mod rows;
+mod directory;
+mod node;
+mod intake;
+mod redeliver;
+mod ledger;
+mod registry;
+mod access;
+mod archive;
+mod upkeep;
+mod backup;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use railpost_engine::{Accepted, Load, Page};
+use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, TenantId};
+
+use groups::Queue;
+use link::Address;
+use node::Node;
+
+use crate::limits::PARCELS_MAX;
+use crate::{
+    AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
+    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
+    EventQuery, EventTypeRecord, Health, HeldLane, HeldLaneQuery, IdempotencyKey, Intake, Ledger,
+    Listing, PageRequest, Parcel, Partition, PruneStep, Pruned, Recall, Receipt, RecordBatch,
+    Recorded, RedeliverBatch, Registry, Result, Setup, StoredEvent, Tenant, Upkeep, check,
+};
+
+/// A store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresStore {
+    node: Arc<Node>,
+    accepts: Queue<AcceptBatch, Vec<Receipt>>,
+    records: Queue<RecordBatch, Recorded>,
+    durable_records: Queue<RecordBatch, Recorded>,
+}
+
+/// Where a PostgreSQL database is.
+#[derive(Clone)]
+pub struct PostgresAddress {
+    /// `postgres://user:password@host:port/database`. With `?sslmode=require` the connection is
+    /// encrypted and the server's certificate verified; without it, it is not encrypted.
+    pub url: String,
+    /// The certificates to verify by, in PEM; nothing for those that browsers trust.
+    pub root_certificates_pem: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for PostgresAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PostgresAddress(…)")
+    }
+}
+
+impl From<&str> for PostgresAddress {
+    fn from(url: &str) -> Self {
+        Self { url: url.to_owned(), root_certificates_pem: None }
+    }
+}
+
+impl PostgresStore {
+    /// Connects, and brings the schema up to date. Refuses one that a later version made or that
+    /// belongs to another master key.
+    pub async fn connect(address: &PostgresAddress, setup: Setup) -> Result<Self> {
+        let address = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
+        let mut client = address.connect().await?;
+        schema::prepare(&mut client, &setup).await?;
+        Ok(Self::start(address, setup))
+    }
+
+    /// Fills an empty schema with what a [`backup`](crate::Upkeep::backup) holds, and connects.
+    pub async fn restore(address: &PostgresAddress, backup: &Path, setup: Setup) -> Result<Self> {
+        let link = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
+        let mut client = link.connect().await?;
+        backup::restore(&mut client, backup, &setup.master_key).await?;
+        Self::connect(address, setup).await
+    }
+
+    fn start(address: Address, setup: Setup) -> Self {
+        let node = Arc::new(Node::new(address, setup));
+        let (a, r, d) = (node.clone(), node.clone(), node.clone());
+        let transitions = |batch: &RecordBatch| batch.transitions.len();
+        Self {
+            accepts: Queue::start(
+                |batch: &AcceptBatch| batch.events.len(),
+                move |calls| {
+                    let node = a.clone();
+                    async move { intake::serve(&node, calls).await }
+                },
+            ),
+            records: Queue::start(transitions, move |calls| {
+                let node = r.clone();
+                async move { ledger::serve(&node, &node.records, calls).await }
+            }),
+            durable_records: Queue::start(transitions, move |calls| {
+                let node = d.clone();
+                async move { ledger::serve(&node, &node.durable_records, calls).await }
+            }),
+            node,
+        }
+    }
+}
+
+#[async_trait]
+impl Intake for PostgresStore {
+    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>> {
+        check::accept(&batch)?;
+        self.accepts.call(batch).await
+    }
+
+    async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
+        check::redeliver(&batch)?;
+        redeliver::redeliver(&self.node, &batch).await
+    }
+}
+
+#[async_trait]
+impl Ledger for PostgresStore {
+    async fn record(&self, batch: RecordBatch) -> Result<Recorded> {
+        check::record(&batch)?;
+        match batch.durability {
+            Durability::Visible => self.records.call(batch).await,
+            Durability::Durable => self.durable_records.call(batch).await,
+        }
+    }
+
+    async fn load(&self, load: Load) -> Result<Page> {
+        check::load(&load)?;
+        ledger::load(&self.node, load).await
+    }
+
+    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
+        check::at_most("deliveries (entries)", deliveries.len(), PARCELS_MAX)?;
+        ledger::parcels(&self.node, &deliveries).await
+    }
+
+    async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        check::epoch(epoch)?;
+        ledger::fence(&self.node, partition, epoch).await
+    }
+}
+
+#[async_trait]
+impl Registry for PostgresStore {
+    async fn commit(&self, change: Change) -> Result<()> {
+        check::change(&change)?;
+        registry::commit(&self.node, &change).await
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
+        registry::tenant(&self.node, id).await
+    }
+
+    async fn tenants(&self, page: PageRequest) -> Result<Listing<Tenant>> {
+        registry::tenants(&self.node, &page).await
+    }
+
+    async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
+        registry::endpoint(&self.node, id).await
+    }
+
+    async fn endpoints(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<Endpoint>> {
+        registry::endpoints(&self.node, tenant, &page).await
+    }
+
+    async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
+        registry::secrets(&self.node, endpoint).await
+    }
+
+    async fn event_type(
+        &self,
+        tenant: &TenantId,
+        name: &EventType,
+    ) -> Result<Option<EventTypeRecord>> {
+        registry::event_type(&self.node, tenant, name).await
+    }
+
+    async fn event_types(
+        &self,
+        tenant: &TenantId,
+        page: PageRequest,
+    ) -> Result<Listing<EventTypeRecord>> {
+        registry::event_types(&self.node, tenant, &page).await
+    }
+}
+
+#[async_trait]
+impl Access for PostgresStore {
+    async fn api_key(&self, id: ApiKeyId) -> Result<Option<ApiKey>> {
+        access::api_key(&self.node, id).await
+    }
+
+    async fn api_key_by_hash(&self, hash: &Digest) -> Result<Option<ApiKey>> {
+        access::api_key_by_hash(&self.node, hash).await
+    }
+
+    async fn api_keys(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<ApiKey>> {
+        access::api_keys(&self.node, tenant, &page).await
+    }
+
+    async fn audit(&self, query: AuditQuery) -> Result<Listing<AuditEntry>> {
+        access::audit(&self.node, &query).await
+    }
+
+    async fn recall(&self, key: &IdempotencyKey, fingerprint: &Digest) -> Result<Recall> {
+        access::recall(&self.node, key, fingerprint).await
+    }
+}
+
+#[async_trait]
+impl Archive for PostgresStore {
+    async fn event(&self, tenant: &TenantId, id: &EventId) -> Result<Option<StoredEvent>> {
+        archive::event(&self.node, tenant, id).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Listing<EventHead>> {
+        archive::events(&self.node, &query).await
+    }
+
+    async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>> {
+        archive::delivery(&self.node, id).await
+    }
+
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>> {
+        archive::deliveries(&self.node, &query).await
+    }
+
+    async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
+        archive::deliveries_of(&self.node, tenant, event).await
+    }
+
+    async fn attempts(
+        &self,
+        delivery: DeliveryId,
+        page: PageRequest,
+    ) -> Result<Listing<AttemptView>> {
+        archive::attempts(&self.node, delivery, &page).await
+    }
+
+    async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
+        archive::held_lanes(&self.node, &query).await
+    }
+
+    async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
+        archive::counts(&self.node, endpoint).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    async fn prune(&self, step: PruneStep) -> Result<Pruned> {
+        check::prune(&step)?;
+        upkeep::prune(&self.node, &step).await
+    }
+
+    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
+        upkeep::erase_tenant(&self.node, tenant).await
+    }
+
+    async fn backup(&self, to: &Path) -> Result<()> {
+        backup::backup(&self.node, to).await
+    }
+
+    async fn check(&self) -> Result<Health> {
+        upkeep::check(&self.node).await
+    }
+}

@@ -1,0 +1,353 @@
+//! Tenants, endpoints, secrets and event types in PostgreSQL.
+
+use railpost_engine::{EndpointStatus, Timestamp};
+use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
+use tokio_postgres::Transaction;
+
+use super::link::Values;
+use super::node::Node;
+use super::rows::{all, one};
+use crate::check::{created, found};
+use crate::limits::SECRETS_MAX;
+use crate::listing::ListKind;
+use crate::numbers::{endpoint_status_number, millis};
+use crate::rows::{self, Columns, endpoint_columns, tenant_columns, to_json};
+use crate::{
+    ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
+    EventTypeRecord, IdempotencyRecord, Listing, NewEndpoint, NewSecret, PageRequest, Result,
+    Setup, StoreError, Tenant, Write, check, private,
+};
+
+pub(super) async fn commit(node: &Node, change: &Change) -> Result<()> {
+    let done = node
+        .transact(async |transaction| {
+            let desk = Desk { transaction, setup: &node.setup, now: node.setup.source.now() };
+            desk.commit(change).await
+        })
+        .await;
+    node.directory.forget();
+    done
+}
+
+/// Says that the registry changes: accepts that went by the old one wait or start anew.
+pub(super) async fn announce(transaction: &Transaction<'_>) -> Result<()> {
+    transaction.execute("UPDATE store SET registry = registry + 1", &[]).await?;
+    Ok(())
+}
+
+/// A transaction that makes a change.
+struct Desk<'a> {
+    transaction: &'a Transaction<'a>,
+    setup: &'a Setup,
+    now: Timestamp,
+}
+
+impl Desk<'_> {
+    async fn commit(&self, change: &Change) -> Result<()> {
+        announce(self.transaction).await?;
+        if let Some(record) = &change.idempotency {
+            remember(self.transaction, record, self.now).await?;
+        }
+        for write in &change.writes {
+            self.write(write).await?;
+        }
+        match &change.audit {
+            Some(entry) => self.write_audit(entry).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64> {
+        Ok(self.transaction.execute(sql, values).await?)
+    }
+
+    async fn write(&self, write: &Write) -> Result<()> {
+        let at = millis(self.now);
+        match write {
+            Write::CreateTenant(id, settings) => {
+                let sql = "INSERT INTO tenants (id, settings, created_at, updated_at) \
+                           VALUES ($1, $2, $3, $3) ON CONFLICT DO NOTHING";
+                let added = self.execute(sql, &[&id.as_str(), &to_json(settings), &at]).await?;
+                created(added, "tenant", id)
+            }
+            Write::UpdateTenant(id, settings) => {
+                let sql = "UPDATE tenants SET settings = $2, updated_at = $3 \
+                           WHERE id = $1 AND NOT erasing";
+                let changed = self.execute(sql, &[&id.as_str(), &to_json(settings), &at]).await?;
+                found(changed, "tenant", id)
+            }
+            Write::CreateEndpoint(new) => self.create_endpoint(new, at).await,
+            Write::UpdateEndpoint { id, settings, private, revision } => {
+                let (_, stored) = self.endpoint(*id).await?;
+                check::revision(id, stored, *revision)?;
+                self.update_endpoint(*id, settings, private, at).await
+            }
+            Write::SetEndpointStatus(id, status) => {
+                let sql = "UPDATE endpoints SET status = $2, updated_at = $3, failing_since = \
+                           CASE WHEN $4 THEN NULL ELSE failing_since END \
+                           WHERE id = $1 AND removed_at IS NULL";
+                let on = *status == EndpointStatus::Active;
+                let (bytes, number) = (id.to_bytes(), endpoint_status_number(*status));
+                let changed = self.execute(sql, &[&bytes.as_slice(), &number, &at, &on]).await?;
+                found(changed, "endpoint", id)
+            }
+            Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at).await,
+            Write::CreateSecret(new) => self.create_secret(new, at).await,
+            Write::ExpireSecret(id, until) => {
+                let sql = "UPDATE secrets SET expires_at = $2 WHERE id = $1";
+                let bytes = id.to_bytes();
+                let changed = self.execute(sql, &[&bytes.as_slice(), &millis(*until)]).await?;
+                found(changed, "secret", id)
+            }
+            Write::RemoveSecret(id) => {
+                let bytes = id.to_bytes();
+                let sql = "DELETE FROM secrets WHERE id = $1";
+                found(self.execute(sql, &[&bytes.as_slice()]).await?, "secret", id)
+            }
+            Write::PutEventType(record) => self.put_event_type(record).await,
+            Write::RemoveEventType(tenant, name) => {
+                let sql = "DELETE FROM event_types WHERE name = $2 \
+                           AND tenant = (SELECT num FROM tenants WHERE id = $1)";
+                let gone = self.execute(sql, &[&tenant.as_str(), &name.as_str()]).await?;
+                found(gone, "event type", name)
+            }
+            Write::CreateApiKey(key) => self.create_api_key(key).await,
+            Write::RevokeApiKey(id, at) => {
+                let revoke = |key: &mut ApiKey| key.revoked_at = key.revoked_at.or(Some(*at));
+                self.change_api_key(*id, revoke).await
+            }
+            Write::TouchApiKey(id, at) => {
+                let touch = |key: &mut ApiKey| key.last_used_at = key.last_used_at.max(Some(*at));
+                self.change_api_key(*id, touch).await
+            }
+        }
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<i64> {
+        let sql = "SELECT num FROM tenants WHERE id = $1 AND NOT erasing";
+        let rows = self.transaction.query(sql, &[&id.as_str()]).await?;
+        let num = one(&rows, |columns| columns.number("a tenant's number"))?;
+        num.ok_or_else(|| StoreError::not_found("tenant", id))
+    }
+
+    /// An endpoint's number and revision.
+    async fn endpoint(&self, id: EndpointId) -> Result<(i64, u64)> {
+        let sql = "SELECT num, revision FROM endpoints WHERE id = $1 AND removed_at IS NULL";
+        let rows = self.transaction.query(sql, &[&id.to_bytes().as_slice()]).await?;
+        let found = one(&rows, |columns| {
+            Ok((columns.number("an endpoint's number")?, columns.number("a revision")?))
+        })?;
+        found.ok_or_else(|| StoreError::not_found("endpoint", id))
+    }
+
+    async fn create_endpoint(&self, new: &NewEndpoint, at: i64) -> Result<()> {
+        let tenant = self.tenant(&new.tenant).await?;
+        let sealed = private::seal_endpoint(self.setup, new.id, &new.private);
+        let sql = "INSERT INTO endpoints \
+                   (id, tenant, settings, private, status, revision, created_at, updated_at) \
+                   VALUES ($1, $2, $3, $4, $5, 1, $6, $6) ON CONFLICT DO NOTHING";
+        let status = endpoint_status_number(EndpointStatus::Active);
+        let (id, settings) = (new.id.to_bytes(), to_json(&new.settings));
+        let values: Values<'_> = &[&id.as_slice(), &tenant, &settings, &sealed, &status, &at];
+        created(self.execute(sql, values).await?, "endpoint", new.id)
+    }
+
+    async fn update_endpoint(
+        &self,
+        id: EndpointId,
+        settings: &EndpointSettings,
+        private: &EndpointPrivate,
+        at: i64,
+    ) -> Result<()> {
+        let sealed = private::seal_endpoint(self.setup, id, private);
+        let sql = "UPDATE endpoints SET settings = $2, private = $3, updated_at = $4, \
+                   revision = revision + 1 WHERE id = $1 AND removed_at IS NULL";
+        let (bytes, settings) = (id.to_bytes(), to_json(settings));
+        let changed = self.execute(sql, &[&bytes.as_slice(), &settings, &sealed, &at]).await?;
+        found(changed, "endpoint", id)
+    }
+
+    async fn remove_endpoint(&self, id: EndpointId, at: i64) -> Result<()> {
+        let (num, _) = self.endpoint(id).await?;
+        self.execute("DELETE FROM secrets WHERE endpoint = $1", &[&num]).await?;
+        let sql = "UPDATE endpoints SET removed_at = $2, updated_at = $2, private = '' \
+                   WHERE num = $1";
+        self.execute(sql, &[&num, &at]).await?;
+        Ok(())
+    }
+
+    async fn create_secret(&self, new: &NewSecret, at: i64) -> Result<()> {
+        let (endpoint, _) = self.endpoint(new.endpoint).await?;
+        let sealed = private::seal_secret(self.setup, new.id, &new.value);
+        let sql = "INSERT INTO secrets (id, endpoint, sealed, created_at, expires_at) \
+                   VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+        let (id, expires_at) = (new.id.to_bytes(), new.expires_at.map(millis));
+        let values: Values<'_> = &[&id.as_slice(), &endpoint, &sealed, &at, &expires_at];
+        created(self.execute(sql, values).await?, "secret", new.id)?;
+        let sql = "SELECT count(*) FROM secrets WHERE endpoint = $1";
+        let count: i64 = self.transaction.query_one(sql, &[&endpoint]).await?.get(0);
+        check::at_most("secrets (entries)", count as usize, SECRETS_MAX)
+    }
+
+    async fn put_event_type(&self, record: &EventTypeRecord) -> Result<()> {
+        let tenant = self.tenant(&record.tenant).await?;
+        let sql = "INSERT INTO event_types (tenant, name, record) VALUES ($1, $2, $3) \
+                   ON CONFLICT (tenant, name) DO UPDATE SET record = excluded.record";
+        self.execute(sql, &[&tenant, &record.name.as_str(), &to_json(record)]).await?;
+        Ok(())
+    }
+
+    async fn create_api_key(&self, key: &ApiKey) -> Result<()> {
+        let tenant = match &key.tenant {
+            Some(tenant) => Some(self.tenant(tenant).await?),
+            None => None,
+        };
+        let sql = "INSERT INTO api_keys (id, tenant, hash, record) VALUES ($1, $2, $3, $4) \
+                   ON CONFLICT DO NOTHING";
+        let id = key.id.to_bytes();
+        let values: Values<'_> = &[&id.as_slice(), &tenant, &key.hash.as_slice(), &to_json(key)];
+        created(self.execute(sql, values).await?, "API key", key.id)
+    }
+
+    async fn change_api_key(&self, id: ApiKeyId, change: impl FnOnce(&mut ApiKey)) -> Result<()> {
+        let bytes = id.to_bytes();
+        let sql = "SELECT record FROM api_keys WHERE id = $1";
+        let rows = self.transaction.query(sql, &[&bytes.as_slice()]).await?;
+        let key: Option<ApiKey> = one(&rows, |columns| columns.json("an API key"))?;
+        let mut key = key.ok_or_else(|| StoreError::not_found("API key", id))?;
+        change(&mut key);
+        let sql = "UPDATE api_keys SET record = $2 WHERE id = $1";
+        self.execute(sql, &[&bytes.as_slice(), &to_json(&key)]).await?;
+        Ok(())
+    }
+
+    async fn write_audit(&self, entry: &AuditEntry) -> Result<()> {
+        let sql = "INSERT INTO audit (id, at, tenant, target, record) VALUES ($1, $2, $3, $4, $5) \
+                   ON CONFLICT DO NOTHING";
+        let (id, at) = (entry.id.to_bytes(), millis(entry.at));
+        let tenant = entry.tenant.as_ref().map(TenantId::as_str);
+        let values: Values<'_> = &[&id.as_slice(), &at, &tenant, &entry.target, &to_json(entry)];
+        created(self.execute(sql, values).await?, "audit entry", entry.id)
+    }
+}
+
+/// Writes down what was answered, unless something else was.
+pub(super) async fn remember(
+    transaction: &Transaction<'_>,
+    record: &IdempotencyRecord,
+    now: Timestamp,
+) -> Result<()> {
+    let IdempotencyRecord { key, fingerprint, response, tenant, expires_at } = record;
+    let sql = "INSERT INTO idempotency AS i \
+               (owner, route, key, fingerprint, status, body, tenant, expires_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (owner, route, key) DO UPDATE \
+               SET fingerprint = excluded.fingerprint, status = excluded.status, \
+               body = excluded.body, tenant = excluded.tenant, expires_at = excluded.expires_at \
+               WHERE i.expires_at <= $9";
+    let tenant = tenant.as_ref().map(TenantId::as_str);
+    let (fingerprint, body) = (fingerprint.as_slice(), &response.body[..]);
+    let values: Values<'_> = &[
+        &key.owner,
+        &key.route,
+        &key.key,
+        &fingerprint,
+        &i32::from(response.status),
+        &body,
+        &tenant,
+        &millis(*expires_at),
+        &millis(now),
+    ];
+    match transaction.execute(sql, values).await? {
+        0 => Err(StoreError::Repeated),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn tenant(node: &Node, id: &TenantId) -> Result<Option<Tenant>> {
+    let sql = concat!("SELECT ", tenant_columns!(), " FROM tenants WHERE id = $1 AND NOT erasing");
+    one(&node.reader().query(sql, &[&id.as_str()]).await?, |columns| rows::tenant(columns))
+}
+
+pub(super) async fn tenants(node: &Node, page: &PageRequest) -> Result<Listing<Tenant>> {
+    let (limit, after) = (page.limit()?, page.position::<String>(ListKind::Tenants)?);
+    let sql = concat!(
+        "SELECT ",
+        tenant_columns!(),
+        " FROM tenants \
+         WHERE id > $1 AND NOT erasing ORDER BY id LIMIT $2"
+    );
+    let values: Values<'_> = &[&after.unwrap_or_default(), &(limit as i64 + 1)];
+    let found = all(&node.reader().query(sql, values).await?, |columns| {
+        let tenant = rows::tenant(columns)?;
+        Ok((tenant.id.to_string(), tenant))
+    });
+    Ok(Listing::cut(found?, limit, ListKind::Tenants))
+}
+
+pub(super) async fn endpoint(node: &Node, id: EndpointId) -> Result<Option<Endpoint>> {
+    let sql = concat!(
+        "SELECT ",
+        endpoint_columns!(),
+        " FROM endpoints AS p \
+         JOIN tenants AS t ON t.num = p.tenant AND NOT t.erasing WHERE p.id = $1"
+    );
+    let rows = node.reader().query(sql, &[&id.to_bytes().as_slice()]).await?;
+    one(&rows, |columns| rows::endpoint(columns, &node.setup.master_key))
+}
+
+pub(super) async fn endpoints(
+    node: &Node,
+    tenant: Option<&TenantId>,
+    page: &PageRequest,
+) -> Result<Listing<Endpoint>> {
+    let (limit, after) = (page.limit()?, page.position::<[u8; 16]>(ListKind::Endpoints)?);
+    let sql = concat!(
+        "SELECT ",
+        endpoint_columns!(),
+        " FROM endpoints AS p \
+         JOIN tenants AS t ON t.num = p.tenant AND NOT t.erasing \
+         WHERE ($3::text IS NULL OR t.id = $3) AND p.id > $1 AND p.removed_at IS NULL \
+         ORDER BY p.id LIMIT $2"
+    );
+    let after = after.unwrap_or_default();
+    let tenant = tenant.map(TenantId::as_str);
+    let values: Values<'_> = &[&after.as_slice(), &(limit as i64 + 1), &tenant];
+    let found = all(&node.reader().query(sql, values).await?, |columns| {
+        let endpoint = rows::endpoint(columns, &node.setup.master_key)?;
+        Ok((endpoint.id.to_bytes(), endpoint))
+    });
+    Ok(Listing::cut(found?, limit, ListKind::Endpoints))
+}
+
+pub(super) async fn secrets(node: &Node, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
+    let sql = "SELECT s.id, s.sealed, s.created_at, s.expires_at FROM endpoints AS p \
+               JOIN secrets AS s ON s.endpoint = p.num WHERE p.id = $1 ORDER BY s.id";
+    let rows = node.reader().query(sql, &[&endpoint.to_bytes().as_slice()]).await?;
+    all(&rows, |columns| rows::secret(columns, endpoint, &node.setup.master_key))
+}
+
+pub(super) async fn event_type(
+    node: &Node,
+    tenant: &TenantId,
+    name: &EventType,
+) -> Result<Option<EventTypeRecord>> {
+    let sql = "SELECT y.record FROM tenants AS t JOIN event_types AS y ON y.tenant = t.num \
+               WHERE t.id = $1 AND NOT t.erasing AND y.name = $2";
+    let rows = node.reader().query(sql, &[&tenant.as_str(), &name.as_str()]).await?;
+    one(&rows, |columns| columns.json("an event type"))
+}
+
+pub(super) async fn event_types(
+    node: &Node,
+    tenant: &TenantId,
+    page: &PageRequest,
+) -> Result<Listing<EventTypeRecord>> {
+    let (limit, after) = (page.limit()?, page.position::<String>(ListKind::EventTypes)?);
+    let sql = "SELECT y.name, y.record FROM tenants AS t JOIN event_types AS y ON y.tenant = t.num \
+               WHERE t.id = $1 AND NOT t.erasing AND y.name > $2 ORDER BY y.name LIMIT $3";
+    let values: Values<'_> = &[&tenant.as_str(), &after.unwrap_or_default(), &(limit as i64 + 1)];
+    let found = all(&node.reader().query(sql, values).await?, |columns| {
+        Ok((columns.word()?, columns.json("an event type")?))
+    });
+    Ok(Listing::cut(found?, limit, ListKind::EventTypes))
+}

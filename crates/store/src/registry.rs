@@ -1,0 +1,334 @@
+//! Tenants, endpoints, secrets and event types.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use railpost_engine::{EndpointStatus, Policy, RateLimit, Span, Timestamp};
+use railpost_wire::{
+    ApiKeyId, EndpointId, Envelope, EventType, EventTypeFilter, HeaderNames, Secret, SecretId,
+    SigningKey, TenantId,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Result};
+
+/// What is configured, and how it is changed.
+#[async_trait]
+pub trait Registry: Send + Sync {
+    /// Makes a change whole or not at all, with its audit entry and its idempotency record. When it
+    /// answers, all of that is durable, and every accept that is answered later goes by it.
+    async fn commit(&self, change: Change) -> Result<()>;
+
+    /// One tenant.
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>>;
+
+    /// All tenants, by id.
+    async fn tenants(&self, page: PageRequest) -> Result<Listing<Tenant>>;
+
+    /// One endpoint; a removed one is still found while anything of it is stored.
+    async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>>;
+
+    /// The endpoints of one tenant, or of all, without those removed, the earliest first.
+    async fn endpoints(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<Endpoint>>;
+
+    /// All secrets of an endpoint, expired ones too, the earliest first.
+    async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>>;
+
+    /// One event type of a tenant.
+    async fn event_type(
+        &self,
+        tenant: &TenantId,
+        name: &EventType,
+    ) -> Result<Option<EventTypeRecord>>;
+
+    /// The event types of a tenant, by name.
+    async fn event_types(
+        &self,
+        tenant: &TenantId,
+        page: PageRequest,
+    ) -> Result<Listing<EventTypeRecord>>;
+}
+
+/// Writes that belong together.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// What to write, in order.
+    pub writes: Vec<Write>,
+    /// Who did it.
+    pub audit: Option<AuditEntry>,
+    /// What to answer when the request comes again.
+    pub idempotency: Option<IdempotencyRecord>,
+}
+
+impl From<Write> for Change {
+    fn from(write: Write) -> Self {
+        Self { writes: vec![write], ..Self::default() }
+    }
+}
+
+/// One write. What is created must not exist yet; what is changed must exist.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// A tenant appears.
+    CreateTenant(TenantId, TenantSettings),
+    /// A tenant's settings are these from here on.
+    UpdateTenant(TenantId, TenantSettings),
+    /// An endpoint appears, switched on.
+    CreateEndpoint(NewEndpoint),
+    /// An endpoint's settings are these from here on. If a revision is given, it must be the stored
+    /// one: nobody's change in between is lost.
+    UpdateEndpoint {
+        /// Which.
+        id: EndpointId,
+        /// What anyone may see.
+        settings: EndpointSettings,
+        /// What is encrypted.
+        private: EndpointPrivate,
+        /// The revision that the change was made from.
+        revision: Option<u64>,
+    },
+    /// A person switched an endpoint on or off. Switching it on forgets its failures.
+    SetEndpointStatus(EndpointId, EndpointStatus),
+    /// An endpoint goes: it gets nothing any more, its secrets are deleted, its open deliveries are
+    /// forgotten.
+    RemoveEndpoint(EndpointId),
+    /// An endpoint gets another secret.
+    CreateSecret(NewSecret),
+    /// A secret signs until then, and not after.
+    ExpireSecret(SecretId, Timestamp),
+    /// A secret goes.
+    RemoveSecret(SecretId),
+    /// An event type is this from here on, whether it existed or not.
+    PutEventType(EventTypeRecord),
+    /// An event type goes. Events of that type stay.
+    RemoveEventType(TenantId, EventType),
+    /// An API key appears.
+    CreateApiKey(ApiKey),
+    /// An API key is worth nothing from then on.
+    RevokeApiKey(ApiKeyId, Timestamp),
+    /// An API key was used.
+    TouchApiKey(ApiKeyId, Timestamp),
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its id.
+    pub id: TenantId,
+    /// What it may choose.
+    pub settings: TenantSettings,
+    /// When it appeared.
+    pub created_at: Timestamp,
+    /// When its settings last changed.
+    pub updated_at: Timestamp,
+}
+
+/// What a tenant may choose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TenantSettings {
+    /// Its name, for people.
+    pub name: String,
+    /// Most attempts per period over all its endpoints.
+    pub rate_limit: Option<RateLimit>,
+    /// Most open deliveries; nothing means the store's own bound.
+    pub backlog_max: Option<u64>,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// Its id.
+    pub id: EndpointId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What anyone may see.
+    pub settings: EndpointSettings,
+    /// What is encrypted.
+    pub private: EndpointPrivate,
+    /// Whether it is switched on.
+    pub status: EndpointStatus,
+    /// Since when nothing but failures came back.
+    pub failing_since: Option<Timestamp>,
+    /// How often its settings were written: 1, 2, 3 …
+    pub revision: u64,
+    /// When it appeared.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When it was removed, if it was.
+    pub removed_at: Option<Timestamp>,
+}
+
+impl Endpoint {
+    /// The endpoint as the engine needs to know it.
+    pub fn for_engine(&self) -> railpost_engine::Endpoint {
+        railpost_engine::Endpoint {
+            id: self.id,
+            tenant: self.tenant.clone(),
+            policy: self.settings.policy.clone(),
+            status: self.status,
+            failing_since: self.failing_since,
+        }
+    }
+}
+
+/// An endpoint that is to appear.
+#[derive(Clone, Debug)]
+pub struct NewEndpoint {
+    /// Its id.
+    pub id: EndpointId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What anyone may see.
+    pub settings: EndpointSettings,
+    /// What is encrypted.
+    pub private: EndpointPrivate,
+}
+
+/// What an endpoint's owner may choose, and anyone of the tenant may see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointSettings {
+    /// Where attempts go.
+    pub url: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: String,
+    /// Which event types it wants.
+    pub filters: Vec<EventTypeFilter>,
+    /// How it is delivered to.
+    #[serde(default)]
+    pub policy: Policy,
+    /// What a request's body holds.
+    #[serde(default)]
+    pub envelope: Envelope,
+    /// What headers are called.
+    #[serde(default)]
+    pub header_names: HeaderNames,
+    /// What TLS it insists on.
+    #[serde(default)]
+    pub tls_min: TlsVersion,
+    /// Certificates of authorities to trust beside the public ones, in PEM.
+    #[serde(default)]
+    pub authorities_pem: Option<String>,
+    /// The longest that one attempt may take; nothing means the server's default.
+    #[serde(default)]
+    pub timeout: Option<Span>,
+}
+
+impl EndpointSettings {
+    /// An endpoint that wants everything, with the defaults.
+    pub fn all_events(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            description: String::new(),
+            filters: vec!["*".parse().expect("`*` is a filter")],
+            policy: Policy::default(),
+            envelope: Envelope::default(),
+            header_names: HeaderNames::default(),
+            tls_min: TlsVersion::default(),
+            authorities_pem: None,
+            timeout: None,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[serde(rename = "1.2")]
+    V12,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// What of an endpoint is encrypted at rest and not shown.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EndpointPrivate {
+    /// Headers that every attempt carries. Tokens travel in them, so they are secret.
+    pub headers: BTreeMap<String, String>,
+    /// With what the sender proves who it is.
+    pub client_identity: Option<ClientIdentity>,
+}
+
+impl fmt::Debug for EndpointPrivate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndpointPrivate(…)")
+    }
+}
+
+/// A client certificate and its private key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientIdentity {
+    /// The certificate chain in PEM.
+    pub certificate_pem: String,
+    /// The private key in PEM.
+    pub key_pem: String,
+}
+
+impl fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientIdentity(…)")
+    }
+}
+
+/// A secret that is to appear.
+#[derive(Clone, Debug)]
+pub struct NewSecret {
+    /// Its id.
+    pub id: SecretId,
+    /// Whose attempts it signs.
+    pub endpoint: EndpointId,
+    /// The secret itself.
+    pub value: SecretValue,
+    /// When it ceases to sign.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A secret of an endpoint.
+#[derive(Clone, Debug)]
+pub struct EndpointSecret {
+    /// Its id.
+    pub id: SecretId,
+    /// Whose attempts it signs.
+    pub endpoint: EndpointId,
+    /// The secret itself.
+    pub value: SecretValue,
+    /// When it appeared.
+    pub created_at: Timestamp,
+    /// When it ceases to sign.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What an attempt is signed with.
+#[derive(Clone, Debug)]
+pub enum SecretValue {
+    /// A secret that both sides share.
+    Shared(Secret),
+    /// A private key.
+    Signing(SigningKey),
+}
+
+/// An event type that a tenant has described.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventTypeRecord {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: EventType,
+    /// What it means, for people.
+    pub description: String,
+    /// Its schemas, by version: 1, 2, 3 …
+    pub schemas: BTreeMap<u32, serde_json::Value>,
+}

@@ -1,0 +1,367 @@
+//! Rows of either database, read back as what they were written from. Both have the same tables and
+//! columns, so what a statement selects and how it is read stands here once.
+
+use std::str::FromStr;
+
+use railpost_engine::{AttemptResult, Delivery, LaneId, Place, Progress, Span, Timestamp};
+use railpost_wire::{DeliveryId, EndpointId, Key, NodeId, SecretId, Seq};
+use serde::de::DeserializeOwned;
+
+use crate::numbers::{self, Standing, timestamp};
+use crate::{
+    AttemptDetail, AttemptView, DeliveryView, Digest, Endpoint, EndpointPrivate, EndpointSecret,
+    Event, EventHead, HeldLane, MasterKey, Parcel, Recall, Result, StoreError, StoredResponse,
+    Tenant, Timing, private,
+};
+
+/// The columns of one row, one after the other.
+pub(crate) trait Columns {
+    fn int(&mut self) -> Result<Option<i64>>;
+    fn text(&mut self) -> Result<Option<String>>;
+    fn blob(&mut self) -> Result<Option<Vec<u8>>>;
+    fn flag(&mut self) -> Result<bool>;
+
+    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T> {
+        self.maybe_number(what)?.ok_or_else(|| strange(what, "nothing"))
+    }
+
+    fn maybe_number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<Option<T>> {
+        let number = self.int()?;
+        number.map(|number| T::try_from(number).map_err(|_| strange(what, number))).transpose()
+    }
+
+    fn instant(&mut self) -> Result<Timestamp> {
+        self.number("an instant").map(timestamp)
+    }
+
+    fn maybe_instant(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.int()?.map(timestamp))
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>> {
+        self.blob()?.ok_or_else(|| strange("bytes", "nothing"))
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        self.bytes()?.try_into().map_err(|bytes: Vec<u8>| strange(what, format!("{bytes:?}")))
+    }
+
+    fn word(&mut self) -> Result<String> {
+        self.text()?.ok_or_else(|| strange("a text", "nothing"))
+    }
+
+    /// A text with rules of its own.
+    fn parsed<T: FromStr>(&mut self, what: &str) -> Result<T> {
+        let text = self.word()?;
+        text.parse().map_err(|_| strange(what, text))
+    }
+
+    fn json<T: DeserializeOwned>(&mut self, what: &str) -> Result<T> {
+        json(&self.word()?, what)
+    }
+
+    /// Keys are bytes: in PostgreSQL a text cannot hold every character.
+    fn key(&mut self) -> Result<Option<Key>> {
+        let Some(bytes) = self.blob()? else { return Ok(None) };
+        let text = String::from_utf8(bytes).ok();
+        let key = text.and_then(|text| text.parse().ok());
+        key.map(Some).ok_or_else(|| strange("a key", "bytes that are none"))
+    }
+
+    fn seq(&mut self) -> Result<Option<Seq>> {
+        Ok(self.maybe_number("a seq")?.and_then(Seq::new))
+    }
+
+    fn need_seq(&mut self) -> Result<Seq> {
+        self.seq()?.ok_or_else(|| strange("a seq", "nothing"))
+    }
+}
+
+pub(crate) fn json<T: DeserializeOwned>(text: &str, what: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| strange(what, error))
+}
+
+/// What is written into a column that holds JSON.
+pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("records are maps with texts for keys")
+}
+
+fn strange(what: &str, found: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(format!("{what} does not read back: {found}"))
+}
+
+/// For [`tenant`].
+macro_rules! tenant_columns {
+    () => {
+        "id, settings, created_at, updated_at"
+    };
+}
+pub(crate) use tenant_columns;
+
+pub(crate) fn tenant(columns: &mut impl Columns) -> Result<Tenant> {
+    Ok(Tenant {
+        id: columns.parsed("a tenant's id")?,
+        settings: columns.json("a tenant's settings")?,
+        created_at: columns.instant()?,
+        updated_at: columns.instant()?,
+    })
+}
+
+/// For [`endpoint`].
+macro_rules! endpoint_columns {
+    () => {
+        "p.id, t.id, p.settings, p.private, p.status, p.failing_since, p.revision, p.created_at, \
+         p.updated_at, p.removed_at"
+    };
+}
+pub(crate) use endpoint_columns;
+
+pub(crate) fn endpoint(columns: &mut impl Columns, key: &MasterKey) -> Result<Endpoint> {
+    let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    let tenant = columns.parsed("a tenant's id")?;
+    let settings = columns.json("an endpoint's settings")?;
+    let private = match columns.bytes()?.as_slice() {
+        [] => EndpointPrivate::default(),
+        sealed => private::open_endpoint(key, id, sealed)?,
+    };
+    let status: i64 = columns.number("an endpoint's status")?;
+    let status = numbers::endpoint_status(status);
+    Ok(Endpoint {
+        id,
+        tenant,
+        settings,
+        private,
+        status: status.ok_or_else(|| strange("an endpoint's status", id))?,
+        failing_since: columns.maybe_instant()?,
+        revision: columns.number("a revision")?,
+        created_at: columns.instant()?,
+        updated_at: columns.instant()?,
+        removed_at: columns.maybe_instant()?,
+    })
+}
+
+/// Reads `s.id, s.sealed, s.created_at, s.expires_at`.
+pub(crate) fn secret(
+    columns: &mut impl Columns,
+    endpoint: EndpointId,
+    key: &MasterKey,
+) -> Result<EndpointSecret> {
+    let id = SecretId::from_bytes(columns.array("a secret's id")?);
+    Ok(EndpointSecret {
+        id,
+        endpoint,
+        value: private::open_secret(key, id, &columns.bytes()?)?,
+        created_at: columns.instant()?,
+        expires_at: columns.maybe_instant()?,
+    })
+}
+
+/// Reads `fingerprint, status, body`.
+pub(crate) fn recall(columns: &mut impl Columns, fingerprint: &Digest) -> Result<Recall> {
+    let stored: Digest = columns.array("a fingerprint")?;
+    let status = columns.number("a status")?;
+    let response = StoredResponse { status, body: columns.bytes()?.into() };
+    Ok(if stored == *fingerprint { Recall::Match(response) } else { Recall::Mismatch })
+}
+
+/// For [`event`].
+macro_rules! event_columns {
+    () => {
+        "e.id, e.type, e.key, e.content_type, e.schema_version, e.time, e.traceparent, e.payload"
+    };
+}
+pub(crate) use event_columns;
+
+pub(crate) fn event(columns: &mut impl Columns) -> Result<Event> {
+    Ok(Event {
+        id: columns.parsed("an event's id")?,
+        event_type: columns.parsed("an event's type")?,
+        key: columns.key()?,
+        content_type: columns.parsed("an event's content type")?,
+        schema_version: columns.maybe_number("a schema's version")?,
+        time: columns.instant()?,
+        traceparent: columns.text()?,
+        payload: columns.bytes()?.into(),
+    })
+}
+
+/// For [`event_head`].
+macro_rules! event_head_columns {
+    () => {
+        "e.id, e.type, e.key, e.content_type, e.schema_version, e.time, e.accepted_at, \
+         length(e.payload)"
+    };
+}
+pub(crate) use event_head_columns;
+
+pub(crate) fn event_head(columns: &mut impl Columns) -> Result<EventHead> {
+    Ok(EventHead {
+        id: columns.parsed("an event's id")?,
+        event_type: columns.parsed("an event's type")?,
+        key: columns.key()?,
+        content_type: columns.parsed("an event's content type")?,
+        schema_version: columns.maybe_number("a schema's version")?,
+        time: columns.instant()?,
+        accepted_at: columns.instant()?,
+        payload_len: columns.number("a payload's length")?,
+    })
+}
+
+/// For [`parcel`].
+macro_rules! parcel_columns {
+    () => {
+        concat!(
+            "d.id, p.id, t.id, coalesce(d.seq, d.left_seq), e.accepted_at, ",
+            $crate::rows::event_columns!()
+        )
+    };
+}
+pub(crate) use parcel_columns;
+
+pub(crate) fn parcel(columns: &mut impl Columns) -> Result<Parcel> {
+    Ok(Parcel {
+        delivery: DeliveryId::from_bytes(columns.array("a delivery's id")?),
+        endpoint: EndpointId::from_bytes(columns.array("an endpoint's id")?),
+        tenant: columns.parsed("a tenant's id")?,
+        seq: columns.seq()?,
+        accepted_at: columns.instant()?,
+        event: event(columns)?,
+    })
+}
+
+/// For [`delivery`].
+macro_rules! delivery_columns {
+    () => {
+        "d.id, d.lane, d.seq, d.standing, d.due, d.reason, d.attempts, d.round_attempts, \
+         d.round_started_at, d.last_delay, d.replay"
+    };
+}
+pub(crate) use delivery_columns;
+
+pub(crate) fn delivery(columns: &mut impl Columns, endpoint: EndpointId) -> Result<Delivery> {
+    let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+    let (lane, seq) = (columns.maybe_number("a lane")?, columns.seq()?);
+    let place = lane.map(LaneId).zip(seq).map(|(lane, seq)| Place { lane, seq });
+    let standing = Standing {
+        number: columns.number("a standing")?,
+        due: columns.int()?,
+        reason: columns.int()?,
+    };
+    let progress = Progress {
+        attempts: columns.number("a number of attempts")?,
+        round_attempts: columns.number("a number of attempts")?,
+        round_started_at: columns.maybe_instant()?,
+        last_delay: Span::from_millis(columns.number("a delay")?),
+        replay: columns.flag()?,
+    };
+    Ok(Delivery { id, endpoint, place, state: standing.state()?, progress })
+}
+
+/// For [`view`].
+macro_rules! view_columns {
+    () => {
+        concat!(
+            "p.id, ",
+            $crate::rows::delivery_columns!(),
+            ", t.id, e.id, e.type, e.key, coalesce(d.seq, d.left_seq), d.changed_at"
+        )
+    };
+}
+pub(crate) use view_columns;
+
+/// What joins a delivery `d` with what people want to see of it. A tenant that is being erased is
+/// gone already.
+macro_rules! view_joins {
+    () => {
+        "JOIN events AS e ON e.num = d.event JOIN endpoints AS p ON p.num = d.endpoint \
+         JOIN tenants AS t ON t.num = e.tenant AND NOT t.erasing"
+    };
+}
+pub(crate) use view_joins;
+
+pub(crate) fn view(columns: &mut impl Columns) -> Result<DeliveryView> {
+    let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    let delivery = delivery(columns, endpoint)?;
+    Ok(DeliveryView {
+        delivery,
+        tenant: columns.parsed("a tenant's id")?,
+        event: columns.parsed("an event's id")?,
+        event_type: columns.parsed("an event's type")?,
+        key: columns.key()?,
+        seq: columns.seq()?,
+        created_at: Timestamp::from_millis(delivery.id.unix_ms()),
+        changed_at: columns.instant()?,
+    })
+}
+
+/// For [`attempt`].
+macro_rules! attempt_columns {
+    () => {
+        "number, started_at, status, retry_after, failure, led_to, next_at, dns_us, connect_us, \
+         tls_us, first_byte_us, total_us, message, headers, body, node"
+    };
+}
+pub(crate) use attempt_columns;
+
+pub(crate) fn attempt(columns: &mut impl Columns) -> Result<AttemptView> {
+    let (number, started_at) = (columns.number("an attempt's number")?, columns.instant()?);
+    let result = attempt_result(columns)?;
+    let led_to = numbers::stage(columns.number("a standing")?)?;
+    let next_at = columns.maybe_instant()?;
+    let mut part = || columns.maybe_number("a time in microseconds");
+    let timing = Timing {
+        dns_us: part()?,
+        connect_us: part()?,
+        tls_us: part()?,
+        first_byte_us: part()?,
+        total_us: part()?.unwrap_or_default(),
+    };
+    let message = columns.text()?;
+    let headers = columns.text()?;
+    let body = columns.blob()?;
+    let node = columns.blob()?.map(<[u8; 16]>::try_from).transpose();
+    let detail = AttemptDetail {
+        number,
+        started_at,
+        result,
+        timing,
+        message,
+        response_headers: headers.map_or(Ok(vec![]), |text| json(&text, "response headers"))?,
+        response_body: body.unwrap_or_default().into(),
+        node: node.map_err(|_| strange("a node", "bytes that are none"))?.map(NodeId::from_bytes),
+    };
+    Ok(AttemptView { detail, led_to, next_at })
+}
+
+fn attempt_result(columns: &mut impl Columns) -> Result<AttemptResult> {
+    let status = columns.maybe_number("a status")?;
+    let retry_after = columns.maybe_number("a delay")?.map(Span::from_millis);
+    let failure = columns.int()?;
+    match (status, failure.and_then(numbers::failure)) {
+        (Some(status), _) => Ok(AttemptResult::Response { status, retry_after }),
+        (None, Some(failure)) => Ok(AttemptResult::Failed(failure)),
+        (None, None) => Err(strange("an attempt's failure", format!("{failure:?}"))),
+    }
+}
+
+/// For [`held_lane`]; the lane's own key is what its backend makes of it.
+macro_rules! held_lane_columns {
+    ($key:literal) => {
+        concat!("d.id, d.seq, d.changed_at, p.id, l.id, ", $key, ", l.last_seq")
+    };
+}
+pub(crate) use held_lane_columns;
+
+pub(crate) fn held_lane(columns: &mut impl Columns) -> Result<([u8; 16], HeldLane)> {
+    let id = columns.array("a delivery's id")?;
+    let lane = HeldLane {
+        held_by: DeliveryId::from_bytes(id),
+        held_at: columns.need_seq()?,
+        since: columns.instant()?,
+        endpoint: EndpointId::from_bytes(columns.array("an endpoint's id")?),
+        lane: LaneId(columns.number("a lane")?),
+        key: columns.key()?,
+        last: columns.need_seq()?,
+    };
+    Ok((id, lane))
+}

@@ -1,0 +1,224 @@
+//! The read side of SQLite.
+
+use railpost_engine::Stage;
+use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
+use rusqlite::Connection;
+
+use super::rows::{Scan, all, listing, one};
+use crate::delivery_ids::nth;
+use crate::listing::ListKind;
+use crate::numbers::{DEAD, STANDINGS};
+use crate::rows::{
+    self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
+    view_columns, view_joins,
+};
+use crate::{
+    AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
+    HeldLaneQuery, Listing, PageRequest, Result, StoredEvent, brief,
+};
+
+pub(super) fn event(
+    db: &Connection,
+    tenant: &TenantId,
+    id: &EventId,
+) -> Result<Option<StoredEvent>> {
+    let sql = concat!(
+        "SELECT e.accepted_at, ",
+        event_columns!(),
+        " FROM tenants AS t \
+         JOIN events AS e ON e.tenant = t.num WHERE t.id = ?1 AND NOT t.erasing AND e.id = ?2"
+    );
+    one(db, sql, (tenant.as_str(), id.to_string()), |columns| {
+        let accepted_at = columns.instant()?;
+        Ok(StoredEvent { tenant: tenant.clone(), accepted_at, event: rows::event(columns)? })
+    })
+}
+
+pub(super) fn events(db: &Connection, query: &EventQuery) -> Result<Listing<EventHead>> {
+    let limit = query.page.limit()?;
+    let after = query.page.position::<i64>(ListKind::Events)?.unwrap_or(i64::MAX);
+    let sql = concat!(
+        "SELECT e.num, ",
+        event_head_columns!(),
+        " FROM events AS e INDEXED BY events_by_tenant \
+         WHERE e.tenant = (SELECT num FROM tenants WHERE id = ?1 AND NOT erasing) \
+         AND e.num < ?2 ORDER BY e.num DESC"
+    );
+    let scan = Scan { kind: ListKind::Events, limit, wants: &|head| query.wants(head) };
+    listing(db, sql, (query.tenant.as_str(), after), &scan, |columns| {
+        Ok((columns.number::<i64>("an event's number")?, rows::event_head(columns)?))
+    })
+}
+
+pub(super) fn delivery(db: &Connection, id: DeliveryId) -> Result<Option<DeliveryView>> {
+    let sql = concat!(
+        "SELECT ",
+        view_columns!(),
+        " FROM deliveries AS d ",
+        view_joins!(),
+        " WHERE d.id = ?1"
+    );
+    one(db, sql, [id.to_bytes()], |columns| rows::view(columns))
+}
+
+/// The numbers of a tenant's endpoints, or of the one that is asked for.
+fn endpoints(db: &Connection, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<i64>> {
+    let sql = "SELECT p.num, p.id FROM tenants AS t JOIN endpoints AS p ON p.tenant = t.num \
+               WHERE t.id = ?1 AND NOT t.erasing AND p.removed_at IS NULL";
+    let all = all(db, sql, [tenant.as_str()], |columns| {
+        let num: i64 = columns.number("an endpoint's number")?;
+        Ok((num, EndpointId::from_bytes(columns.array("an endpoint's id")?)))
+    })?;
+    let wanted = all.into_iter().filter(|(_, id)| endpoint.is_none_or(|wanted| *id == wanted));
+    Ok(wanted.map(|(num, _)| num).collect())
+}
+
+/// Each endpoint's deliveries are in order; the lists of several are merged, page by page.
+pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listing<DeliveryView>> {
+    let limit = query.page.limit()?;
+    let after = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
+    let (oldest, newest) = query.created.delivery_ids();
+    let after = after.map_or(newest, |after| after.min(newest));
+    let dead = query.stage == Some(Stage::Dead);
+    let among = if dead { "deliveries_dead" } else { "deliveries_by_endpoint" };
+    let standing = if dead { "AND d.standing IN (3, 4)" } else { "" };
+    let sql = format!(
+        "SELECT {} FROM deliveries AS d INDEXED BY {among} {} \
+         WHERE d.endpoint = ?1 AND d.id < ?2 AND d.id >= ?3 {standing} ORDER BY d.id DESC",
+        view_columns!(),
+        view_joins!()
+    );
+    let mut pages = Vec::new();
+    for endpoint in endpoints(db, &query.tenant, query.endpoint)? {
+        let scan = Scan { kind: ListKind::Deliveries, limit, wants: &|view| query.wants(view) };
+        pages.push(listing(db, &sql, (endpoint, after, oldest), &scan, |columns| {
+            let view = rows::view(columns)?;
+            Ok((view.delivery.id.to_bytes(), view))
+        })?);
+    }
+    merge(pages, limit)
+}
+
+/// One page out of one page per endpoint. Where an endpoint's page ended early, nothing older than
+/// its end is shown yet.
+fn merge(pages: Vec<Listing<DeliveryView>>, limit: usize) -> Result<Listing<DeliveryView>> {
+    let mut ends = Vec::new();
+    let mut all = Vec::new();
+    for page in pages {
+        if let Some(next) = page.next {
+            ends.push(next.position::<[u8; 16]>(ListKind::Deliveries)?);
+        }
+        all.extend(page.items.into_iter().map(|view| (view.delivery.id.to_bytes(), view)));
+    }
+    all.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+    let Some(end) = ends.into_iter().max() else {
+        return Ok(Listing::cut(all, limit, ListKind::Deliveries));
+    };
+    all.retain(|(id, _)| *id >= end);
+    if all.len() > limit {
+        return Ok(Listing::cut(all, limit, ListKind::Deliveries));
+    }
+    let items = all.into_iter().map(|(_, view)| view).collect();
+    Ok(Listing { items, next: Some(crate::Cursor::at(ListKind::Deliveries, &end)) })
+}
+
+pub(super) fn deliveries_of(
+    db: &Connection,
+    tenant: &TenantId,
+    event: &EventId,
+) -> Result<Vec<DeliveryView>> {
+    let sql = "SELECT e.num, e.first, e.fanout FROM tenants AS t JOIN events AS e \
+               ON e.tenant = t.num WHERE t.id = ?1 AND NOT t.erasing AND e.id = ?2";
+    let found = one(db, sql, (tenant.as_str(), event.to_string()), |columns| {
+        let num: i64 = columns.number("an event's number")?;
+        let first = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+        Ok((num, first, columns.number::<usize>("a number of deliveries")?))
+    })?;
+    let Some((num, first, fanout)) = found else { return Ok(vec![]) };
+    let sql = concat!(
+        "SELECT ",
+        view_columns!(),
+        " FROM deliveries AS d ",
+        view_joins!(),
+        " WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id"
+    );
+    let range = (first.to_bytes(), nth(first, fanout).to_bytes());
+    let mut views = all(db, sql, range, |columns| rows::view(columns))?;
+    let sql = concat!(
+        "SELECT ",
+        view_columns!(),
+        " FROM deliveries AS d INDEXED BY deliveries_again ",
+        view_joins!(),
+        " WHERE d.event = ?1 AND d.again = 1 ORDER BY d.id"
+    );
+    views.extend(all(db, sql, [num], |columns| rows::view(columns))?);
+    Ok(views)
+}
+
+pub(super) fn attempts(
+    db: &Connection,
+    delivery: DeliveryId,
+    page: &PageRequest,
+) -> Result<Listing<AttemptView>> {
+    let (limit, after) = (page.limit()?, page.position::<i64>(ListKind::Attempts)?.unwrap_or(0));
+    let sql = "SELECT brief FROM deliveries WHERE id = ?1 AND brief IS NOT NULL";
+    let told = one(db, sql, [delivery.to_bytes()], |columns| columns.bytes())?;
+    if let Some(told) = told {
+        let only = Some(brief::decode(&told)?).filter(|_| after < 1);
+        return Ok(Listing { items: only.into_iter().collect(), next: None });
+    }
+    let sql = concat!(
+        "SELECT ",
+        attempt_columns!(),
+        " FROM attempts \
+         WHERE delivery = ?1 AND number > ?2 ORDER BY number LIMIT ?3"
+    );
+    let found = all(db, sql, (delivery.to_bytes(), after, limit + 1), |columns| {
+        let view = rows::attempt(columns)?;
+        Ok((i64::from(view.detail.number), view))
+    });
+    Ok(Listing::cut(found?, limit, ListKind::Attempts))
+}
+
+pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listing<HeldLane>> {
+    let limit = query.page.limit()?;
+    let after = query.page.position::<[u8; 16]>(ListKind::HeldLanes)?.unwrap_or_default();
+    let sql = concat!(
+        "SELECT ",
+        held_lane_columns!("k.key"),
+        " FROM deliveries AS d INDEXED BY deliveries_dead \
+               JOIN events AS e ON e.num = d.event JOIN endpoints AS p ON p.num = d.endpoint \
+               JOIN lanes AS l ON l.id = d.lane LEFT JOIN lane_keys AS k \
+               ON k.endpoint = d.endpoint AND k.key = e.key AND k.lane = l.id \
+               WHERE d.endpoint = ?1 AND d.id > ?2 AND d.standing IN (3, 4) AND d.standing = 3 \
+               ORDER BY d.id LIMIT ?3"
+    );
+    let mut found = Vec::new();
+    for endpoint in endpoints(db, &query.tenant, query.endpoint)? {
+        found.extend(all(db, sql, (endpoint, after, limit + 1), |columns| {
+            rows::held_lane(columns)
+        })?);
+    }
+    found.sort_unstable_by_key(|(id, _)| *id);
+    found.truncate(limit + 1);
+    Ok(Listing::cut(found, limit, ListKind::HeldLanes))
+}
+
+pub(super) fn counts(db: &Connection, endpoint: EndpointId) -> Result<Counts> {
+    let sql = "SELECT num FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
+    let num = one(db, sql, [endpoint.to_bytes()], |columns| columns.number::<i64>("a number"))?;
+    let Some(num) = num else { return Ok(Counts::default()) };
+    let mut counts = [0; STANDINGS];
+    let sql = "SELECT standing, count(*) FROM deliveries INDEXED BY deliveries_open \
+               WHERE endpoint = ?1 AND standing <= 3 GROUP BY standing";
+    for (standing, count) in all(db, sql, [num], |columns| {
+        Ok((columns.number::<usize>("a standing")?, columns.number("a count")?))
+    })? {
+        counts[standing] = count;
+    }
+    let sql = "SELECT count(*) FROM deliveries INDEXED BY deliveries_dead \
+               WHERE endpoint = ?1 AND standing IN (3, 4) AND standing = 4";
+    let dead = one(db, sql, [num], |columns| columns.number("a count"))?;
+    counts[DEAD as usize] = dead.unwrap_or_default();
+    Ok(Counts::by_standing(&counts))
+}

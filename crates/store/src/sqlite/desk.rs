@@ -1,0 +1,83 @@
+//! What the writer has before it: its connection and its notes.
+
+use std::path::Path;
+
+use railpost_engine::Timestamp;
+use rusqlite::{Connection, OpenFlags};
+
+use super::errors::At;
+use super::notes::Notes;
+use super::schema;
+use crate::limits::{SQLITE_CHECKPOINT_PAGES, SQLITE_STATEMENTS_CACHED, SQLITE_WRITER_CACHE_KIB};
+use crate::{Result, Setup, StoreError};
+
+/// The write connection and the writer's notes.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) db: Connection,
+    pub(super) setup: Setup,
+    pub(super) notes: Notes,
+    flushed: bool,
+}
+
+/// A path is a path, even if it looks like a URI; one thread has the connection.
+const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
+    .union(OpenFlags::SQLITE_OPEN_CREATE)
+    .union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+impl Desk {
+    /// Opens the file for writing and brings it up to date.
+    pub(super) fn open(path: &Path, setup: Setup) -> Result<Self> {
+        let mut db = Connection::open_with_flags(path, FLAGS).at("opening the file")?;
+        if db.is_readonly("main").at("opening the file")? {
+            return Err(StoreError::ReadOnly(format!("{} may only be read", path.display())));
+        }
+        let found = schema::check(&db, &setup)?;
+        db.set_prepared_statement_cache_capacity(SQLITE_STATEMENTS_CACHED);
+        db.pragma_update(None, "journal_mode", "WAL").at("opening the file")?;
+        db.pragma_update(None, "synchronous", "FULL").at("opening the file")?;
+        db.pragma_update(None, "cache_size", -SQLITE_WRITER_CACHE_KIB).at("opening the file")?;
+        db.pragma_update(None, "wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
+            .at("opening the file")?;
+        schema::migrate(&mut db, &setup, found)?;
+        Ok(Self { db, setup, notes: Notes::default(), flushed: true })
+    }
+
+    /// Starts a group.
+    pub(super) fn begin(&mut self, durable: bool) -> Result<()> {
+        if self.flushed != durable {
+            let mode = if durable { "FULL" } else { "NORMAL" };
+            self.db.pragma_update(None, "synchronous", mode).at("the start of a group")?;
+            self.flushed = durable;
+        }
+        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([]).at("the start of a group")?;
+        Ok(())
+    }
+
+    /// Commits a group.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.notes.write_lanes(&self.db)?;
+        self.db.prepare_cached("COMMIT")?.execute([]).at("the commit of a group")?;
+        Ok(())
+    }
+
+    /// Undoes a group, and forgets what it may have changed.
+    pub(super) fn give_up(&mut self) {
+        if !self.db.is_autocommit() {
+            // If this fails as well, the next group fails to begin and says why.
+            let _ = self.db.execute_batch("ROLLBACK");
+        }
+        self.notes.forget();
+    }
+
+    /// Writes something that changes nothing, to see whether writing works.
+    pub(super) fn touch(&mut self) -> Result<()> {
+        let sql = "UPDATE store SET key_check = key_check";
+        self.db.execute(sql, []).at("the health check")?;
+        Ok(())
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.setup.source.now()
+    }
+}

@@ -1,0 +1,327 @@
+//! Records in SQLite, and what the engine and the sender read back.
+
+use railpost_engine::{
+    AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Timestamp, Transition,
+};
+use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
+
+use super::desk::Desk;
+use super::notes::Notes;
+use super::rows::{all, one};
+use crate::loading::{attempt_view, lane_page};
+use crate::numbers::{
+    DEAD, LAST_OPEN, OPEN, Standing, endpoint_status_number, failure_number, legal_from, millis,
+    stage, timestamp,
+};
+use crate::rows::{self, delivery_columns, parcel_columns, to_json, view_joins};
+use crate::{
+    AttemptDetail, AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
+    StoreError, brief,
+};
+
+/// Writes a transition if the record allows it, and something more.
+macro_rules! update_sql {
+    ($more:literal) => {
+        concat!(
+            "UPDATE deliveries SET standing = ?2, due = ?3, reason = ?4, \
+             attempts = max(attempts, ?5), \
+             round_attempts = ?6, round_started_at = ?7, last_delay = ?8, replay = ?9, \
+             changed_at = ?10, brief = ?11",
+            $more,
+            " WHERE id = ?1 AND (1 << standing) & ?12"
+        )
+    };
+}
+
+impl Desk {
+    pub(super) fn record(&mut self, batch: &RecordBatch) -> Result<Recorded> {
+        self.check_epoch(batch)?;
+        let mut recorded = Recorded::default();
+        let mut journal = Journal::new(&self.db, &mut self.notes)?;
+        for (transition, detail) in &batch.transitions {
+            match journal.record(transition, detail.as_ref())? {
+                None => recorded.applied += 1,
+                Some(skipped) => recorded.skipped.push(skipped),
+            }
+        }
+        drop(journal);
+        batch.endpoints.iter().try_for_each(|record| self.record_endpoint(record))?;
+        Ok(recorded)
+    }
+
+    fn check_epoch(&mut self, batch: &RecordBatch) -> Result<()> {
+        let partitions = self.notes.partitions(&self.db)?;
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let later = |partition: &Partition| {
+            partitions.get(&partition.0).is_some_and(|epoch| *epoch > batch.epoch.0)
+        };
+        match batch.partitions().find(later) {
+            Some(partition) => Err(StoreError::Fenced { partition }),
+            None => Ok(()),
+        }
+    }
+
+    fn record_endpoint(&self, record: &EndpointRecord) -> Result<()> {
+        let sql = "UPDATE endpoints SET status = ?2, failing_since = ?3, updated_at = ?4 \
+                   WHERE id = ?1";
+        self.db.prepare_cached(sql)?.execute((
+            record.endpoint.to_bytes(),
+            endpoint_status_number(record.status),
+            record.failing_since.map(millis),
+            millis(record.at),
+        ))?;
+        Ok(())
+    }
+
+    pub(super) fn fence(&mut self, partition: Partition, epoch: Epoch) -> Result<()> {
+        if self
+            .notes
+            .partitions(&self.db)?
+            .get(&partition.0)
+            .is_some_and(|stored| *stored > epoch.0)
+        {
+            return Err(StoreError::Fenced { partition });
+        }
+        let sql = "REPLACE INTO partitions (id, epoch) VALUES (?1, ?2)";
+        self.db.prepare_cached(sql)?.execute((partition.0, epoch.0))?;
+        self.notes.forget_registry();
+        Ok(())
+    }
+}
+
+/// Where transitions are written down, with the usual statement at hand.
+struct Journal<'a> {
+    db: &'a Connection,
+    notes: &'a mut Notes,
+    update: CachedStatement<'a>,
+}
+
+impl<'a> Journal<'a> {
+    fn new(db: &'a Connection, notes: &'a mut Notes) -> Result<Self> {
+        let update = db.prepare_cached(update_sql!(""))?;
+        Ok(Self { db, notes, update })
+    }
+
+    /// Nothing, or why it was skipped.
+    fn record(
+        &mut self,
+        transition: &Transition,
+        detail: Option<&AttemptDetail>,
+    ) -> Result<Option<Skipped>> {
+        let standing = Standing::from(transition.state);
+        let view = detail.map(|detail| attempt_view(detail.clone(), transition));
+        let told = view.as_ref().and_then(brief::encode);
+        let from = legal_from(transition.state.stage());
+        // What follows an attempt follows an open state: one statement does it. A person's decision
+        // may follow a dead letter too, which may have been open or not.
+        let was_open = from & !OPEN == 0;
+        let before = if was_open { None } else { self.standing(transition.delivery)? };
+        if self.write_transition(transition, standing, from, told.as_deref())? == 0 {
+            return self.skipped(transition.delivery).map(Some);
+        }
+        let was_open = before.map_or(was_open, |before| before <= LAST_OPEN);
+        match (was_open, standing.number <= LAST_OPEN) {
+            (true, false) => self.notes.backlog_changed(self.db, transition.endpoint, -1)?,
+            (false, true) => self.notes.backlog_changed(self.db, transition.endpoint, 1)?,
+            _ => {}
+        }
+        if let Some(view) = view.filter(|_| told.is_none()) {
+            self.write_attempt(transition.delivery, standing, &view)?;
+        }
+        Ok(None)
+    }
+
+    fn standing(&self, delivery: DeliveryId) -> Result<Option<i64>> {
+        let sql = "SELECT standing FROM deliveries WHERE id = ?1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        Ok(statement.query_row([delivery.to_bytes()], |row| row.get(0)).optional()?)
+    }
+
+    fn skipped(&self, delivery: DeliveryId) -> Result<Skipped> {
+        let on_record = self.standing(delivery)?.map(stage).transpose()?;
+        Ok(Skipped { delivery, on_record })
+    }
+
+    /// Writes the transition if the record allows it, and says how many rows that changed. A dead
+    /// letter that holds no lane leaves it: its place becomes a memory.
+    fn write_transition(
+        &mut self,
+        transition: &Transition,
+        standing: Standing,
+        from: i64,
+        told: Option<&[u8]>,
+    ) -> Result<usize> {
+        let progress = transition.progress;
+        let values = (
+            transition.delivery.to_bytes(),
+            standing.number,
+            standing.due,
+            standing.reason,
+            progress.attempts,
+            progress.round_attempts,
+            progress.round_started_at.map(millis),
+            i64::try_from(progress.last_delay.as_millis()).unwrap_or(i64::MAX),
+            progress.replay,
+            millis(transition.at),
+            told,
+            from,
+        );
+        if standing.number == DEAD {
+            let leave =
+                update_sql!(", left_seq = coalesce(seq, left_seq), lane = NULL, seq = NULL");
+            return Ok(self.db.prepare_cached(leave)?.execute(values)?);
+        }
+        Ok(self.update.execute(values)?)
+    }
+
+    fn write_attempt(
+        &self,
+        delivery: DeliveryId,
+        standing: Standing,
+        view: &AttemptView,
+    ) -> Result<()> {
+        let AttemptView { detail, next_at, .. } = view;
+        let (status, retry_after, failure) = match detail.result {
+            AttemptResult::Response { status, retry_after } => (Some(status), retry_after, None),
+            AttemptResult::Failed(failure) => (None, None, Some(failure_number(failure))),
+        };
+        let headers = Some(&detail.response_headers).filter(|headers| !headers.is_empty());
+        let headers = headers.map(to_json);
+        let body = Some(&detail.response_body[..]).filter(|body| !body.is_empty());
+        let timing = detail.timing;
+        let sql = "INSERT OR IGNORE INTO attempts (delivery, number, started_at, status, \
+                   retry_after, failure, led_to, next_at, dns_us, connect_us, tls_us, \
+                   first_byte_us, total_us, message, headers, body, node) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+                   ?17)";
+        self.db.prepare_cached(sql)?.execute(params![
+            delivery.to_bytes(),
+            detail.number,
+            millis(detail.started_at),
+            status,
+            retry_after.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
+            failure,
+            standing.number,
+            next_at.map(millis),
+            timing.dns_us,
+            timing.connect_us,
+            timing.tls_us,
+            timing.first_byte_us,
+            timing.total_us,
+            detail.message,
+            headers,
+            body,
+            detail.node.map(NodeId::to_bytes),
+        ])?;
+        Ok(())
+    }
+}
+
+pub(super) fn load(db: &Connection, load: Load) -> Result<Page> {
+    let (Load::Lanes { endpoint, .. }
+    | Load::Lane { endpoint, .. }
+    | Load::Unkeyed { endpoint, .. }) = load;
+    let sql = "SELECT num FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
+    let num = db.prepare_cached(sql)?.query_row([endpoint.to_bytes()], |row| row.get(0));
+    // No endpoint has the number 0, so there is nothing to find.
+    let from = Shelf { db, endpoint, num: num.optional()?.unwrap_or(0) };
+    match load {
+        Load::Lanes { after, limit, window, .. } => from.lanes(after, limit as usize, window),
+        Load::Lane { lane, from: seq, limit, .. } => from.lane(lane, seq, limit).map(Page::Lane),
+        Load::Unkeyed { after, due_by, limit, .. } => from.unkeyed(after, due_by, limit as usize),
+    }
+}
+
+/// The deliveries of one endpoint.
+struct Shelf<'a> {
+    db: &'a Connection,
+    endpoint: EndpointId,
+    num: i64,
+}
+
+impl Shelf<'_> {
+    /// One seek per lane: what lies in a lane beyond its window is never looked at.
+    fn lanes(&self, after: Option<LaneId>, limit: usize, window: u32) -> Result<Page> {
+        let sql = "SELECT lane FROM deliveries INDEXED BY deliveries_open \
+                   WHERE endpoint = ?1 AND lane > ?2 AND standing <= 3 ORDER BY lane LIMIT 1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let (mut last, mut lanes) = (after.map_or(0, row_number), Vec::new());
+        loop {
+            let lane = statement.query_row((self.num, last), |row| row.get(0)).optional()?;
+            let Some(lane): Option<i64> = lane else {
+                return Ok(Page::Lanes { lanes, next: None });
+            };
+            if lanes.len() == limit {
+                return Ok(Page::Lanes { lanes, next: Some(LaneId(last as u64)) });
+            }
+            lanes.push(self.lane(LaneId(lane as u64), Seq::FIRST, window)?);
+            last = lane;
+        }
+    }
+
+    fn lane(&self, lane: LaneId, from: Seq, limit: u32) -> Result<LanePage> {
+        let sql = "SELECT last_seq FROM lanes WHERE id = ?1 AND endpoint = ?2";
+        let number = row_number(lane);
+        let last = self.db.prepare_cached(sql)?.query_row((number, self.num), |row| row.get(0));
+        let last = last.optional()?.and_then(Seq::new);
+        let sql = concat!(
+            "SELECT ",
+            delivery_columns!(),
+            " FROM deliveries AS d INDEXED BY deliveries_open \
+             WHERE endpoint = ?1 AND lane = ?2 AND seq >= ?3 AND standing <= 3 \
+             ORDER BY seq LIMIT ?4"
+        );
+        let deliveries = self.deliveries(sql, (self.num, number, from.get(), limit))?;
+        Ok(lane_page(lane, from, last, limit as usize, deliveries))
+    }
+
+    fn unkeyed(&self, after: Option<DeliveryId>, due_by: Timestamp, limit: usize) -> Result<Page> {
+        let sql = concat!(
+            "SELECT ",
+            delivery_columns!(),
+            " FROM deliveries AS d INDEXED BY deliveries_open \
+             WHERE endpoint = ?1 AND lane IS NULL AND seq IS NULL AND id > ?2 AND standing <= 3 \
+             AND (due IS NULL OR due <= ?3) ORDER BY id LIMIT ?4"
+        );
+        let after = after.map_or([0; 16], DeliveryId::to_bytes);
+        let mut deliveries = self.deliveries(sql, (self.num, after, millis(due_by), limit + 1))?;
+        let more = deliveries.len() > limit;
+        deliveries.truncate(limit);
+        let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
+        Ok(Page::Unkeyed { deliveries, next, next_due: self.next_due(due_by)? })
+    }
+
+    fn deliveries(&self, sql: &str, values: impl Params) -> Result<Vec<Delivery>> {
+        all(self.db, sql, values, |columns| rows::delivery(columns, self.endpoint))
+    }
+
+    fn next_due(&self, due_by: Timestamp) -> Result<Option<Timestamp>> {
+        let sql = "SELECT due FROM deliveries INDEXED BY deliveries_due \
+                   WHERE endpoint = ?1 AND due > ?2 AND standing = 2 AND lane IS NULL \
+                   ORDER BY due LIMIT 1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let due = statement.query_row((self.num, millis(due_by)), |row| row.get(0));
+        Ok(due.optional()?.map(timestamp))
+    }
+}
+
+/// A lane's number as a column holds it; one beyond that is nobody's.
+fn row_number(lane: LaneId) -> i64 {
+    i64::try_from(lane.0).unwrap_or(i64::MAX)
+}
+
+pub(super) fn parcels(db: &Connection, deliveries: &[DeliveryId]) -> Result<Vec<Parcel>> {
+    let sql = concat!(
+        "SELECT ",
+        parcel_columns!(),
+        " FROM deliveries AS d ",
+        view_joins!(),
+        " WHERE d.id = ?1"
+    );
+    let found =
+        deliveries.iter().map(|id| one(db, sql, [id.to_bytes()], |columns| rows::parcel(columns)));
+    found.filter_map(Result::transpose).collect()
+}

@@ -1,0 +1,282 @@
+//! The store in one SQLite file: nothing to install, one process at a time.
+//!
+//! One thread writes, in groups; readers have connections of their own. A lock file beside the
+//! database keeps a second process out.
+
+mod errors;
+mod schema;
+mod rows;
+mod notes;
+mod desk;
+mod writer;
+mod readers;
+mod intake;
+mod ledger;
+mod registry;
+mod access;
+mod archive;
+mod upkeep;
+#[cfg(test)]
+mod faults;
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use railpost_engine::{Accepted, Load, Page};
+use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, TenantId};
+
+use desk::Desk;
+use readers::Readers;
+use writer::{Order, Writer};
+
+use crate::limits::PARCELS_MAX;
+use crate::{
+    AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
+    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
+    EventQuery, EventTypeRecord, Health, HeldLane, HeldLaneQuery, IdempotencyKey, Intake, Ledger,
+    Listing, PageRequest, Parcel, Partition, PruneStep, Pruned, Recall, Receipt, RecordBatch,
+    Recorded, RedeliverBatch, Registry, Result, Setup, StoreError, StoredEvent, Tenant, Upkeep,
+    check,
+};
+
+/// A store in a SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    // In this order they go: the writer first, so that the file is closed before it is unlocked.
+    writer: Writer,
+    readers: Readers,
+    setup: Setup,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it. Refuses one that another process has, that a later version
+    /// wrote, that belongs to another master key, or that is no store.
+    pub fn open(path: &Path, setup: Setup) -> Result<Self> {
+        let lock = lock(path)?;
+        let desk = Desk::open(path, setup.clone())?;
+        let writer = Writer::start(desk)?;
+        let readers = Readers::new(path);
+        Ok(Self { writer, readers, setup, path: path.to_owned(), _lock: lock })
+    }
+}
+
+/// Keeps other processes out until the file is dropped.
+fn lock(path: &Path) -> Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let file = File::options().create(true).append(true).open(&name).map_err(|error| {
+        StoreError::Unavailable(format!("cannot open the lock file {}: {error}", name.display()))
+    })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(format!(
+            "another process has {}: stop it, or give this one a file of its own",
+            path.display()
+        ))),
+        Err(TryLockError::Error(error)) => {
+            Err(StoreError::Unavailable(format!("cannot lock {}: {error}", name.display())))
+        }
+    }
+}
+
+/// What is durable before it is answered.
+fn durable(items: usize) -> Order {
+    Order { durability: Durability::Durable, items }
+}
+
+#[async_trait]
+impl Intake for SqliteStore {
+    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>> {
+        check::accept(&batch)?;
+        let order = durable(batch.events.len());
+        self.writer.write(order, move |desk| desk.accept(&batch)).await
+    }
+
+    async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
+        check::redeliver(&batch)?;
+        let order = durable(batch.orders.len());
+        self.writer.write(order, move |desk| desk.redeliver(&batch)).await
+    }
+}
+
+#[async_trait]
+impl Ledger for SqliteStore {
+    async fn record(&self, batch: RecordBatch) -> Result<Recorded> {
+        check::record(&batch)?;
+        let order = Order { durability: batch.durability, items: batch.transitions.len() };
+        self.writer.write(order, move |desk| desk.record(&batch)).await
+    }
+
+    async fn load(&self, load: Load) -> Result<Page> {
+        check::load(&load)?;
+        self.readers.read(move |db| ledger::load(db, load)).await
+    }
+
+    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
+        check::at_most("deliveries (entries)", deliveries.len(), PARCELS_MAX)?;
+        self.readers.read(move |db| ledger::parcels(db, &deliveries)).await
+    }
+
+    async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        check::epoch(epoch)?;
+        self.writer.write(durable(1), move |desk| desk.fence(partition, epoch)).await
+    }
+}
+
+#[async_trait]
+impl Registry for SqliteStore {
+    async fn commit(&self, change: Change) -> Result<()> {
+        check::change(&change)?;
+        self.writer.write(durable(1), move |desk| desk.commit(&change)).await
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
+        let id = id.clone();
+        self.readers.read(move |db| registry::tenant(db, &id)).await
+    }
+
+    async fn tenants(&self, page: PageRequest) -> Result<Listing<Tenant>> {
+        self.readers.read(move |db| registry::tenants(db, &page)).await
+    }
+
+    async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
+        let key = self.setup.master_key.clone();
+        self.readers.read(move |db| registry::endpoint(db, id, &key)).await
+    }
+
+    async fn endpoints(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<Endpoint>> {
+        let (tenant, key) = (tenant.cloned(), self.setup.master_key.clone());
+        self.readers.read(move |db| registry::endpoints(db, tenant.as_ref(), &page, &key)).await
+    }
+
+    async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
+        let key = self.setup.master_key.clone();
+        self.readers.read(move |db| registry::secrets(db, endpoint, &key)).await
+    }
+
+    async fn event_type(
+        &self,
+        tenant: &TenantId,
+        name: &EventType,
+    ) -> Result<Option<EventTypeRecord>> {
+        let (tenant, name) = (tenant.clone(), name.clone());
+        self.readers.read(move |db| registry::event_type(db, &tenant, &name)).await
+    }
+
+    async fn event_types(
+        &self,
+        tenant: &TenantId,
+        page: PageRequest,
+    ) -> Result<Listing<EventTypeRecord>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| registry::event_types(db, &tenant, &page)).await
+    }
+}
+
+#[async_trait]
+impl Access for SqliteStore {
+    async fn api_key(&self, id: ApiKeyId) -> Result<Option<ApiKey>> {
+        self.readers.read(move |db| access::api_key(db, id)).await
+    }
+
+    async fn api_key_by_hash(&self, hash: &Digest) -> Result<Option<ApiKey>> {
+        let hash = *hash;
+        self.readers.read(move |db| access::api_key_by_hash(db, &hash)).await
+    }
+
+    async fn api_keys(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<ApiKey>> {
+        let tenant = tenant.cloned();
+        self.readers.read(move |db| access::api_keys(db, tenant.as_ref(), &page)).await
+    }
+
+    async fn audit(&self, query: AuditQuery) -> Result<Listing<AuditEntry>> {
+        self.readers.read(move |db| access::audit(db, &query)).await
+    }
+
+    async fn recall(&self, key: &IdempotencyKey, fingerprint: &Digest) -> Result<Recall> {
+        let (key, fingerprint, now) = (key.clone(), *fingerprint, self.setup.source.now());
+        self.readers.read(move |db| access::recall(db, &key, &fingerprint, now)).await
+    }
+}
+
+#[async_trait]
+impl Archive for SqliteStore {
+    async fn event(&self, tenant: &TenantId, id: &EventId) -> Result<Option<StoredEvent>> {
+        let (tenant, id) = (tenant.clone(), id.clone());
+        self.readers.read(move |db| archive::event(db, &tenant, &id)).await
+    }
+
+    async fn events(&self, query: EventQuery) -> Result<Listing<EventHead>> {
+        self.readers.read(move |db| archive::events(db, &query)).await
+    }
+
+    async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>> {
+        self.readers.read(move |db| archive::delivery(db, id)).await
+    }
+
+    async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>> {
+        self.readers.read(move |db| archive::deliveries(db, &query)).await
+    }
+
+    async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
+        let (tenant, event) = (tenant.clone(), event.clone());
+        self.readers.read(move |db| archive::deliveries_of(db, &tenant, &event)).await
+    }
+
+    async fn attempts(
+        &self,
+        delivery: DeliveryId,
+        page: PageRequest,
+    ) -> Result<Listing<AttemptView>> {
+        self.readers.read(move |db| archive::attempts(db, delivery, &page)).await
+    }
+
+    async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
+        self.readers.read(move |db| archive::held_lanes(db, &query)).await
+    }
+
+    async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
+        self.readers.read(move |db| archive::counts(db, endpoint)).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for SqliteStore {
+    async fn prune(&self, step: PruneStep) -> Result<Pruned> {
+        check::prune(&step)?;
+        // What a crash brings back is pruned again.
+        let order = Order { durability: Durability::Visible, items: step.limit as usize };
+        self.writer.write(order, move |desk| desk.prune(&step)).await
+    }
+
+    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
+        let tenant = tenant.clone();
+        self.writer.write(durable(1), move |desk| desk.erase_tenant(&tenant)).await
+    }
+
+    async fn backup(&self, to: &Path) -> Result<()> {
+        let to = to.to_owned();
+        self.readers.read_alone(move |db| upkeep::backup(db, &to)).await
+    }
+
+    async fn check(&self) -> Result<Health> {
+        self.writer.write(durable(1), Desk::touch).await?;
+        let size = std::fs::metadata(&self.path).map(|data| data.len());
+        let size_bytes = size.map_err(|error| {
+            StoreError::Unavailable(format!("cannot see {}: {error}", self.path.display()))
+        })?;
+        Ok(Health { backend: "sqlite", schema: schema::SCHEMA, size_bytes })
+    }
+}

@@ -1,0 +1,239 @@
+//! What the writer remembers of the file, so that it need not look.
+//!
+//! All of it is in the file too: a group that fails makes the writer forget everything.
+
+use std::sync::Arc;
+
+use railpost_engine::{LaneId, Place};
+use railpost_wire::{EndpointId, Key, Seq, TenantId};
+use rusqlite::{Connection, OptionalExtension};
+use rustc_hash::FxHashMap;
+
+use super::rows::all;
+use crate::delivery_ids::DeliveryIds;
+use crate::fanout::Subscriber;
+use crate::limits::{BACKLOG_MAX, LANES_CACHED};
+use crate::rows::{Columns, json};
+use crate::{EndpointSettings, Result, StoreError, TenantSettings};
+
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) ids: DeliveryIds,
+    last_event: Option<i64>,
+    tenants: FxHashMap<TenantId, TenantEntry>,
+    /// Open deliveries by `tenants.num`.
+    backlog: FxHashMap<i64, u64>,
+    /// The tenant's num of an endpoint; none if it is unknown or was removed.
+    tenant_of: FxHashMap<EndpointId, Option<i64>>,
+    partitions: Option<FxHashMap<u8, u64>>,
+    lanes: LaneCache,
+}
+
+/// A tenant as far as accepting events needs to know it.
+#[derive(Clone, Debug)]
+pub(super) struct TenantEntry {
+    pub(super) num: i64,
+    pub(super) backlog_max: u64,
+    pub(super) subscribers: Arc<[Subscriber]>,
+}
+
+impl Notes {
+    /// Forgets everything but the last id: ids ascend.
+    pub(super) fn forget(&mut self) {
+        *self = Self { ids: std::mem::take(&mut self.ids), ..Self::default() };
+    }
+
+    /// Forgets what a change may have changed.
+    pub(super) fn forget_registry(&mut self) {
+        self.tenants.clear();
+        self.tenant_of.clear();
+        self.partitions = None;
+    }
+
+    /// Forgets how many deliveries are open: an endpoint is gone with all of its own.
+    pub(super) fn forget_backlogs(&mut self) {
+        self.backlog.clear();
+    }
+
+    /// Forgets where lanes stand: some of them are gone.
+    pub(super) fn forget_lanes(&mut self) {
+        let changed = std::mem::take(&mut self.lanes.changed);
+        self.lanes = LaneCache { changed, ..LaneCache::default() };
+    }
+
+    /// The next event's number.
+    pub(super) fn next_event(&mut self, db: &Connection) -> Result<i64> {
+        let last = match self.last_event {
+            Some(last) => last,
+            None => {
+                db.query_row("SELECT coalesce(max(num), 0) FROM events", [], |row| row.get(0))?
+            }
+        };
+        self.last_event = Some(last + 1);
+        Ok(last + 1)
+    }
+
+    /// A tenant that is not being erased.
+    pub(super) fn tenant(&mut self, db: &Connection, id: &TenantId) -> Result<TenantEntry> {
+        if let Some(known) = self.tenants.get(id) {
+            return Ok(known.clone());
+        }
+        let sql = "SELECT num, settings FROM tenants WHERE id = ?1 AND NOT erasing";
+        let row = db
+            .prepare_cached(sql)?
+            .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
+        let (num, settings) = row.optional()?.ok_or_else(|| StoreError::not_found("tenant", id))?;
+        let settings: TenantSettings = json(&settings, "a tenant's settings")?;
+        let entry = TenantEntry {
+            num,
+            backlog_max: settings.backlog_max.unwrap_or(BACKLOG_MAX),
+            subscribers: subscribers(db, num)?,
+        };
+        self.tenants.insert(id.clone(), entry.clone());
+        Ok(entry)
+    }
+
+    /// How many open deliveries a tenant has.
+    pub(super) fn backlog(&mut self, db: &Connection, tenant: i64) -> Result<u64> {
+        if let Some(known) = self.backlog.get(&tenant) {
+            return Ok(*known);
+        }
+        let sql = "SELECT count(*) FROM endpoints AS e \
+                   JOIN deliveries AS d INDEXED BY deliveries_open ON d.endpoint = e.num \
+                   WHERE e.tenant = ?1 AND e.removed_at IS NULL AND d.standing <= 3";
+        let open: u64 = db.prepare_cached(sql)?.query_row([tenant], |row| row.get(0))?;
+        self.backlog.insert(tenant, open);
+        Ok(open)
+    }
+
+    /// A delivery of this endpoint was opened or closed.
+    pub(super) fn backlog_changed(
+        &mut self,
+        db: &Connection,
+        endpoint: EndpointId,
+        change: i64,
+    ) -> Result<()> {
+        if let Some(tenant) = self.tenant_of(db, endpoint)?
+            && let Some(open) = self.backlog.get_mut(&tenant)
+        {
+            *open = open.saturating_add_signed(change);
+        }
+        Ok(())
+    }
+
+    fn tenant_of(&mut self, db: &Connection, endpoint: EndpointId) -> Result<Option<i64>> {
+        if let Some(known) = self.tenant_of.get(&endpoint) {
+            return Ok(*known);
+        }
+        let sql = "SELECT tenant FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
+        let found = db.prepare_cached(sql)?.query_row([endpoint.to_bytes()], |row| row.get(0));
+        let found = found.optional()?;
+        self.tenant_of.insert(endpoint, found);
+        Ok(found)
+    }
+
+    /// The owner's epoch of every partition that ever had one.
+    pub(super) fn partitions(&mut self, db: &Connection) -> Result<&FxHashMap<u8, u64>> {
+        if self.partitions.is_none() {
+            let mut statement = db.prepare_cached("SELECT id, epoch FROM partitions")?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.partitions = Some(rows.collect::<std::result::Result<_, _>>()?);
+        }
+        Ok(self.partitions.get_or_insert_default())
+    }
+
+    /// The end of the line, which is one longer from here on.
+    pub(super) fn next_place(
+        &mut self,
+        db: &Connection,
+        endpoint: i64,
+        key: Option<Key>,
+    ) -> Result<Place> {
+        let at = (endpoint, key);
+        let lane = match self.lanes.get(&at) {
+            Some(lane) => lane,
+            None => find_lane(db, &at)?,
+        };
+        let seq = lane.last.map_or(Seq::FIRST, Seq::next);
+        self.lanes.put(at, Lane { id: lane.id, last: Some(seq) });
+        Ok(Place { lane: lane.id, seq })
+    }
+
+    /// Writes the last seqs that the group gave out: once per lane, in the order of the table.
+    pub(super) fn write_lanes(&mut self, db: &Connection) -> Result<()> {
+        let mut changed = std::mem::take(&mut self.lanes.changed);
+        changed.sort_unstable_by(|a, b| b.cmp(a));
+        changed.dedup_by_key(|(lane, _)| *lane);
+        let sql = "UPDATE lanes SET last_seq = ?2 WHERE id = ?1";
+        let mut statement = db.prepare_cached(sql)?;
+        for (lane, last) in changed.iter().rev() {
+            statement.execute((lane.0, last.get()))?;
+        }
+        self.lanes.make_room();
+        Ok(())
+    }
+}
+
+fn subscribers(db: &Connection, tenant: i64) -> Result<Arc<[Subscriber]>> {
+    let sql = "SELECT num, id, settings FROM endpoints \
+               WHERE tenant = ?1 AND removed_at IS NULL ORDER BY id";
+    let found = all(db, sql, [tenant], |columns| {
+        let num = columns.number("an endpoint's number")?;
+        let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+        let settings: EndpointSettings = columns.json("an endpoint's settings")?;
+        Ok(Subscriber::new(num, id, &settings))
+    })?;
+    Ok(found.into())
+}
+
+fn find_lane(db: &Connection, (endpoint, key): &(i64, Option<Key>)) -> Result<Lane> {
+    let key = key.as_ref().map_or("", Key::as_str).as_bytes();
+    let sql = "SELECT l.id, l.last_seq FROM lane_keys AS k JOIN lanes AS l ON l.id = k.lane \
+               WHERE k.endpoint = ?1 AND k.key = ?2";
+    let found = db.prepare_cached(sql)?.query_row((endpoint, key), |row| {
+        Ok(Lane { id: LaneId(row.get(0)?), last: Seq::new(row.get(1)?) })
+    });
+    if let Some(lane) = found.optional()? {
+        return Ok(lane);
+    }
+    let sql = "INSERT INTO lanes (endpoint, last_seq) VALUES (?1, 0)";
+    let id = db.prepare_cached(sql)?.insert([endpoint])?;
+    let sql = "INSERT INTO lane_keys (endpoint, key, lane) VALUES (?1, ?2, ?3)";
+    db.prepare_cached(sql)?.execute((endpoint, key, id))?;
+    Ok(Lane { id: LaneId(id as u64), last: None })
+}
+
+/// A lane as far as giving out seqs needs to know it.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    id: LaneId,
+    last: Option<Seq>,
+}
+
+/// The lanes that were used of late, in two generations: when the young one is full, the old one is
+/// forgotten.
+#[derive(Debug, Default)]
+struct LaneCache {
+    young: FxHashMap<(i64, Option<Key>), Lane>,
+    old: FxHashMap<(i64, Option<Key>), Lane>,
+    /// The seqs given out by this group.
+    changed: Vec<(LaneId, Seq)>,
+}
+
+impl LaneCache {
+    fn get(&self, at: &(i64, Option<Key>)) -> Option<Lane> {
+        self.young.get(at).or_else(|| self.old.get(at)).copied()
+    }
+
+    fn put(&mut self, at: (i64, Option<Key>), lane: Lane) {
+        self.changed.extend(lane.last.map(|last| (lane.id, last)));
+        self.young.insert(at, lane);
+    }
+
+    /// Between groups only: what a group has changed is not in the file yet.
+    fn make_room(&mut self) {
+        if self.young.len() >= LANES_CACHED {
+            self.old = std::mem::take(&mut self.young);
+        }
+    }
+}

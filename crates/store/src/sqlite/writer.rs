@@ -1,0 +1,148 @@
+//! The one thread that writes: whatever waits for it goes into one transaction.
+//!
+//! A group that holds an accept, a change or a durable record is flushed to the disk before anyone is
+//! answered. A group of plain records is not: it becomes durable with the next group that is.
+
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::desk::Desk;
+use crate::limits::{GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX};
+use crate::{Durability, Result, StoreError};
+
+/// A handle to the writer's thread. Dropping it ends the thread, after all that waits is written.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Option<mpsc::Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(desk: Desk) -> Result<Self> {
+        let (queue, jobs) = mpsc::channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("railpost-sqlite".to_owned())
+            .spawn(move || serve(desk, jobs))
+            .map_err(|error| {
+                StoreError::Unavailable(format!("no thread to write with: {error}"))
+            })?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Hands `work` to the writer and waits until its group is committed.
+    ///
+    /// The work may be done twice, in a group and then alone. If it answers with an error that is
+    /// not the surroundings' fault, it must not have written anything.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        order: Order,
+        work: impl FnMut(&mut Desk) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let gone = || StoreError::Unavailable("the writer has stopped".to_owned());
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Task { order, work, output: None, reply });
+        let queue = self.queue.as_ref().ok_or_else(gone)?;
+        let patience = std::time::Duration::from_millis(PATIENCE.as_millis());
+        let sent = tokio::time::timeout(patience, queue.send(job)).await;
+        let sent = sent.map_err(|_| {
+            StoreError::Unavailable(format!("the writer is busy: no turn within {PATIENCE}"))
+        })?;
+        sent.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        // A writer that panicked has told its callers by not answering.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What a piece of work asks of its group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// How safe it must be before it is answered.
+    pub(super) durability: Durability,
+    /// How many events or records it brings.
+    pub(super) items: usize,
+}
+
+/// Work, its result, and who waits for it.
+trait Job: Send {
+    fn order(&self) -> Order;
+    /// Does the work. An error means that the group must be given up.
+    fn run(&mut self, desk: &mut Desk) -> Result<()>;
+    /// Answers, once it is known what became of the group.
+    fn answer(self: Box<Self>, group: Result<()>);
+}
+
+struct Task<T, F> {
+    order: Order,
+    work: F,
+    output: Option<Result<T>>,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnMut(&mut Desk) -> Result<T> + Send> Job for Task<T, F> {
+    fn order(&self) -> Order {
+        self.order
+    }
+
+    fn run(&mut self, desk: &mut Desk) -> Result<()> {
+        let output = (self.work)(desk);
+        let failed = output.as_ref().err().filter(|error| error.is_environment()).cloned();
+        self.output = Some(output);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn answer(self: Box<Self>, group: Result<()>) {
+        let gone = || Err(StoreError::Unavailable("the work was not done".to_owned()));
+        let Task { output, reply, .. } = *self;
+        // Whoever asked may have gone away.
+        let _ = reply.send(group.and_then(|()| output.unwrap_or_else(gone)));
+    }
+}
+
+fn serve(mut desk: Desk, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut group = gather(first, &mut jobs);
+        let result = commit(&mut desk, &mut group);
+        if result.is_err() && group.len() > 1 {
+            // One job's trouble is not everyone's.
+            for job in group {
+                let mut alone = [job];
+                let result = commit(&mut desk, &mut alone);
+                alone.into_iter().for_each(|job| job.answer(result.clone()));
+            }
+        } else {
+            group.into_iter().for_each(|job| job.answer(result.clone()));
+        }
+    }
+}
+
+/// The first job and whatever else waits, up to the bound.
+fn gather(first: Box<dyn Job>, jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+    let mut items = first.order().items;
+    let mut group = vec![first];
+    while items < GROUP_ITEMS_MAX {
+        let Ok(job) = jobs.try_recv() else { break };
+        items += job.order().items;
+        group.push(job);
+    }
+    group
+}
+
+/// All jobs in one transaction.
+fn commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
+    let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
+    desk.begin(durable)?;
+    let done = group.iter_mut().try_for_each(|job| job.run(desk));
+    let done = done.and_then(|()| desk.end());
+    if done.is_err() {
+        desk.give_up();
+    }
+    done
+}

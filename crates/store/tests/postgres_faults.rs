@@ -1,0 +1,284 @@
+//! What can happen to a PostgreSQL server and between several nodes, and what a store makes of it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use railpost_engine::{Accepted, DeliveryState, Progress, Timestamp, Transition};
+use railpost_store::{
+    AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, IdempotencyKey,
+    IdempotencyRecord, Intake, Ledger, MasterKey, NewEndpoint, PostgresAddress, PostgresStore,
+    Receipt, RecordBatch, Registry, Result, Setup, StoreError, StoredResponse, SystemSource,
+    TenantSettings, Upkeep, Write,
+};
+use railpost_wire::{EndpointId, EventId, TenantId};
+use support::postgres::{fresh_address, server};
+use support::proxy::{Proxy, Wire};
+use tokio::time::timeout;
+
+fn setup(key: u8) -> Setup {
+    Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[key; 32]) }
+}
+
+fn tenant() -> TenantId {
+    "acme".parse().unwrap()
+}
+
+async fn connect(address: &PostgresAddress) -> PostgresStore {
+    PostgresStore::connect(address, setup(1)).await.unwrap()
+}
+
+async fn add_endpoint(store: &PostgresStore, number: u128) {
+    let endpoint = NewEndpoint {
+        id: EndpointId::from_u128(number),
+        tenant: tenant(),
+        settings: EndpointSettings::all_events("https://example.com"),
+        private: EndpointPrivate::default(),
+    };
+    store.commit(Write::CreateEndpoint(endpoint).into()).await.unwrap();
+}
+
+/// A store with one tenant and one endpoint.
+async fn new_store(address: &PostgresAddress) -> PostgresStore {
+    let store = connect(address).await;
+    let create = Write::CreateTenant(tenant(), TenantSettings::default());
+    store.commit(create.into()).await.unwrap();
+    add_endpoint(&store, 1).await;
+    store
+}
+
+fn event(number: u64) -> Event {
+    Event {
+        id: EventId::generate(number, [0; 10]),
+        event_type: "a.b".parse().unwrap(),
+        key: Some("k".parse().unwrap()),
+        payload: Bytes::from_static(b"{}"),
+        content_type: "application/json".parse().unwrap(),
+        schema_version: None,
+        time: Timestamp::from_millis(number),
+        traceparent: None,
+    }
+}
+
+async fn accept(store: &PostgresStore, number: u64) -> Result<Receipt> {
+    let events = vec![event(number)];
+    let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
+    Ok(store.accept(batch).await?.remove(0))
+}
+
+fn deliveries(receipt: Receipt) -> Vec<Accepted> {
+    match receipt {
+        Receipt::Accepted { deliveries, .. } => deliveries,
+        Receipt::Duplicate { .. } => vec![],
+    }
+}
+
+fn delivered(accepted: &Accepted) -> RecordBatch {
+    RecordBatch::of([Transition {
+        delivery: accepted.id,
+        endpoint: accepted.endpoint,
+        place: accepted.place,
+        state: DeliveryState::Delivered,
+        progress: Progress::default(),
+        attempt: None,
+        at: Timestamp::from_millis(1),
+    }])
+}
+
+/// The server behind a wire, and the address of a fresh schema through it.
+async fn wired() -> (Proxy, PostgresAddress) {
+    let config: tokio_postgres::Config = server().parse().unwrap();
+    let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
+        panic!("the test server is reached by TCP")
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let target = tokio::net::lookup_host((host.as_str(), port)).await.unwrap().next().unwrap();
+    let proxy = Proxy::to(target).await;
+    let mut address = fresh_address().await;
+    let here = format!("{host}:{port}");
+    assert!(address.url.contains(&here), "the test server's URL names its port");
+    address.url = address.url.replace(&here, &proxy.address.to_string());
+    (proxy, address)
+}
+
+/// Asks until it is answered: what comes back by itself needs no more than that.
+async fn until_ok<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> T {
+    let asking = async {
+        loop {
+            match ask().await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(30), asking).await.expect("it comes back by itself")
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_refuses_promptly_and_comes_back_by_itself() {
+    let (proxy, address) = wired().await;
+    let store = new_store(&address).await;
+    let first = deliveries(accept(&store, 1).await.unwrap())[0];
+    proxy.set(Wire::Cut);
+    let soon = Duration::from_secs(4);
+    for _ in 0..20 {
+        let refused = timeout(soon, accept(&store, 2)).await.expect("it does not wait for long");
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    }
+    let refused = timeout(soon, store.record(delivered(&first))).await.unwrap();
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    let refused = timeout(soon, store.delivery(first.id)).await.unwrap();
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(timeout(soon, store.check()).await.unwrap().is_err());
+
+    proxy.set(Wire::Whole);
+    let second = deliveries(until_ok(async || accept(&store, 2).await).await)[0];
+    assert_eq!(second.place.unwrap().seq.get(), 2);
+    let recorded = until_ok(async || store.record(delivered(&first)).await).await;
+    assert_eq!(recorded.applied, 1);
+    until_ok(async || store.check().await).await;
+    until_ok(async || store.commit(Write::RemoveEndpoint(EndpointId::from_u128(1)).into()).await)
+        .await;
+}
+
+#[tokio::test]
+async fn an_accept_whose_answer_was_lost_can_be_asked_again() {
+    let (proxy, address) = wired().await;
+    let store = new_store(&address).await;
+    accept(&store, 1).await.unwrap();
+    proxy.set(Wire::BreaksBeforeAnswers);
+    let lost = accept(&store, 2).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    proxy.set(Wire::Whole);
+    let again = until_ok(async || accept(&store, 2).await).await;
+    assert!(matches!(again, Receipt::Duplicate { .. }), "it had been written: {again:?}");
+    let third = deliveries(accept(&store, 3).await.unwrap())[0];
+    assert_eq!(third.place.unwrap().seq.get(), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_an_error_that_says_so() {
+    let address = PostgresAddress::from("postgres://postgres@127.0.0.1:1/nothing");
+    let error = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unavailable(p) if p.contains("refused")), "{error}");
+    let error = PostgresStore::connect(&"nonsense".into(), setup(1)).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Invalid { field, .. } if field == "url"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_may_only_be_read_refuses_accepts() {
+    let address = fresh_address().await;
+    new_store(&address).await;
+    let readonly =
+        address.url.replace("search_path", "default_transaction_read_only%3Don%20-csearch_path");
+    let store = connect(&readonly.as_str().into()).await;
+    let refused = accept(&store, 1).await;
+    assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
+    assert!(store.endpoint(EndpointId::from_u128(1)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn the_wrong_master_key_is_refused() {
+    let address = fresh_address().await;
+    new_store(&address).await;
+    let refused = PostgresStore::connect(&address, setup(2)).await.unwrap_err();
+    assert_eq!(refused, StoreError::WrongMasterKey);
+    assert!(PostgresStore::connect(&address, setup(1)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_schema_of_a_later_version_is_refused() {
+    let address = fresh_address().await;
+    new_store(&address).await;
+    let (client, connection) =
+        tokio_postgres::connect(&address.url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("UPDATE store SET version = 99").await.unwrap();
+    let refused = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
+    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 1 });
+}
+
+#[tokio::test]
+async fn nodes_that_start_together_make_one_schema() {
+    let address = fresh_address().await;
+    let starts = (0..4).map(|_| PostgresStore::connect(&address, setup(1)));
+    for started in futures_util::future::join_all(starts).await {
+        started.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn two_nodes_give_out_seqs_without_a_gap() {
+    let address = fresh_address().await;
+    let nodes = [Arc::new(new_store(&address).await), Arc::new(connect(&address).await)];
+    let tasks = (0..8_u64).map(|task| {
+        let node = nodes[task as usize % 2].clone();
+        tokio::spawn(async move {
+            let mut seqs = Vec::new();
+            for number in 0..10 {
+                let receipt = accept(&node, task * 100 + number).await.unwrap();
+                seqs.extend(deliveries(receipt).iter().map(|d| d.place.unwrap().seq.get()));
+            }
+            assert!(seqs.is_sorted());
+            seqs
+        })
+    });
+    let mut all = Vec::new();
+    for seqs in futures_util::future::join_all(tasks).await {
+        all.extend(seqs.unwrap());
+    }
+    all.sort_unstable();
+    assert_eq!(all, (1..=80).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_change_on_one_node_counts_for_the_next_accept_on_another() {
+    let address = fresh_address().await;
+    let (one, other) = (new_store(&address).await, connect(&address).await);
+    assert_eq!(deliveries(accept(&other, 1).await.unwrap()).len(), 1);
+    add_endpoint(&one, 2).await;
+    assert_eq!(deliveries(accept(&other, 2).await.unwrap()).len(), 2);
+    one.commit(Write::RemoveEndpoint(EndpointId::from_u128(1)).into()).await.unwrap();
+    assert_eq!(deliveries(accept(&other, 3).await.unwrap()).len(), 1);
+}
+
+#[tokio::test]
+async fn an_event_published_to_two_nodes_at_once_is_delivered_once() {
+    let address = fresh_address().await;
+    let (one, other) = (new_store(&address).await, connect(&address).await);
+    for number in 0..20 {
+        let (a, b) = tokio::join!(accept(&one, number), accept(&other, number));
+        let count = deliveries(a.unwrap()).len() + deliveries(b.unwrap()).len();
+        assert_eq!(count, 1, "event {number}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_sent_to_two_nodes_at_once_is_done_once() {
+    let address = fresh_address().await;
+    let (one, other) = (new_store(&address).await, connect(&address).await);
+    for number in 0..20_u64 {
+        let request = |id: u64| {
+            let key =
+                IdempotencyKey { owner: "o".into(), route: "r".into(), key: number.to_string() };
+            let record = IdempotencyRecord {
+                key,
+                fingerprint: [1; 32],
+                response: StoredResponse { status: 202, body: Bytes::new() },
+                tenant: None,
+                expires_at: Timestamp::from_millis(u64::MAX / 4),
+            };
+            let events = vec![event(id)];
+            AcceptBatch { tenant: tenant(), events, idempotency: Some(record) }
+        };
+        let (a, b) =
+            tokio::join!(one.accept(request(number)), other.accept(request(number + 1_000)));
+        let done = [&a, &b].into_iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!(done, 1, "{a:?} {b:?}");
+        assert!([a, b].contains(&Err(StoreError::Repeated)));
+    }
+}
