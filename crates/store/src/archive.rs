@@ -92,6 +92,11 @@ impl EventQuery {
         Self { tenant, event_type: None, key: None, accepted: Period::default(), page }
     }
 
+    /// Whether the list shows everything of the tenant.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.event_type.is_none() && self.key.is_none() && self.accepted == Period::default()
+    }
+
     /// Whether the list shows `head`, if it is the tenant's.
     pub(crate) fn wants(&self, head: &EventHead) -> bool {
         self.event_type.as_ref().is_none_or(|wanted| head.event_type == *wanted)
@@ -181,6 +186,13 @@ impl DeliveryQuery {
             created: Period::default(),
             page,
         }
+    }
+
+    /// Whether the list shows everything of its endpoints and its period; dead letters are found
+    /// without looking at others.
+    pub(crate) fn wants_all(&self) -> bool {
+        let any_stage = matches!(self.stage, None | Some(Stage::Dead));
+        any_stage && self.key.is_none() && self.event_type.is_none()
     }
 
     /// Whether the list shows `view`, if it is the tenant's and its endpoint is wanted.

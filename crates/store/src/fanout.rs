@@ -1,7 +1,7 @@
 //! Which endpoints of a tenant want an event.
 
-use railpost_engine::Ordering;
-use railpost_wire::{EndpointId, EventType, EventTypeFilter};
+use railpost_engine::{LaneChoice, Ordering};
+use railpost_wire::{EndpointId, EventType, EventTypeFilter, Key};
 
 use crate::EndpointSettings;
 
@@ -11,13 +11,23 @@ pub(crate) struct Subscriber {
     /// The backend's own number for it.
     pub(crate) num: i64,
     pub(crate) id: EndpointId,
-    pub(crate) ordering: Ordering,
+    ordering: Ordering,
     filters: Vec<EventTypeFilter>,
 }
 
 impl Subscriber {
     pub(crate) fn new(num: i64, id: EndpointId, settings: &EndpointSettings) -> Self {
         Self { num, id, ordering: settings.policy.ordering, filters: settings.filters.clone() }
+    }
+
+    /// The lane of an event with this key: none, the endpoint's one lane for everything (which has no
+    /// key), or the key's.
+    pub(crate) fn lane_for<'k>(&self, key: Option<&'k Key>) -> Option<Option<&'k Key>> {
+        match self.ordering.lane_for(key.map(Key::as_str)) {
+            LaneChoice::NoLane => None,
+            LaneChoice::OfKey(_) => Some(key),
+            LaneChoice::OfEndpoint => Some(None),
+        }
     }
 
     pub(crate) fn wants(&self, event_type: &EventType) -> bool {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::limits::{LIST_LIMIT_MAX, LIST_SCAN_MAX};
+use crate::limits::LIST_LIMIT_MAX;
 use crate::{Result, StoreError};
 
 /// Which part of a list a caller wants.
@@ -65,10 +65,10 @@ impl<T> Listing<T> {
 }
 
 /// Looks through `rows` in the list's order for the up to `limit` that are wanted, and at no more than
-/// [`LIST_SCAN_MAX`] of them.
+/// `most` of them.
 pub(crate) fn scan<P: Position, T>(
     rows: impl Iterator<Item = Result<(P, T)>>,
-    limit: usize,
+    (limit, most): (usize, usize),
     kind: ListKind,
     wants: impl Fn(&T) -> bool,
 ) -> Result<Listing<T>> {
@@ -76,7 +76,7 @@ pub(crate) fn scan<P: Position, T>(
     for row in rows {
         let (position, item) = row?;
         looked_at += 1;
-        let stopped_at = (looked_at == LIST_SCAN_MAX).then(|| Cursor::at(kind, &position));
+        let stopped_at = (looked_at == most).then(|| Cursor::at(kind, &position));
         if wants(&item) {
             found.push((position, item));
         }
@@ -203,19 +203,19 @@ mod tests {
     fn a_rare_filter_is_looked_for_in_bounded_pages() {
         let rows = |from: i64| (from..).map(|n| Ok((n, n)));
         let wanted = |n: &i64| *n == 30_000;
-        let first = scan(rows(0), 2, ListKind::Events, wanted).unwrap();
+        let first = scan(rows(0), (2, 20_000), ListKind::Events, wanted).unwrap();
         assert!(first.items.is_empty());
         let position: i64 = first.next.unwrap().position(ListKind::Events).unwrap();
-        assert_eq!(position, i64::from(LIST_SCAN_MAX) - 1);
-        let second = scan(rows(position + 1), 2, ListKind::Events, wanted).unwrap();
+        assert_eq!(position, 19_999);
+        let second = scan(rows(position + 1), (2, 20_000), ListKind::Events, wanted).unwrap();
         assert_eq!(second.items, [30_000]);
     }
 
     #[test]
     fn a_scan_that_ends_on_its_last_row_never_exceeds_the_limit() {
-        let last = i64::from(LIST_SCAN_MAX) - 1;
+        let last = 19_999;
         let rows = (0..).map(|n: i64| Ok((n, n)));
-        let page = scan(rows, 1, ListKind::Events, |n| *n == 5 || *n == last).unwrap();
+        let page = scan(rows, (1, 20_000), ListKind::Events, |n| *n == 5 || *n == last).unwrap();
         assert_eq!(page.items, [5]);
         assert_eq!(page.next, Some(Cursor::at(ListKind::Events, &5_i64)));
     }

@@ -7,11 +7,12 @@ use railpost_engine::{AttemptResult, Delivery, LaneId, Place, Progress, Span, Ti
 use railpost_wire::{DeliveryId, EndpointId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
+use crate::fanout::Subscriber;
 use crate::numbers::{self, Standing, timestamp};
 use crate::{
     AttemptDetail, AttemptView, DeliveryView, Digest, Endpoint, EndpointPrivate, EndpointSecret,
-    Event, EventHead, HeldLane, MasterKey, Parcel, Recall, Result, StoreError, StoredResponse,
-    Tenant, Timing, private,
+    EndpointSettings, Event, EventHead, HeldLane, MasterKey, Parcel, Recall, Result, StoreError,
+    StoredResponse, Tenant, Timing, private,
 };
 
 /// The columns of one row, one after the other.
@@ -138,6 +139,14 @@ pub(crate) fn endpoint(columns: &mut impl Columns, key: &MasterKey) -> Result<En
         updated_at: columns.instant()?,
         removed_at: columns.maybe_instant()?,
     })
+}
+
+/// Reads `num, id, settings` of an endpoint.
+pub(crate) fn subscriber(columns: &mut impl Columns) -> Result<Subscriber> {
+    let num = columns.number("an endpoint's number")?;
+    let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    let settings: EndpointSettings = columns.json("an endpoint's settings")?;
+    Ok(Subscriber::new(num, id, &settings))
 }
 
 /// Reads `s.id, s.sealed, s.created_at, s.expires_at`.

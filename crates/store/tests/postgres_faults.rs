@@ -170,6 +170,20 @@ async fn a_server_that_is_not_there_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
+async fn a_server_without_tls_is_refused_where_tls_is_required() {
+    let mut address = fresh_address().await;
+    address.url += "&sslmode=require";
+    let error = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unavailable(p) if p.contains("TLS")), "{error}");
+    address.root_certificates_pem = Some(b"not a certificate".to_vec());
+    let error = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Invalid { field, .. } if field == "root certificates"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_server_that_may_only_be_read_refuses_accepts() {
     let address = fresh_address().await;
     new_store(&address).await;

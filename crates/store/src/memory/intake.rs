@@ -1,7 +1,7 @@
 //! Accepting events in memory.
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, DeliveryState, LaneChoice, LaneId, Place, Progress, Timestamp};
+use railpost_engine::{Accepted, DeliveryState, LaneId, Place, Progress, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, Key, Seq, TenantId};
 
 use super::MemoryStore;
@@ -157,11 +157,7 @@ impl State {
         let row = self.rows.events.get_mut(&event).expect("its event is stored");
         row.deliveries.push(id);
         let key = row.event.key.clone();
-        let lane = match to.ordering.lane_for(key.as_ref().map(Key::as_str)) {
-            LaneChoice::NoLane => None,
-            LaneChoice::OfKey(_) => Some(key),
-            LaneChoice::OfEndpoint => Some(None),
-        };
+        let lane = to.lane_for(key.as_ref()).map(Option::<&Key>::cloned);
         let place = lane.map(|key| self.next_place(to.id, key));
         let row = DeliveryRow {
             event,

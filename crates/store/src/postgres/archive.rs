@@ -39,6 +39,8 @@ pub(super) async fn event(
 /// A list that is read chunk by chunk until there are enough wanted rows, or enough was looked at.
 struct Walk<P, T> {
     limit: usize,
+    /// How many rows to read at once.
+    chunk: usize,
     /// Where the next chunk starts; nothing when there is none.
     after: Option<P>,
     rows: Vec<(P, T)>,
@@ -46,8 +48,10 @@ struct Walk<P, T> {
 }
 
 impl<P: Position + Clone, T> Walk<P, T> {
-    fn new(limit: usize, first: P) -> Self {
-        Self { limit, after: Some(first), rows: Vec::new(), wanted: 0 }
+    /// If all rows are wanted, one chunk is enough.
+    fn new(limit: usize, first: P, all_wanted: bool) -> Self {
+        let chunk = if all_wanted { limit + 1 } else { LIST_SCAN_CHUNK as usize };
+        Self { limit, chunk, after: Some(first), rows: Vec::new(), wanted: 0 }
     }
 
     /// Where to read on, if that is needed.
@@ -57,14 +61,14 @@ impl<P: Position + Clone, T> Walk<P, T> {
     }
 
     fn add(&mut self, chunk: Vec<(P, T)>, wants: impl Fn(&T) -> bool) {
-        let last = chunk.len() < LIST_SCAN_CHUNK as usize;
+        let last = chunk.len() < self.chunk;
         self.wanted += chunk.iter().filter(|(_, item)| wants(item)).count();
         self.after = chunk.last().filter(|_| !last).map(|(position, _)| position.clone());
         self.rows.extend(chunk);
     }
 
     fn page(self, kind: ListKind, wants: impl Fn(&T) -> bool) -> Result<Listing<T>> {
-        scan(self.rows.into_iter().map(Ok), self.limit, kind, wants)
+        scan(self.rows.into_iter().map(Ok), (self.limit, LIST_SCAN_MAX as usize), kind, wants)
     }
 }
 
@@ -78,9 +82,9 @@ pub(super) async fn events(node: &Node, query: &EventQuery) -> Result<Listing<Ev
          WHERE e.tenant = (SELECT num FROM tenants WHERE id = $1 AND NOT erasing) \
          AND e.num < $2 ORDER BY e.num DESC LIMIT $3"
     );
-    let mut walk = Walk::new(limit, first);
+    let mut walk = Walk::new(limit, first, query.wants_all());
     while let Some(after) = walk.next() {
-        let most = i64::from(LIST_SCAN_CHUNK);
+        let most = walk.chunk as i64;
         let rows = node.reader().query(sql, &[&query.tenant.as_str(), &after, &most]).await?;
         let chunk = all(&rows, |columns| {
             Ok((columns.number::<i64>("an event's number")?, rows::event_head(columns)?))
@@ -130,9 +134,9 @@ pub(super) async fn deliveries(
         _ => deliveries_sql!(""),
     };
     let endpoint = query.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
-    let (mut walk, tenant) = (Walk::new(limit, first), query.tenant.as_str());
+    let (mut walk, tenant) = (Walk::new(limit, first, query.wants_all()), query.tenant.as_str());
     while let Some(after) = walk.next() {
-        let most = i64::from(LIST_SCAN_CHUNK);
+        let most = walk.chunk as i64;
         let values: Values<'_> =
             &[&tenant, &endpoint, &after.as_slice(), &oldest.as_slice(), &most];
         let chunk = all(&node.reader().query(sql, values).await?, |columns| {

@@ -13,8 +13,8 @@ use super::link::{Link, duration};
 use super::rows::{all, one};
 use crate::fanout::Subscriber;
 use crate::limits::{BACKLOG_MAX, BACKLOG_RECOUNT, BACKLOG_REFUSE_WITHIN};
-use crate::rows::Columns;
-use crate::{EndpointSettings, Result, StoreError, TenantSettings};
+use crate::rows::{self, Columns};
+use crate::{Result, StoreError, TenantSettings};
 
 /// A tenant as far as accepting events needs to know it.
 #[derive(Clone, Debug)]
@@ -157,11 +157,5 @@ async fn subscribers(link: &Link, tenant: i64) -> Result<Arc<[Subscriber]>> {
     let sql = "SELECT num, id, settings FROM endpoints \
                WHERE tenant = $1 AND removed_at IS NULL ORDER BY id";
     let rows = link.query(sql, &[&tenant]).await?;
-    let found = all(&rows, |columns| {
-        let num = columns.number("an endpoint's number")?;
-        let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
-        let settings: EndpointSettings = columns.json("an endpoint's settings")?;
-        Ok(Subscriber::new(num, id, &settings))
-    })?;
-    Ok(found.into())
+    Ok(all(&rows, |columns| rows::subscriber(columns))?.into())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use railpost_engine::{Accepted, LaneChoice, LaneId, Place, Timestamp};
+use railpost_engine::{Accepted, LaneId, Place, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, Seq, TenantId};
 
 use super::directory::TenantEntry;
@@ -442,11 +442,7 @@ impl<'a> Deliveries<'a> {
 
 /// The key of the lane that a delivery belongs to: empty for the endpoint's one lane for everything.
 pub(super) fn lane_key<'a>(to: &Subscriber, key: Option<&'a Key>) -> Option<&'a [u8]> {
-    match to.ordering.lane_for(key.map(Key::as_str)) {
-        LaneChoice::NoLane => None,
-        LaneChoice::OfKey(_) => key.map(|key| key.as_str().as_bytes()),
-        LaneChoice::OfEndpoint => Some(b""),
-    }
+    to.lane_for(key).map(|key| key.map_or("", Key::as_str).as_bytes())
 }
 
 impl<'a> Answers<'a> {

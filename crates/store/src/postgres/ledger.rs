@@ -334,32 +334,39 @@ pub(super) async fn load(node: &Node, load: Load) -> Result<Page> {
             load_lane(node.reader(), endpoint, lane, from, limit).await.map(Page::Lane)
         }
         Load::Unkeyed { endpoint, after, due_by, limit } => {
-            let reader = node.reader();
-            let (endpoint_id, due_by) = (endpoint.to_bytes(), millis(due_by));
-            let after = after.map_or([0; 16], DeliveryId::to_bytes);
-            let sql = concat!(
-                "SELECT ",
-                delivery_columns!(),
-                " FROM endpoints AS p \
-                 JOIN deliveries AS d ON d.endpoint = p.num WHERE p.id = $1 \
-                 AND p.removed_at IS NULL AND d.id > $2 AND d.standing <= 3 AND d.lane IS NULL \
-                 AND (d.due IS NULL OR d.due <= $3) ORDER BY d.id LIMIT $4"
-            );
-            let most = i64::from(limit) + 1;
-            let values: Values<'_> = &[&endpoint_id.as_slice(), &after.as_slice(), &due_by, &most];
-            let rows = reader.query(sql, values).await?;
-            let mut deliveries = all(&rows, |columns| rows::delivery(columns, endpoint))?;
-            let more = deliveries.len() > limit as usize;
-            deliveries.truncate(limit as usize);
-            let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
-            let sql = "SELECT d.due FROM endpoints AS p JOIN deliveries AS d ON d.endpoint = p.num \
-                       WHERE p.id = $1 AND p.removed_at IS NULL AND d.standing = 2 \
-                       AND d.lane IS NULL AND d.due > $2 ORDER BY d.due LIMIT 1";
-            let rows = reader.query(sql, &[&endpoint_id.as_slice(), &due_by]).await?;
-            let next_due = one(&rows, |columns| columns.number("an instant"))?.map(timestamp);
-            Ok(Page::Unkeyed { deliveries, next, next_due })
+            load_unkeyed(node.reader(), endpoint, after, millis(due_by), limit as usize).await
         }
     }
+}
+
+async fn load_unkeyed(
+    reader: &Link,
+    endpoint: EndpointId,
+    after: Option<DeliveryId>,
+    due_by: i64,
+    limit: usize,
+) -> Result<Page> {
+    let sql = concat!(
+        "SELECT ",
+        delivery_columns!(),
+        " FROM endpoints AS p JOIN deliveries AS d ON d.endpoint = p.num WHERE p.id = $1 \
+         AND p.removed_at IS NULL AND d.id > $2 AND d.standing <= 3 AND d.lane IS NULL \
+         AND (d.due IS NULL OR d.due <= $3) ORDER BY d.id LIMIT $4"
+    );
+    let (id, after) = (endpoint.to_bytes(), after.map_or([0; 16], DeliveryId::to_bytes));
+    let most = limit as i64 + 1;
+    let values: Values<'_> = &[&id.as_slice(), &after.as_slice(), &due_by, &most];
+    let rows = reader.query(sql, values).await?;
+    let mut deliveries = all(&rows, |columns| rows::delivery(columns, endpoint))?;
+    let more = deliveries.len() > limit;
+    deliveries.truncate(limit);
+    let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
+    let sql = "SELECT d.due FROM endpoints AS p JOIN deliveries AS d ON d.endpoint = p.num \
+               WHERE p.id = $1 AND p.removed_at IS NULL AND d.standing = 2 \
+               AND d.lane IS NULL AND d.due > $2 ORDER BY d.due LIMIT 1";
+    let rows = reader.query(sql, &[&id.as_slice(), &due_by]).await?;
+    let next_due = one(&rows, |columns| columns.number("an instant"))?.map(timestamp);
+    Ok(Page::Unkeyed { deliveries, next, next_due })
 }
 
 /// One seek per lane and one per window: what lies in a lane beyond its window is never looked at.

@@ -23,7 +23,7 @@ const PRUNE: &str = "
         SELECT e.num, e.accepted_at, e.first, e.last FROM events AS e
         WHERE e.num IN (SELECT num FROM seen) AND e.accepted_at < $3 FOR UPDATE SKIP LOCKED
     ), theirs AS MATERIALIZED (
-        SELECT o.num, d.id, NOT coalesce(p.removed_at IS NOT NULL, true)
+        SELECT o.num, d.id, p.removed_at IS NULL
             AND (d.standing <= 3 OR d.standing = 4 AND o.accepted_at >= $4) AS needed
         FROM old AS o CROSS JOIN LATERAL (
             SELECT d.id, d.standing, d.endpoint FROM deliveries AS d
@@ -31,7 +31,7 @@ const PRUNE: &str = "
             UNION ALL
             SELECT d.id, d.standing, d.endpoint FROM deliveries AS d
                 WHERE d.event = o.num AND d.again
-        ) AS d LEFT JOIN endpoints AS p ON p.num = d.endpoint
+        ) AS d JOIN endpoints AS p ON p.num = d.endpoint
     ), gone AS MATERIALIZED (
         SELECT num FROM old EXCEPT SELECT num FROM theirs WHERE needed
     ), attempts_gone AS (

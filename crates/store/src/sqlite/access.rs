@@ -5,6 +5,7 @@ use railpost_wire::{ApiKeyId, TenantId};
 use rusqlite::Connection;
 
 use super::rows::{Scan, listing, one};
+use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
 use crate::numbers::millis;
 use crate::rows::{self, Columns};
@@ -30,7 +31,7 @@ pub(super) fn api_keys(
     let (limit, after) = (page.limit()?, page.position::<[u8; 16]>(ListKind::ApiKeys)?);
     let sql = "SELECT id, record FROM api_keys WHERE id > ?1 ORDER BY id";
     let wants = |key: &ApiKey| tenant.is_none_or(|tenant| key.tenant.as_ref() == Some(tenant));
-    let scan = Scan { kind: ListKind::ApiKeys, limit, wants: &wants };
+    let scan = Scan { kind: ListKind::ApiKeys, limit, most: LIST_SCAN_MAX as usize, wants: &wants };
     listing(db, sql, [after.unwrap_or_default()], &scan, |columns| {
         Ok((columns.array::<16>("an id")?, columns.json("an API key")?))
     })
@@ -41,7 +42,12 @@ pub(super) fn audit(db: &Connection, query: &AuditQuery) -> Result<Listing<Audit
     let after = query.page.position::<[u8; 16]>(ListKind::Audit)?.unwrap_or([u8::MAX; 16]);
     let whose = if query.tenant.is_some() { "tenant = ?2" } else { "?2 IS NULL" };
     let sql = format!("SELECT id, record FROM audit WHERE {whose} AND id < ?1 ORDER BY id DESC");
-    let scan = Scan { kind: ListKind::Audit, limit, wants: &|entry| query.wants(entry) };
+    let scan = Scan {
+        kind: ListKind::Audit,
+        limit,
+        most: LIST_SCAN_MAX as usize,
+        wants: &|entry| query.wants(entry),
+    };
     let values = (after, query.tenant.as_ref().map(TenantId::as_str));
     listing(db, &sql, values, &scan, |columns| {
         Ok((columns.array::<16>("an id")?, columns.json("an audit entry")?))

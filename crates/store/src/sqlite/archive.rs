@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::rows::{Scan, all, listing, one};
 use crate::delivery_ids::nth;
+use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
 use crate::numbers::{DEAD, STANDINGS};
 use crate::rows::{
@@ -44,7 +45,12 @@ pub(super) fn events(db: &Connection, query: &EventQuery) -> Result<Listing<Even
          WHERE e.tenant = (SELECT num FROM tenants WHERE id = ?1 AND NOT erasing) \
          AND e.num < ?2 ORDER BY e.num DESC"
     );
-    let scan = Scan { kind: ListKind::Events, limit, wants: &|head| query.wants(head) };
+    let scan = Scan {
+        kind: ListKind::Events,
+        limit,
+        most: LIST_SCAN_MAX as usize,
+        wants: &|head| query.wants(head),
+    };
     listing(db, sql, (query.tenant.as_str(), after), &scan, |columns| {
         Ok((columns.number::<i64>("an event's number")?, rows::event_head(columns)?))
     })
@@ -89,8 +95,11 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
         view_joins!()
     );
     let mut pages = Vec::new();
-    for endpoint in endpoints(db, &query.tenant, query.endpoint)? {
-        let scan = Scan { kind: ListKind::Deliveries, limit, wants: &|view| query.wants(view) };
+    let endpoints = endpoints(db, &query.tenant, query.endpoint)?;
+    // However many endpoints there are, together they are looked at no longer than one.
+    let most = (LIST_SCAN_MAX as usize / endpoints.len().max(1)).max(limit + 1);
+    let scan = Scan { kind: ListKind::Deliveries, limit, most, wants: &|view| query.wants(view) };
+    for endpoint in endpoints {
         pages.push(listing(db, &sql, (endpoint, after, oldest), &scan, |columns| {
             let view = rows::view(columns)?;
             Ok((view.delivery.id.to_bytes(), view))

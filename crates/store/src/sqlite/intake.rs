@@ -1,6 +1,6 @@
 //! Accepting events into SQLite.
 
-use railpost_engine::{Accepted, LaneChoice, Place, Timestamp};
+use railpost_engine::{Accepted, Place, Timestamp};
 use railpost_wire::{DeliveryId, Key, TenantId};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
@@ -197,11 +197,7 @@ impl<'a> Shelf<'a> {
 
     fn add_delivery(&mut self, new: NewDelivery<'_>) -> Result<Accepted> {
         let NewDelivery { id, event, key, to, again } = new;
-        let lane = match to.ordering.lane_for(key.as_ref().map(Key::as_str)) {
-            LaneChoice::NoLane => None,
-            LaneChoice::OfKey(_) => Some(key),
-            LaneChoice::OfEndpoint => Some(None),
-        };
+        let lane = to.lane_for(key.as_ref()).map(Option::<&Key>::cloned);
         let place = lane.map(|key| self.notes.next_place(self.db, to.num, key)).transpose()?;
         self.insert_delivery.execute((
             id.to_bytes(),

@@ -43,9 +43,9 @@ use crate::{
 /// A store in a SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    // In this order they go: the writer first, so that the file is closed before it is unlocked.
-    writer: Writer,
+    // In this order they go: the writer closes the file last, which tidies it, and before the lock.
     readers: Readers,
+    writer: Writer,
     setup: Setup,
     path: PathBuf,
     _lock: File,

@@ -13,8 +13,8 @@ use super::rows::all;
 use crate::delivery_ids::DeliveryIds;
 use crate::fanout::Subscriber;
 use crate::limits::{BACKLOG_MAX, LANES_CACHED};
-use crate::rows::{Columns, json};
-use crate::{EndpointSettings, Result, StoreError, TenantSettings};
+use crate::rows::{self, json};
+use crate::{Result, StoreError, TenantSettings};
 
 #[derive(Debug, Default)]
 pub(super) struct Notes {
@@ -177,13 +177,7 @@ impl Notes {
 fn subscribers(db: &Connection, tenant: i64) -> Result<Arc<[Subscriber]>> {
     let sql = "SELECT num, id, settings FROM endpoints \
                WHERE tenant = ?1 AND removed_at IS NULL ORDER BY id";
-    let found = all(db, sql, [tenant], |columns| {
-        let num = columns.number("an endpoint's number")?;
-        let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
-        let settings: EndpointSettings = columns.json("an endpoint's settings")?;
-        Ok(Subscriber::new(num, id, &settings))
-    })?;
-    Ok(found.into())
+    Ok(all(db, sql, [tenant], |columns| rows::subscriber(columns))?.into())
 }
 
 fn find_lane(db: &Connection, (endpoint, key): &(i64, Option<Key>)) -> Result<Lane> {

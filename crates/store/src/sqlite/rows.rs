@@ -84,12 +84,14 @@ pub(super) fn listing<P: Position, T>(
         Ok(row) => row.map(|row| read(&mut Found::new(row))),
         Err(error) => Some(Err(error.into())),
     };
-    scan(std::iter::from_fn(next), page.limit, page.kind, page.wants)
+    scan(std::iter::from_fn(next), (page.limit, page.most), page.kind, page.wants)
 }
 
 /// What of a list makes a page.
 pub(super) struct Scan<'a, T> {
     pub(super) kind: ListKind,
     pub(super) limit: usize,
+    /// Most rows to look at.
+    pub(super) most: usize,
     pub(super) wants: &'a dyn Fn(&T) -> bool,
 }
