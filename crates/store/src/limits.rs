@@ -102,9 +102,14 @@ pub(crate) const SQLITE_READERS: usize = 4;
 /// Page cache of a reader: lists and loads walk, they do not return.
 pub(crate) const SQLITE_READER_CACHE_KIB: i64 = 8 * 1024;
 
-/// Page cache of the writer. Large enough for the lanes and the open index of a large backlog; no
-/// larger, because SQLite walks all cached pages at the end of a transaction that split one.
-pub(crate) const SQLITE_WRITER_CACHE_KIB: i64 = 32 * 1024;
+/// Bytes of a page in a new file. Half as many pages as with SQLite's 4096 means half as many writes
+/// for what is appended; still larger ones cost more where a backlog is touched here and there.
+pub(crate) const SQLITE_PAGE_LEN: i64 = 8192;
+
+/// Page cache of the writer: what every group touches fits many times over. No larger, because SQLite
+/// walks all cached pages at the end of a transaction that split one; what is not in it, the
+/// operating system has.
+pub(crate) const SQLITE_WRITER_CACHE_KIB: i64 = 8 * 1024;
 
 /// Prepared statements kept per connection: there are fewer.
 pub(crate) const SQLITE_STATEMENTS_CACHED: usize = 128;
@@ -117,7 +122,7 @@ pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
 
 /// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
 /// every group are then copied once for many changes.
-pub(crate) const SQLITE_CHECKPOINT_PAGES: i64 = 32_768;
+pub(crate) const SQLITE_CHECKPOINT_PAGES: i64 = 16_384;
 
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;

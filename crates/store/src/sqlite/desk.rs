@@ -8,7 +8,9 @@ use rusqlite::{Connection, OpenFlags};
 use super::errors::At;
 use super::notes::Notes;
 use super::schema;
-use crate::limits::{SQLITE_CHECKPOINT_PAGES, SQLITE_STATEMENTS_CACHED, SQLITE_WRITER_CACHE_KIB};
+use crate::limits::{
+    SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_STATEMENTS_CACHED, SQLITE_WRITER_CACHE_KIB,
+};
 use crate::{Result, Setup, StoreError};
 
 /// The write connection and the writer's notes.
@@ -34,6 +36,8 @@ impl Desk {
         }
         let found = schema::check(&db, &setup)?;
         db.set_prepared_statement_cache_capacity(SQLITE_STATEMENTS_CACHED);
+        // Counts for a new file only.
+        db.pragma_update(None, "page_size", SQLITE_PAGE_LEN).at("opening the file")?;
         db.pragma_update(None, "journal_mode", "WAL").at("opening the file")?;
         db.pragma_update(None, "synchronous", "FULL").at("opening the file")?;
         db.pragma_update(None, "cache_size", -SQLITE_WRITER_CACHE_KIB).at("opening the file")?;
