@@ -191,8 +191,8 @@ fn number(seq: Option<Seq>) -> i64 {
     seq.map_or(0, |seq| i64::try_from(seq.get()).expect("a seq fits a signed column"))
 }
 
-/// For events that a policy lets in out of their turn. The lane is there and locked; the event is new unless a copy under another key came at the same time.
-/// A replay may be older than what was applied.
+/// For events that a policy lets in out of their turn. The lane is there and locked; the event is new
+/// unless a copy under another key came at the same time. A replay may be older than what was applied.
 const ADVANCE: &str = "with new as (
     insert into railpost_inbox (inbox, event_id, applied_at) values ($1, $5, $4)
     on conflict do nothing returning 1

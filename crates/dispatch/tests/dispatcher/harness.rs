@@ -138,10 +138,12 @@ impl Shop {
         self.write(endpoint, Write::CreateSecret(secret)).await;
     }
 
-    /// Changes something about an endpoint, and lets the dispatcher know.
+    /// Changes something about an endpoint, and waits until the dispatcher has taken it in: orders are
+    /// obeyed one after the other, so an answer to a later one says so.
     pub(crate) async fn write(&self, endpoint: EndpointId, write: Write) {
         self.store.commit(write.into()).await.unwrap();
         self.dispatcher.endpoint_changed(endpoint).await.unwrap();
+        in_time(self.dispatcher.counters()).await.unwrap();
     }
 
     pub(crate) async fn switch(&self, endpoint: EndpointId, status: EndpointStatus) {

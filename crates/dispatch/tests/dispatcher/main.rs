@@ -7,6 +7,7 @@ mod receiver;
 
 mod outcomes;
 mod requests;
+mod settings;
 mod order;
 mod endpoints;
 mod stops;

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::harness::{Shop, event, quick, secret};
 use crate::receiver::{Answer, Receiver, Seen};
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     (SystemSource.now().as_millis() / 1000) as i64
 }
 
-fn lookup<'s>(seen: &'s Seen) -> impl Fn(&str) -> Option<&'s [u8]> {
+pub(crate) fn lookup<'s>(seen: &'s Seen) -> impl Fn(&str) -> Option<&'s [u8]> {
     move |name: &str| seen.header(name).map(str::as_bytes)
 }
 
