@@ -1,7 +1,8 @@
 //! An axum service on SQLite: events are acknowledged once they are in the inbox, and a worker creates
 //! and updates orders from there.
 //!
-//! `WEBHOOK_SECRET=whsec_… cargo run -p railpost-receiver --example axum_sqlite`
+//! `WEBHOOK_SECRET=whsec_… cargo run -p railpost-receiver --example axum_sqlite`;
+//! `DATABASE` is `orders.db` unless it is set, and `LISTEN` is `127.0.0.1:8080`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a service talks to its operator")]
 
 use axum::Router;
@@ -48,7 +49,7 @@ async fn main() -> Result<(), BoxError> {
 
     let address = std::env::var("LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
-    println!("listening on {}", listener.local_addr()?);
+    println!("listening on http://{}/hook", listener.local_addr()?);
     Ok(axum::serve(listener, Router::new().route_service("/hook", intake)).await?)
 }
 

@@ -1,6 +1,7 @@
 //! A plain hyper handler with the inbox in memory: no framework, no database.
 //!
-//! `WEBHOOK_SECRET=whsec_… cargo run -p railpost-receiver --example plain_hyper`
+//! `WEBHOOK_SECRET=whsec_… cargo run -p railpost-receiver --example plain_hyper`;
+//! `LISTEN` is `127.0.0.1:8080` unless it is set. Every path is the hook's.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a service talks to its operator")]
 
 use http_body_util::Full;
@@ -19,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let inbox = MemoryInbox::default();
     let address = std::env::var("LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
-    println!("listening on {}", listener.local_addr()?);
+    println!("listening on http://{}/hook", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
         let (door, inbox) = (door.clone(), inbox.clone());

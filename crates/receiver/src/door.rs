@@ -96,7 +96,7 @@ impl Door {
     }
 
     /// The store or the effect failed: counts and logs it, and asks the sender to try again.
-    pub(crate) fn trouble(&self, error: &dyn Error) -> Answer {
+    pub fn trouble(&self, error: &dyn Error) -> Answer {
         self.counters.count_trouble();
         (self.log)(error);
         Answer::TROUBLE

@@ -31,6 +31,10 @@ pub const GAP_ATTEMPTS_HELD: u32 = 5;
 /// answer, so that no live claim is taken away.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(60);
 
+/// How long a request waits for a connection of a pool: less than a sender waits for an answer, so that it
+/// is told to come again rather than left hanging.
+pub const POOL_WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// Most jobs that a queue holds before it answers 429: minutes of work, not days of it.
 pub const BACKLOG_MAX: u32 = 10_000;
 

@@ -17,8 +17,15 @@
 //! Ok(verdict.answer().status)
 //! # }
 //! ```
+//!
+//! Many requests at once need a connection each: [`Pool`] has them, and its [`Session`]s save a third of
+//! the round trips.
 
+mod session;
+mod pool;
 mod queue;
+#[cfg(feature = "tower")]
+mod intake;
 
 use crate::inbox::{InboxConfig, NotedGap, Verdict};
 use crate::limits::{GAPS_LISTED_MAX, PRUNE_STEP};
@@ -26,7 +33,11 @@ use railpost_wire::{Received, Seq};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
+#[cfg(feature = "tower")]
+pub use intake::PostgresIntake;
+pub use pool::{Pool, PoolError, Pooled};
 pub use queue::PostgresQueue;
+pub use session::{Admission, Session};
 
 /// Creates the tables, if they are not there, in the first schema of the connection's search path. They
 /// are those of the SQLite inbox, and one function.
@@ -46,16 +57,9 @@ enum Before {
     Admitted,
     /// Its id was applied before.
     Known,
-    /// Its id is unknown; this is the last seq of its lane, which is locked if it is there.
+    /// Its id is unknown, and it is not the next; this is the last seq of its lane, which is locked if it
+    /// is there.
     After(Option<Seq>),
-}
-
-/// A lane's step from what was applied to the event's seq.
-struct Step<'a> {
-    key: &'a str,
-    applied: Option<Seq>,
-    seq: Seq,
-    verdict: Verdict,
 }
 
 impl PostgresInbox {
@@ -76,27 +80,43 @@ impl PostgresInbox {
         received: &Received,
         now: i64,
     ) -> Result<Verdict, Error> {
-        let id = received.event_id.to_string();
-        let lane = self.config.policy.lane(received);
+        let asked = self.asked(received, now);
+        let before = asked.typed(transaction).await?;
+        self.settle(transaction, received, &asked, before).await
+    }
+
+    /// Judges by what the database knew, and writes what the policy lets in out of its turn.
+    async fn settle(
+        &self,
+        client: &(impl GenericClient + Sync),
+        received: &Received,
+        asked: &Asked<'_>,
+        mut before: Before,
+    ) -> Result<Verdict, Error> {
         loop {
-            let before = self.before(transaction, lane, &id, now).await?;
-            let (key, seq, applied) = match (before, lane) {
-                (Before::Admitted, _) => return Ok(Verdict::Fresh),
-                (Before::Known, _) | (_, None) => return Ok(Verdict::Duplicate),
-                (Before::After(applied), Some((key, seq))) => (key, seq, applied),
+            let applied = match before {
+                Before::Admitted => return Ok(Verdict::Fresh),
+                Before::Known => return Ok(Verdict::Duplicate),
+                Before::After(applied) => applied,
             };
             let verdict = self.config.policy.judge(received, false, applied);
             if !verdict.applies() {
                 return Ok(verdict);
             }
-            let step = Step { key, applied, seq, verdict };
-            match self.advance(transaction, step, &id, now).await? {
+            match asked.advance(client, applied, verdict).await? {
                 (true, true) => return Ok(verdict),
                 (true, false) => return Ok(Verdict::Duplicate),
                 // Another transaction made the lane meanwhile: look again.
-                (false, _) => {}
+                (false, _) => before = asked.typed(client).await?,
             }
         }
+    }
+
+    fn asked<'a>(&'a self, received: &'a Received, now: i64) -> Asked<'a> {
+        let lane = self.config.policy.lane(received);
+        let key = lane.map(|(key, _)| key.as_bytes());
+        let seq = number(lane.map(|(_, seq)| seq));
+        Asked { inbox: &self.config.name, id: received.event_id.to_string(), key, seq, now }
     }
 
     /// Forgets what is older than the retention, at most a step of it. Returns how many rows went: call
@@ -134,55 +154,62 @@ impl PostgresInbox {
         };
         Ok(rows.iter().map(gap).collect())
     }
+}
 
-    /// Locks the event's lane, if there is one yet, and reads what is known. What is fresh under every
-    /// policy is written on the way, which saves a round trip.
-    async fn before(
-        &self,
-        transaction: &Transaction<'_>,
-        lane: Option<(&str, Seq)>,
-        id: &str,
-        now: i64,
-    ) -> Result<Before, Error> {
-        let sql = "select railpost_admit($1, $2, $3, $4, $5)";
-        let values: [(&(dyn ToSql + Sync), Type); 5] = [
-            (&self.config.name, Type::TEXT),
-            (&id, Type::TEXT),
-            (&lane.map(|(key, _)| key.as_bytes()), Type::BYTEA),
-            (&number(lane.map(|(_, seq)| seq)), Type::INT8),
-            (&now, Type::INT8),
-        ];
-        let rows = transaction.query_typed(sql, &values).await?;
-        let said: i64 = rows.first().expect("a function returns one row").get(0);
-        Ok(match said {
-            -1 => Before::Admitted,
-            -2 => Before::Known,
-            last => Before::After(u64::try_from(last).ok().and_then(Seq::new)),
-        })
+/// What the database is asked about an event. One without a lane has no key.
+struct Asked<'a> {
+    inbox: &'a str,
+    id: String,
+    key: Option<&'a [u8]>,
+    seq: i64,
+    now: i64,
+}
+
+/// Writes an event that is fresh under every policy; locks the lane of any other, and says what is known.
+const ADMIT: &str = "select railpost_admit($1, $2, $3, $4, $5)";
+const ADMIT_TYPES: [Type; 5] = [Type::TEXT, Type::TEXT, Type::BYTEA, Type::INT8, Type::INT8];
+
+impl Asked<'_> {
+    fn values(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.inbox, &self.id, &self.key, &self.seq, &self.now]
+    }
+
+    /// Asks without a prepared statement, in one round trip.
+    async fn typed(&self, client: &(impl GenericClient + Sync)) -> Result<Before, Error> {
+        let values: Vec<_> = self.values().into_iter().zip(ADMIT_TYPES).collect();
+        Ok(Before::read(&client.query_typed(ADMIT, &values).await?))
     }
 
     /// Moves the lane on and notes the event, in one statement. Says whether it did each: the lane does
     /// not move if another transaction made it since it was looked for, and then nothing is written.
     async fn advance(
         &self,
-        transaction: &Transaction<'_>,
-        Step { key, applied, seq, verdict }: Step<'_>,
-        id: &str,
-        now: i64,
+        client: &(impl GenericClient + Sync),
+        applied: Option<Seq>,
+        verdict: Verdict,
     ) -> Result<(bool, bool), Error> {
         let sql = if applied.is_some() { ADVANCE } else { BEGIN_LANE };
         let gap_after = matches!(verdict, Verdict::Gap { .. }).then(|| number(applied));
-        let seq = number(Some(seq));
         let values: [(&(dyn ToSql + Sync), Type); 6] = [
-            (&self.config.name, Type::TEXT),
-            (&key.as_bytes(), Type::BYTEA),
-            (&seq, Type::INT8),
-            (&now, Type::INT8),
-            (&id, Type::TEXT),
+            (&self.inbox, Type::TEXT),
+            (&self.key, Type::BYTEA),
+            (&self.seq, Type::INT8),
+            (&self.now, Type::INT8),
+            (&self.id, Type::TEXT),
             (&gap_after, Type::INT8),
         ];
-        let rows = transaction.query_typed(sql, &values).await?;
+        let rows = client.query_typed(sql, &values).await?;
         Ok(rows.first().map_or((false, false), |row| (row.get(0), row.get(1))))
+    }
+}
+
+impl Before {
+    fn read(rows: &[Row]) -> Self {
+        match rows.first().expect("a function returns one row").get(0) {
+            -1i64 => Self::Admitted,
+            -2 => Self::Known,
+            last => Self::After(u64::try_from(last).ok().and_then(Seq::new)),
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! The tower layer, the intake and the axum extractors, called as a server calls them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod support;
+
+use ::redis::aio::MultiplexedConnection;
 use axum::body::Body;
 use axum::extract::FromRef;
 use axum::routing::post;
@@ -9,11 +12,13 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use railpost_receiver::axum::{CloudEventOf, JsonEvent, ThinEvent};
 use railpost_receiver::door::{Door, unix_now};
+use railpost_receiver::redis::RedisInbox;
 use railpost_receiver::testing::{TestRequest, TestSender};
-use railpost_receiver::tower::{IntakeService, MemoryQueue, ReceiverLayer};
+use railpost_receiver::tower::{Gate, IntakeService, MemoryQueue, ReceiverLayer};
 use railpost_receiver::wire::{Envelope, Event, Secret};
-use railpost_receiver::{Counts, Delivery, MemoryInbox, Receiver, Rejection};
+use railpost_receiver::{Counts, Delivery, InboxConfig, MemoryInbox, Receiver, Rejection};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 use tower_service::Service;
 
 const SECRET: &[u8] = b"a secret of the adapters' tests";
@@ -51,11 +56,26 @@ async fn handler(Extension(applied): Extension<Applied>, delivery: Delivery) -> 
 
 #[tokio::test]
 async fn behind_the_layer_a_handler_survives_the_ordeal() {
+    survives_the_ordeal(MemoryInbox::default()).await;
+}
+
+#[tokio::test]
+async fn behind_the_layer_with_redis_a_handler_survives_the_ordeal() {
+    survives_the_ordeal(redis_inbox().await).await;
+}
+
+async fn redis_inbox() -> RedisInbox<MultiplexedConnection> {
+    let client = ::redis::Client::open(support::redis_url()).unwrap();
+    let connection = client.get_multiplexed_async_connection().await.unwrap();
+    RedisInbox::new(InboxConfig::named(&support::unique("layer")), connection)
+}
+
+async fn survives_the_ordeal(inbox: impl Gate) {
     let (door, applied) = (door(), Applied::default());
     let mut router = Router::new()
         .route("/hook", post(handler))
         .layer(Extension(applied.clone()))
-        .layer(ReceiverLayer::new(door.clone(), MemoryInbox::default()))
+        .layer(ReceiverLayer::new(door.clone(), inbox))
         .with_state(State { door: door.clone() });
     let mut sender = TestSender::new(SECRET);
     let events = [
@@ -73,6 +93,36 @@ async fn behind_the_layer_a_handler_survives_the_ordeal() {
     assert_eq!(report.refused, 28);
     let Counts { fresh, duplicate, stale, gap, rejected, .. } = door.counters().counts();
     assert_eq!((fresh, duplicate, stale, gap, rejected), (4, 4, 0, 4, 28));
+}
+
+/// Says that it was reached, and answers when it is told to.
+async fn slow_handler(Extension((reached, go_on)): Extension<(Arc<Notify>, Arc<Notify>)>) {
+    reached.notify_one();
+    go_on.notified().await;
+}
+
+#[tokio::test]
+async fn with_redis_a_copy_is_held_off_while_the_handler_runs() {
+    let (reached, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let door = door();
+    let router = Router::new()
+        .route("/hook", post(slow_handler))
+        .layer(Extension((reached.clone(), go_on.clone())))
+        .layer(ReceiverLayer::new(door.clone(), redis_inbox().await));
+    let mut sender = TestSender::new(SECRET);
+    let event = sender.event(Some("A"), b"once");
+    let sent = sender.request(&event, 1, unix_now());
+    let offer = async || call(&mut router.clone(), sent.clone()).await.status().as_u16();
+    let meanwhile = async || {
+        reached.notified().await;
+        let status = offer().await;
+        go_on.notify_one();
+        status
+    };
+    assert_eq!(tokio::join!(offer(), meanwhile()), (200, 409));
+    assert_eq!(offer().await, 200, "a duplicate, which the handler does not see");
+    let counts = door.counters().counts();
+    assert_eq!((counts.fresh, counts.busy, counts.duplicate), (1, 1, 1));
 }
 
 #[derive(Clone, FromRef)]

@@ -11,16 +11,16 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use railpost_dispatch::{
-    Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
-    Watch,
+    AttemptEnded, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
+    SenderConfig, Watch,
 };
-use railpost_engine::{Span, Timestamp, Transition};
+use railpost_engine::{Span, Timestamp};
 use railpost_receiver::Receiver;
 use railpost_receiver::door::Door;
 use railpost_receiver::wire::{EndpointId, Secret, SecretId, TenantId};
 use railpost_store::{
-    AcceptBatch, AttemptDetail, EndpointPrivate, EndpointSettings, Event, MasterKey, MemoryStore,
-    NewEndpoint, NewSecret, Parcel, SecretValue, Setup, Store, SystemSource, TenantSettings, Write,
+    AcceptBatch, EndpointPrivate, EndpointSettings, Event, MasterKey, MemoryStore, NewEndpoint,
+    NewSecret, Parcel, SecretValue, Setup, Store, SystemSource, TenantSettings, Write,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -45,9 +45,9 @@ fn secret() -> Secret {
 struct Telling(Lines);
 
 impl Watch for Telling {
-    fn attempt_ended(&self, transition: &Transition, detail: &AttemptDetail) {
-        let answer = detail.message.as_deref().unwrap_or("answered");
-        let line = format!("sender    {answer}: {:?}", transition.state.stage());
+    fn attempt_ended(&self, ended: &AttemptEnded<'_>) {
+        let answer = ended.detail.message.as_deref().unwrap_or("answered");
+        let line = format!("sender    {answer}: {:?}", ended.transition.state.stage());
         let _ = self.0.send(line);
     }
 }
@@ -74,8 +74,8 @@ async fn lose_one_answer(
 }
 
 /// The shop, listening on loopback behind that network.
-async fn serve(door: Door, client: tokio_postgres::Client, lines: Lines) -> String {
-    let shop = shop::Shop::open(door, client).await.unwrap();
+async fn serve(door: Door, schema: &str, lines: Lines) -> String {
+    let shop = shop::Shop::open(door, support::pool(4, schema)).await.unwrap();
     let lost = Arc::new(AtomicBool::new(false));
     let network = from_fn(move |request: Request, next: Next| {
         lose_one_answer(lines.clone(), lost.clone(), request, next)
@@ -148,7 +148,7 @@ async fn the_order_is_created_once_and_then_updated() {
     let client = support::postgres(&schema).await;
     let door = Door::new(Receiver::new(vec![secret()], vec![]));
     let (lines, mut transcript) = mpsc::unbounded_channel();
-    let url = serve(door.clone(), support::postgres(&schema).await, lines.clone()).await;
+    let url = serve(door.clone(), &schema, lines.clone()).await;
     let sender = start_sender(&url, lines).await;
     let mut next = async || {
         let line = tokio::time::timeout(PATIENCE, transcript.recv()).await;

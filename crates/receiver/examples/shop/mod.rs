@@ -4,18 +4,17 @@ use axum::extract::{FromRef, State};
 use axum::{Router, routing::post};
 use railpost_receiver::axum::JsonEvent;
 use railpost_receiver::door::{Door, unix_now};
-use railpost_receiver::postgres::{PostgresInbox, create_tables};
+use railpost_receiver::postgres::{Pool, PostgresInbox, create_tables};
+use railpost_receiver::tower::BoxError;
 use railpost_receiver::{Answer, InboxConfig};
-use std::sync::Arc;
-use tokio::sync::Mutex;
-use tokio_postgres::{Client, Error, Transaction};
+use tokio_postgres::{Client, Error};
 
-/// What the service holds. A real one has a pool of connections in place of one.
+/// What the service holds.
 #[derive(Clone, FromRef)]
 pub(crate) struct Shop {
     door: Door,
     inbox: PostgresInbox,
-    client: Arc<Mutex<Client>>,
+    pool: Pool,
 }
 
 /// What the events of an order say.
@@ -31,13 +30,15 @@ pub(crate) enum OrderEvent {
 }
 
 impl Shop {
-    pub(crate) async fn open(door: Door, client: Client) -> Result<Self, Error> {
-        create_tables(&client).await?;
+    pub(crate) async fn open(door: Door, pool: Pool) -> Result<Self, BoxError> {
+        let mut session = pool.get().await?;
+        let client = session.client();
+        create_tables(client).await?;
         let sql = "create table if not exists orders (id text primary key, total integer not null);
                    create table if not exists payments (id text primary key)";
         client.batch_execute(sql).await?;
         let inbox = PostgresInbox::new(InboxConfig::named("orders"));
-        Ok(Self { door, inbox, client: Arc::new(client.into()) })
+        Ok(Self { door, inbox, pool })
     }
 }
 
@@ -46,35 +47,34 @@ pub(crate) fn router(shop: Shop) -> Router {
 }
 
 async fn hook(State(shop): State<Shop>, event: JsonEvent<OrderEvent>) -> Answer {
-    receive(&shop, &event).await.unwrap_or(Answer::TROUBLE)
+    receive(&shop, &event).await.unwrap_or_else(|problem| shop.door.trouble(&*problem))
 }
 
 /// The whole of it: the inbox's row and the effect, in one transaction.
-async fn receive(shop: &Shop, event: &JsonEvent<OrderEvent>) -> Result<Answer, Error> {
-    let mut client = shop.client.lock().await;
-    let transaction = client.transaction().await?;
-    let verdict = shop.inbox.admit(&transaction, &event.delivery.received, unix_now()).await?;
-    if verdict.applies() {
-        apply(&transaction, &event.payload).await?;
+async fn receive(shop: &Shop, event: &JsonEvent<OrderEvent>) -> Result<Answer, BoxError> {
+    let mut session = shop.pool.get().await?;
+    let admission = session.begin(&shop.inbox, &event.delivery.received, unix_now()).await?;
+    if admission.verdict().applies() {
+        apply(admission.client(), &event.payload).await?;
     }
-    transaction.commit().await?;
+    let verdict = admission.commit().await?;
     shop.door.counters().count(verdict);
     Ok(verdict.answer())
 }
 
-async fn apply(transaction: &Transaction<'_>, event: &OrderEvent) -> Result<(), Error> {
+async fn apply(client: &Client, event: &OrderEvent) -> Result<(), Error> {
     match event {
         OrderEvent::Created { order, total } => {
             let sql = "insert into orders values ($1, $2)";
-            transaction.execute(sql, &[order, total]).await?;
+            client.execute(sql, &[order, total]).await?;
         }
         OrderEvent::Updated { order, total } => {
             // Without its row this is an error: order is what makes it right.
             let sql = "update orders set total = $2 where id = $1 returning id";
-            transaction.query_one(sql, &[order, total]).await?;
+            client.query_one(sql, &[order, total]).await?;
         }
         OrderEvent::Settled { payment } => {
-            transaction.execute("insert into payments values ($1)", &[payment]).await?;
+            client.execute("insert into payments values ($1)", &[payment]).await?;
         }
     }
     Ok(())

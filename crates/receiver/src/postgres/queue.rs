@@ -1,11 +1,12 @@
 //! The inbox in PostgreSQL as a work queue.
 
-use super::PostgresInbox;
+use super::{PostgresInbox, Session};
 use crate::delivery::Delivery;
 use crate::inbox::Verdict;
 use crate::limits::DEAD_LISTED_MAX;
 use crate::work::{self, DeadLetter, Job, WorkError, WorkPolicy, Worked, error_text, head};
 use std::fmt::Display;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
 
 /// A queue of events in the application's own PostgreSQL database, filled through an inbox.
@@ -33,15 +34,45 @@ impl PostgresQueue {
         if !verdict.applies() {
             return Ok(Some(verdict));
         }
+        let queued = self.push(transaction, delivery, now).await?;
+        Ok(queued.then_some(verdict))
+    }
+
+    /// Does the same in a transaction of its own. `None`: the queue is full.
+    pub async fn take(
+        &self,
+        session: &mut Session,
+        delivery: &Delivery,
+        now: i64,
+    ) -> Result<Option<Verdict>, Error> {
+        let admission = session.begin(&self.inbox, &delivery.received, now).await?;
+        if admission.verdict().applies() && !self.push(admission.client(), delivery, now).await? {
+            return Ok(None);
+        }
+        admission.commit().await.map(Some)
+    }
+
+    /// Says whether there was room for it.
+    async fn push(
+        &self,
+        client: &(impl GenericClient + Sync),
+        delivery: &Delivery,
+        now: i64,
+    ) -> Result<bool, Error> {
         let sql = "insert into railpost_work (inbox, lane, due_at, head, body)
                    select $1, $2, $3, $4, $5 where $6 > (select count(*) from
                    (select from railpost_work where inbox = $1 limit $6) as waiting)";
         let lane = self.inbox.config.policy.lane(&delivery.received).map(|(key, _)| key.as_bytes());
-        let (name, most) = (&self.inbox.config.name, i64::from(self.policy.backlog_max));
-        let rows = transaction
-            .execute(sql, &[name, &lane, &now, &head(delivery), &delivery.body, &most])
-            .await?;
-        Ok((rows == 1).then_some(verdict))
+        let most = i64::from(self.policy.backlog_max);
+        let values: [(&(dyn ToSql + Sync), Type); 6] = [
+            (&self.inbox.config.name, Type::TEXT),
+            (&lane, Type::BYTEA),
+            (&now, Type::INT8),
+            (&head(delivery), Type::TEXT),
+            (&delivery.body, Type::BYTEA),
+            (&most, Type::INT8),
+        ];
+        Ok(client.execute_typed(sql, &values).await? == 1)
     }
 
     /// Takes the oldest job that is due and that no other worker holds, and runs `effect` on it. What

@@ -42,42 +42,45 @@ create table if not exists railpost_work (
 );
 create index if not exists railpost_work_lane on railpost_work (inbox, lane, position);
 
--- Locks an event's lane and says what is known of the event: -1, it is fresh and was written; -2, its id is
--- known; otherwise the last seq of its lane, 0 if there is none. One that is next in its lane, or has no
--- lane, is fresh under every policy, so it is written at once. A function, because its plans are kept for
--- the connection, and of one number, because that is the cheapest to call.
+-- Admits an event that is next in its lane, or has none: it is fresh under every policy, so it is written at
+-- once, in one statement for each table. Says -1, it was; -2, its id is known; otherwise the last seq of its
+-- lane, which is locked, or 0 if there is none. A function, because its plans are kept for the connection, and
+-- of one number, because that is the cheapest to call.
 create or replace function railpost_admit(
     p_inbox text, p_event_id text, p_key bytea, p_seq bigint, p_now bigint
 ) returns bigint language plpgsql as $$
 declare
     last bigint;
 begin
-    if p_key is null then
-        insert into railpost_inbox (inbox, event_id, applied_at)
-            values (p_inbox, p_event_id, p_now) on conflict do nothing;
-        return case when found then -1 else -2 end;
-    end if;
-    loop
-        select applied into last from railpost_lanes
-            where inbox = p_inbox and key = p_key for update;
-        if exists (select from railpost_inbox where inbox = p_inbox and event_id = p_event_id) then
-            return -2;
-        end if;
-        if coalesce(last, 0) <> p_seq - 1 then
-            return coalesce(last, 0);
-        end if;
-        if last is null then
+    if p_key is not null then
+        -- Either waits for a transaction that is moving the lane, and goes by what that leaves.
+        if p_seq = 1 then
             insert into railpost_lanes (inbox, key, applied, changed_at)
                 values (p_inbox, p_key, p_seq, p_now) on conflict do nothing;
-            -- Another transaction made the lane meanwhile: look again.
-            continue when not found;
         else
             update railpost_lanes set applied = p_seq, changed_at = p_now
-                where inbox = p_inbox and key = p_key;
+                where inbox = p_inbox and key = p_key and applied = p_seq - 1;
         end if;
-        -- A conflict is a copy under another key: it fails, and the sender tries again.
-        insert into railpost_inbox (inbox, event_id, applied_at)
-            values (p_inbox, p_event_id, p_now);
+        if not found then
+            select applied into last from railpost_lanes
+                where inbox = p_inbox and key = p_key for update;
+            if exists (select from railpost_inbox
+                where inbox = p_inbox and event_id = p_event_id) then
+                return -2;
+            end if;
+            return coalesce(last, 0);
+        end if;
+    end if;
+    insert into railpost_inbox (inbox, event_id, applied_at)
+        values (p_inbox, p_event_id, p_now) on conflict do nothing;
+    if found then
         return -1;
-    end loop;
+    end if;
+    -- The id came under another key before: this one's lane has not moved.
+    if p_seq = 1 then
+        delete from railpost_lanes where inbox = p_inbox and key = p_key;
+    elsif p_key is not null then
+        update railpost_lanes set applied = p_seq - 1 where inbox = p_inbox and key = p_key;
+    end if;
+    return -2;
 end $$;

@@ -8,5 +8,7 @@ mod suite;
 mod memory;
 mod sqlite;
 mod postgres;
+mod session;
+mod pool;
 mod redis;
 mod queues;

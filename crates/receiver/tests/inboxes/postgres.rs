@@ -1,6 +1,6 @@
 use crate::suite::{Desk, follows_the_rules, forgets_what_failed};
 use crate::support::{self, DAY, NOW, event, unique};
-use railpost_receiver::postgres::{PostgresInbox, create_tables};
+use railpost_receiver::postgres::{PostgresInbox, Session, create_tables};
 use railpost_receiver::wire::Received;
 use railpost_receiver::{InboxConfig, OnGap, Policy, Start, Verdict};
 use std::sync::Arc;
@@ -67,20 +67,30 @@ async fn events_of_one_key_are_serialised_whoever_brings_them() {
     let workers = (0..6).map(|seed| {
         let (schema, acknowledged) = (schema.clone(), acknowledged.clone());
         tokio::spawn(async move {
-            let mut client = support::postgres(&schema).await;
+            let mut session = Session::new(support::postgres(&schema).await);
             let inbox = PostgresInbox::new(InboxConfig::named("orders"));
             let mut dice = fastrand::Rng::with_seed(seed);
             while acknowledged.load(Ordering::SeqCst) < EVENTS as u32 {
                 let front = u64::from(acknowledged.load(Ordering::SeqCst));
                 let seq = dice.u64(front.saturating_sub(2)..front + 3).clamp(1, EVENTS);
                 let received = event(&format!("e{seq}"), Some(("A", seq)));
-                let transaction = client.transaction().await.unwrap();
-                let verdict = inbox.admit(&transaction, &received, NOW).await.unwrap();
-                if verdict.applies() {
-                    let sql = "insert into applied (seq) values ($1)";
-                    transaction.execute(sql, &[&(seq as i64)]).await.unwrap();
-                }
-                transaction.commit().await.unwrap();
+                let sql = "insert into applied (seq) values ($1)";
+                let seq = seq as i64;
+                let verdict = if dice.bool() {
+                    let transaction = session.client().transaction().await.unwrap();
+                    let verdict = inbox.admit(&transaction, &received, NOW).await.unwrap();
+                    if verdict.applies() {
+                        transaction.execute(sql, &[&seq]).await.unwrap();
+                    }
+                    transaction.commit().await.unwrap();
+                    verdict
+                } else {
+                    let admission = session.begin(&inbox, &received, NOW).await.unwrap();
+                    if admission.verdict().applies() {
+                        admission.client().execute(sql, &[&seq]).await.unwrap();
+                    }
+                    admission.commit().await.unwrap()
+                };
                 if verdict.applies() {
                     acknowledged.fetch_add(1, Ordering::SeqCst);
                 }

@@ -3,8 +3,9 @@
 use crate::support::{self, NOW, event, unique};
 use railpost_receiver::postgres::{self, PostgresInbox, PostgresQueue};
 use railpost_receiver::sqlite::{self, SqliteInbox, SqliteQueue};
-use railpost_receiver::work::{DeadLetter, WorkPolicy, Worked};
+use railpost_receiver::work::{DeadLetter, Job, WorkPolicy, Worked};
 use railpost_receiver::{Delivery, InboxConfig, Verdict};
+use tokio_postgres::Transaction;
 
 fn delivery(id: &str, lane: Option<(&str, u64)>) -> Delivery {
     let headers = vec![("content-type".to_owned(), b"text/plain\xff".to_vec())];
@@ -177,6 +178,23 @@ async fn a_full_queue_takes_nothing_and_remembers_nothing(mut queue: impl Queue)
     assert_eq!(queue.enqueue(&delivery("0", None)).await, Some(Verdict::Duplicate));
     queue.work(NOW, true).await;
     assert_eq!(queue.enqueue(&more).await, Some(Verdict::Fresh));
+}
+
+#[tokio::test]
+async fn a_worker_runs_as_a_task_of_its_own() {
+    let mut queue = OnPostgres::new().await;
+    for (id, seq) in [("a1", 1), ("a2", 2)] {
+        queue.enqueue(&delivery(id, Some(("A", seq)))).await;
+    }
+    let task = tokio::spawn(async move {
+        let effect = async |transaction: &Transaction<'_>, job: &Job| {
+            let id = job.delivery.received.event_id.to_string();
+            transaction.execute("insert into applied (id) values ($1)", &[&id]).await.map(drop)
+        };
+        while queue.1.work_one(&mut queue.0, NOW, effect).await.unwrap() != Worked::Idle {}
+        queue
+    });
+    assert_eq!(task.await.unwrap().applied().await, ["a1", "a2"]);
 }
 
 macro_rules! on_both {

@@ -66,6 +66,18 @@ fn cases() -> Vec<Case> {
             ],
         ),
         (
+            "an id is known whatever key it comes under, and moves no other lane",
+            policy,
+            vec![
+                (keyed("1", 1), FRESH),
+                (event("1", at("B", 1)), DUPLICATE),
+                (event("2", at("B", 1)), FRESH),
+                (keyed("2", 2), DUPLICATE),
+                (keyed("3", 2), FRESH),
+                (event("1", None), DUPLICATE),
+            ],
+        ),
+        (
             "an update before its creation is held, and fresh after it",
             policy,
             vec![(keyed("2", 2), gap(0, false)), (keyed("1", 1), FRESH), (keyed("2", 2), FRESH)],

@@ -1,6 +1,7 @@
 //! What the tests share: events, and a database of each test's own.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use railpost_receiver::postgres::Pool;
 use railpost_receiver::wire::{EventId, Received, Seq};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,4 +51,13 @@ pub(crate) async fn postgres(schema: &str) -> tokio_postgres::Client {
     let sql = format!("create schema if not exists {schema}; set search_path to {schema}");
     client.batch_execute(&sql).await.unwrap();
     client
+}
+
+/// A pool of connections to a schema that is there.
+pub(crate) fn pool(size: u16, schema: &str) -> Pool {
+    let schema = schema.to_owned();
+    Pool::new(size, move || {
+        let schema = schema.clone();
+        async move { Ok(postgres(&schema).await) }
+    })
 }

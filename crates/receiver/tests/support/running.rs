@@ -23,7 +23,8 @@ impl Running {
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").expect("it says where it listens");
-        let port = address.rsplit(':').next().unwrap().parse().unwrap();
+        let port = address.trim_end_matches("/hook").rsplit(':').next().unwrap();
+        let port = port.parse().unwrap();
         Self { child, port, output }
     }
 
