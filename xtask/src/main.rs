@@ -1,6 +1,7 @@
 //! The project's chores. `cargo xtask test` is the one test command; `.ci/run` calls it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
+mod browser;
 mod edges;
 mod interop;
 mod machine;
@@ -18,8 +19,8 @@ commands:
            set of simulation seeds. Ends at the first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
   with-services <cargo arguments>
-           runs cargo with throwaway PostgreSQL and Redis servers and the libraries that the
-           interop tests compare with: cargo xtask with-services test -p railpost-store
+           runs cargo with throwaway PostgreSQL and Redis servers, the libraries that the interop
+           tests compare with, and a browser: cargo xtask with-services test -p railpost-store
 ";
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{edges, interop};
+use crate::{browser, edges, interop};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
@@ -24,14 +24,20 @@ pub(crate) fn test() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs cargo with what the tests need beside it: throwaway PostgreSQL and Redis servers, and the
-/// libraries of others to be compared with.
+/// Runs cargo with what the tests need beside it: throwaway PostgreSQL and Redis servers, the libraries
+/// of others to be compared with, and a browser.
 pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
-    println!("== throwaway PostgreSQL and Redis servers, and libraries for the interop tests");
+    println!(
+        "== throwaway PostgreSQL and Redis servers, libraries for the interop tests, a browser"
+    );
     let postgres = Postgres::start().map_err(|problem| format!("PostgreSQL: {problem}"))?;
     let redis = Redis::start().map_err(|problem| format!("Redis: {problem}"))?;
     let interop = interop::prepare().map_err(|problem| format!("interop: {problem}"))?;
+    let [chromium, chromedriver] =
+        browser::prepare().map_err(|problem| format!("browser: {problem}"))?;
     let environment = [
+        chromium,
+        chromedriver,
         ("RAILPOST_TEST_POSTGRES", postgres.url()),
         ("RAILPOST_TEST_REDIS", redis.url()),
         ("RAILPOST_TEST_INTEROP", interop.display().to_string()),

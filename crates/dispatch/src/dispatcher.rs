@@ -24,8 +24,8 @@ use railpost_wire::{EndpointId, NodeId, TenantId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::Sender;
 use crate::limits::{ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE};
+use crate::{Sender, TraceParent};
 use outlet::Outlet;
 use run::{Order, Run};
 
@@ -68,10 +68,28 @@ impl Default for DispatcherConfig {
     }
 }
 
+/// An attempt that ended: what came of it, what follows, and what it was about.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptEnded<'a> {
+    /// What follows.
+    pub transition: &'a Transition,
+    /// What came of it.
+    pub detail: &'a AttemptDetail,
+    /// What was to be sent; nothing if it was gone from the store.
+    pub parcel: Option<&'a Parcel>,
+    /// Whether a person asked for it.
+    pub replay: bool,
+    /// The producer's trace with the attempt's own span, as the receiver saw it.
+    pub trace: Option<TraceParent>,
+}
+
 /// Who wants to know what happens. Called on the dispatcher's own task: it must not block.
 pub trait Watch: Send + Sync {
+    /// Events of this tenant were accepted. Called by whoever handed them in.
+    fn accepted(&self, _tenant: &TenantId, _receipts: &[Receipt]) {}
+
     /// An attempt ended, and this is what follows.
-    fn attempt_ended(&self, _transition: &Transition, _detail: &AttemptDetail) {}
+    fn attempt_ended(&self, _ended: &AttemptEnded<'_>) {}
 
     /// The engine has something to tell operators.
     fn notice(&self, _notice: &Notice) {}
@@ -138,6 +156,7 @@ impl Dispatcher {
     pub async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>, StoreError> {
         let (tenant, events) = (batch.tenant.clone(), batch.events.clone());
         let receipts = self.parts.store.accept(batch).await?;
+        self.parts.watch.accepted(&tenant, &receipts);
         let parcels = parcels::of_receipts(&tenant, events, &receipts);
         // If the dispatcher has stopped, whoever starts next finds them in the store.
         let _ = self.order(Order::Accepted(parcels)).await;
@@ -184,6 +203,11 @@ impl Dispatcher {
     /// What the engine has done since it started.
     pub async fn counters(&self) -> Result<Counters, Stopped> {
         self.ask(Order::Counters).await
+    }
+
+    /// How many attempts are under way.
+    pub async fn under_way(&self) -> Result<usize, Stopped> {
+        self.ask(Order::UnderWay).await
     }
 
     /// Starts nothing more, waits for what is under way, records it, and ends.

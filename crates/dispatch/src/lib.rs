@@ -28,7 +28,7 @@ mod guard;
 mod http;
 mod dispatcher;
 
-pub use dispatcher::{Dispatcher, DispatcherConfig, Parts, Stopped, ThinUrl, Watch};
+pub use dispatcher::{AttemptEnded, Dispatcher, DispatcherConfig, Parts, Stopped, ThinUrl, Watch};
 pub use guard::{
     Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, NamedNetwork, Resolve, Scheme,
     SystemResolver, Target, TargetError,

@@ -85,6 +85,7 @@ pub struct Endpoint {
 
 /// Whether an endpoint is switched on, and if not, who switched it off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointStatus {
     /// It is sent to.
@@ -102,6 +103,7 @@ pub enum EndpointStatus {
 
 /// The number that the store gave a lane. Unique in a store, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct LaneId(pub u64);
 
@@ -149,6 +151,7 @@ impl From<Accepted> for Delivery {
 
 /// What a person can decide about a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// Send a dead letter again, with the same event id and a fresh budget of attempts.

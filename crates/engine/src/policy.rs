@@ -14,11 +14,13 @@ use crate::{Backoff, Overrides, RetryPolicy, Span};
 
 /// An endpoint's policy, known to be valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "PolicyFields", into = "PolicyFields")]
 pub struct Policy(PolicyFields);
 
 /// The fields of a [`Policy`], before anyone has looked at them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyFields {
     /// What is promised about duplicates and loss.
@@ -66,6 +68,7 @@ impl Default for PolicyFields {
 
 /// What an endpoint is promised about duplicates and loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Guarantee {
     /// Sent until acknowledged; duplicates happen.
@@ -80,6 +83,7 @@ pub enum Guarantee {
 
 /// Which of an endpoint's deliveries wait for each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
     /// Those with the same key.
@@ -116,6 +120,7 @@ impl Ordering {
 
 /// What a dead letter does to its lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadLetter {
     /// The lane stands still until someone replays, skips or discards it.
@@ -127,6 +132,7 @@ pub enum OnDeadLetter {
 
 /// A token bucket: `count` attempts per `per`, up to `burst` at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
     /// Attempts per period.
@@ -137,8 +143,16 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
+impl RateLimit {
+    /// Checks its bounds; `field` is its path, for the error.
+    pub fn check(&self, field: &str) -> Result<(), PolicyError> {
+        check_rate_limit(field, self)
+    }
+}
+
 /// When to stop sending to an endpoint that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct BreakerPolicy {
     /// Percentage of failures that opens it.

@@ -8,6 +8,7 @@ use crate::{DeadReason, Span, Timestamp};
 
 /// When a failed delivery is tried again, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryPolicy {
     /// How the wait between two attempts grows.
@@ -33,6 +34,7 @@ impl Default for RetryPolicy {
 
 /// How the wait between two attempts grows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Backoff {
     /// The same wait every time.
@@ -66,6 +68,7 @@ impl Default for Backoff {
 
 /// How chance spreads exponential waits, so that retries do not come in herds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
     /// Not at all.
@@ -215,6 +218,7 @@ impl DelayBounds {
 
 /// The attempts that a policy plans for a delivery that keeps failing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// In order.
     pub attempts: Vec<PlannedAttempt>,
@@ -222,6 +226,7 @@ pub struct Plan {
 
 /// One planned attempt. Chance leaves a range unless the strategy has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedAttempt {
     /// 1, 2, 3 …
     pub number: u32,

@@ -35,6 +35,7 @@ pub enum DeliveryState {
 
 /// Why a delivery was given up on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeadReason {
     /// The receiver refused it in a way that no retry mends.
@@ -51,6 +52,7 @@ pub enum DeadReason {
 
 /// A delivery's state without its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// See [`DeliveryState::Pending`].

@@ -158,6 +158,21 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Span {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^[0-9]+(ms|s|m|h|d)$",
+            "description": "A length of time: a whole number and a unit, such as `250ms`, `30s`, `10m`, `72h`, `5d`."
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

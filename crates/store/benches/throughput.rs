@@ -100,6 +100,9 @@ async fn backlog() {
         first.as_millis(),
         all.as_millis()
     );
+    let started = Instant::now();
+    let totals = store.totals(None).await.unwrap();
+    println!("backlog      {} counted in {} ms", totals.open(), started.elapsed().as_millis());
     drop(store);
     for (what, recorded) in [("accept", false), ("accept+record", true)] {
         let without = rate(&empty, what, recorded).await;

@@ -5,7 +5,9 @@ use railpost_engine::{Delivery, LaneId, Stage, Timestamp};
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::{AttemptDetail, Event, Listing, PageRequest, Result, numbers};
+use crate::{
+    AttemptDetail, Event, Figures, FiguresScope, Listing, PageRequest, Resolution, Result, numbers,
+};
 
 /// The read side. Lists are newest first unless they say otherwise.
 #[async_trait]
@@ -35,8 +37,25 @@ pub trait Archive: Send + Sync {
     /// A tenant's lanes that a dead letter holds, the longest held first.
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>>;
 
-    /// How many deliveries of an endpoint are where; of a removed one, none.
+    /// How many deliveries of an endpoint are where, and how old its backlog is; of a removed one,
+    /// none. It costs as much as there is open or dead, however many are closed: with a million of
+    /// them some hundred milliseconds, so ask every few seconds and not for every request.
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts>;
+
+    /// The same over all endpoints of one tenant, or of all tenants; removed endpoints are left out.
+    /// It costs as much as asking for each of them.
+    async fn totals(&self, tenant: Option<&TenantId>) -> Result<Counts>;
+
+    /// The minutes or hours that begin in the period and of which there are figures, the earliest
+    /// first, each with when it begins. A period with more than
+    /// [`FIGURES_BUCKETS_MAX`](crate::limits::FIGURES_BUCKETS_MAX) of them is refused. Of a scope
+    /// that is unknown there are none.
+    async fn figures(
+        &self,
+        scope: &FiguresScope,
+        resolution: Resolution,
+        period: Period,
+    ) -> Result<Vec<(Timestamp, Figures)>>;
 }
 
 /// An event as it was stored.
@@ -106,7 +125,7 @@ impl EventQuery {
 }
 
 /// A stretch of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Period {
     /// Its first instant; nothing for the beginning of time.
     pub from: Option<Timestamp>,
@@ -118,6 +137,12 @@ impl Period {
     /// Whether `at` lies in it.
     pub fn contains(&self, at: Timestamp) -> bool {
         self.from.is_none_or(|from| from <= at) && self.before.is_none_or(|before| at < before)
+    }
+
+    /// Its bounds as columns hold instants: the first one in it, and the first one after it.
+    pub(crate) fn millis(&self) -> (i64, i64) {
+        let from = self.from.map_or(i64::MIN, numbers::millis);
+        (from, self.before.map_or(i64::MAX, numbers::millis))
     }
 
     /// The first id of a delivery that was made in it, and the first one after it: ids begin with
@@ -245,7 +270,7 @@ pub struct HeldLane {
     pub since: Timestamp,
 }
 
-/// How many deliveries of one endpoint are where. What is delivered or discarded is not counted.
+/// How many deliveries are where, and since when. What is delivered or discarded is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Waiting for their turn.
@@ -258,11 +283,16 @@ pub struct Counts {
     pub held: u64,
     /// Dead letters that hold none.
     pub dead: u64,
+    /// When the oldest open one was made; nothing when none is open.
+    pub oldest_open_at: Option<Timestamp>,
 }
 
 impl Counts {
-    /// The counts out of those by standing.
-    pub(crate) fn by_standing(counts: &[u64; numbers::STANDINGS]) -> Self {
+    /// The counts out of those by standing, and the oldest that is open.
+    pub(crate) fn by_standing(
+        counts: &[u64; numbers::STANDINGS],
+        oldest_open_at: Option<Timestamp>,
+    ) -> Self {
         let of = |standing: i64| counts[standing as usize];
         Self {
             pending: of(numbers::PENDING),
@@ -270,6 +300,20 @@ impl Counts {
             waiting: of(numbers::WAITING),
             held: of(numbers::HELD),
             dead: of(numbers::DEAD),
+            oldest_open_at,
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let both = [self.oldest_open_at, other.oldest_open_at];
+        Self {
+            pending: self.pending + other.pending,
+            in_flight: self.in_flight + other.in_flight,
+            waiting: self.waiting + other.waiting,
+            held: self.held + other.held,
+            dead: self.dead + other.dead,
+            oldest_open_at: both.into_iter().flatten().min(),
         }
     }
 

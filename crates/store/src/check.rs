@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use railpost_engine::Load;
+use railpost_engine::{Load, Timestamp};
 
 use crate::limits::*;
 use crate::{
     AcceptBatch, AuditEntry, Change, EndpointPrivate, EndpointSettings, Epoch, Event,
-    EventTypeRecord, IdempotencyRecord, PruneStep, RecordBatch, RedeliverBatch, Result, StoreError,
-    TenantSettings, Write,
+    EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, PruneStep, RecordBatch,
+    RedeliverBatch, Replay, ReplayState, Result, StoreError, TenantSettings, Write,
 };
 
 pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
@@ -81,6 +81,7 @@ fn write(write: &Write) -> Result<()> {
         Write::UpdateEndpoint { settings, private, .. } => endpoint(settings, private),
         Write::PutEventType(record) => event_type(record),
         Write::CreateApiKey(key) => text("name", &key.name, TEXT_LEN_MAX),
+        Write::PutReplay(put) => replay(put),
         Write::SetEndpointStatus(..)
         | Write::RemoveEndpoint(_)
         | Write::CreateSecret(_)
@@ -130,6 +131,51 @@ fn event_type(record: &EventTypeRecord) -> Result<()> {
     let (longest, all) = lens.fold((0, 0), |(longest, all), len| (len.max(longest), all + len));
     at_most("schemas (bytes)", longest, SCHEMA_LEN_MAX)?;
     at_most("schemas (bytes of all versions)", all, 10 * SCHEMA_LEN_MAX)
+}
+
+fn replay(replay: &Replay) -> Result<()> {
+    text("actor", &replay.actor, TEXT_LEN_MAX)?;
+    text("problem", replay.problem.as_deref().unwrap_or_default(), TEXT_LEN_MAX)?;
+    if replay.rate_per_s == Some(0) {
+        return Err(StoreError::invalid("rate_per_s", "expected 1 or more, or nothing; got 0"));
+    }
+    let runs = replay.state == ReplayState::Running;
+    if runs == replay.finished_at.is_some() {
+        let problem = "expected an instant once it does not run, and none while it does";
+        return Err(StoreError::invalid("finished_at", problem));
+    }
+    Ok(())
+}
+
+pub(crate) fn figures(batch: &[(FiguresScope, Timestamp, Figures)]) -> Result<()> {
+    at_most("figures (entries)", batch.len(), FIGURES_BATCH_MAX)?;
+    for (_, _, figures) in batch {
+        let status = figures.by_status.last_key_value().map_or(0, |(status, _)| *status);
+        at_most("by_status (status)", status.into(), FIGURES_STATUS_MAX.into())?;
+        at_most("by_failure (entries)", figures.by_failure.len(), FIGURES_FAILURES_MAX)?;
+        let longest = figures.by_failure.keys().map(String::len).max().unwrap_or_default();
+        at_most("by_failure (bytes of a name)", longest, FIGURES_FAILURE_LEN_MAX)?;
+    }
+    Ok(())
+}
+
+/// A new replay that is to run fits among the `others` that do.
+pub(crate) fn replay_fits(others: usize, replay: &Replay) -> Result<()> {
+    match replay.state {
+        ReplayState::Running => {
+            at_most("running replays (entries)", others + 1, REPLAYS_RUNNING_MAX)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What was put is stored: a row was written. Otherwise it is not this caller's to change.
+pub(crate) fn replay_put(rows: u64, replay: &Replay) -> Result<()> {
+    if rows == 1 {
+        return Ok(());
+    }
+    let problem = format!("replay `{}` has finished or is another tenant's", replay.id);
+    Err(StoreError::conflict("id", problem))
 }
 
 fn audit(entry: &AuditEntry) -> Result<()> {

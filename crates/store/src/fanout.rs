@@ -5,6 +5,17 @@ use railpost_wire::{EndpointId, EventType, EventTypeFilter, Key};
 
 use crate::EndpointSettings;
 
+/// The type of test events. No filter wants it or what lies below it, such as
+/// `railpost.test.order`: a test event goes where [`Intake::redeliver`](crate::Intake::redeliver) is
+/// told to send it, and nowhere else.
+pub const TEST_EVENT_TYPE: &str = "railpost.test";
+
+/// Whether events of this type are test events.
+pub fn is_test_type(event_type: &EventType) -> bool {
+    let below = event_type.as_str().strip_prefix(TEST_EVENT_TYPE);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// An endpoint as far as accepting events needs to know it.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriber {
@@ -31,6 +42,6 @@ impl Subscriber {
     }
 
     pub(crate) fn wants(&self, event_type: &EventType) -> bool {
-        self.filters.iter().any(|filter| filter.matches(event_type))
+        !is_test_type(event_type) && self.filters.iter().any(|filter| filter.matches(event_type))
     }
 }

@@ -6,10 +6,10 @@
 //! |---|---|
 //! | [`Intake`] | accept events: fan-out, seqs and idempotency in one durable commit |
 //! | [`Ledger`] | record what the engine decided; load what is open; fetch what is to be sent |
-//! | [`Registry`] | tenants, endpoints, secrets, event types, and every change to them |
+//! | [`Registry`] | tenants, endpoints, secrets, event types, replays, and every change to them |
 //! | [`Access`] | API keys, audit, idempotency |
-//! | [`Archive`] | what people look at, in pages |
-//! | [`Upkeep`] | retention, erasure, backup, health |
+//! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
+//! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
 //!
 //! A [`Store`] plays all of them. What holds for every one:
 //!
@@ -32,6 +32,9 @@ mod source;
 mod epoch;
 mod listing;
 mod seal;
+mod histogram;
+mod figures;
+mod replays;
 
 mod intake;
 mod ledger;
@@ -46,6 +49,7 @@ mod delivery_ids;
 mod fanout;
 mod loading;
 mod numbers;
+mod packed;
 mod private;
 mod rows;
 
@@ -66,6 +70,9 @@ pub use archive::{
 };
 pub use epoch::{Epoch, Partition};
 pub use error::{Result, StoreError};
+pub use fanout::{TEST_EVENT_TYPE, is_test_type};
+pub use figures::{Figures, FiguresScope, Resolution};
+pub use histogram::Histogram;
 pub use intake::{AcceptBatch, Event, Intake, Receipt, RedeliverBatch};
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, Skipped, Timing,
@@ -76,8 +83,9 @@ pub use postgres::{PostgresAddress, PostgresStore};
 pub use registry::{
     Change, ClientIdentity, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
     EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant, TenantSettings,
-    TlsVersion, Write,
+    TlsVersion, Validation, Write,
 };
+pub use replays::{Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState};
 pub use seal::MasterKey;
 pub use source::{Source, SystemSource};
 pub use sqlite::SqliteStore;

@@ -67,6 +67,32 @@ pub const AUDIT_DETAIL_LEN_MAX: usize = 16 * 1024;
 /// Most writes in one change: an endpoint with its secrets, not a migration.
 pub const CHANGE_WRITES_MAX: usize = 100;
 
+/// Most replays that run at once: each of them competes with what is delivered anyway.
+pub const REPLAYS_RUNNING_MAX: usize = 100;
+
+/// Most entries of figures in one call: each is two rows to read and write, and all of them hold up
+/// a group of accepts by some ten milliseconds.
+pub const FIGURES_BATCH_MAX: usize = 1_000;
+
+/// Largest HTTP status that figures are kept by: more have no meaning.
+pub const FIGURES_STATUS_MAX: u16 = 999;
+
+/// Most kinds of failure in one entry of figures: there are a dozen.
+pub const FIGURES_FAILURES_MAX: usize = 64;
+
+/// Longest name of a kind of failure, in bytes.
+pub const FIGURES_FAILURE_LEN_MAX: usize = 64;
+
+/// Most minutes or hours of figures in one answer: all that is kept, and room for what is not pruned
+/// yet.
+pub const FIGURES_BUCKETS_MAX: usize = 2_000;
+
+/// How long figures by the minute are kept: a chart of a whole day, and an hour until it is pruned.
+pub const FIGURES_MINUTES_KEPT: Span = Span::from_hours(25);
+
+/// How long figures by the hour are kept: a month and what came before it, to compare with.
+pub const FIGURES_HOURS_KEPT: Span = Span::from_days(40);
+
 /// Largest excerpt of a response's body that is kept with its attempt, in bytes. A longer one is cut.
 pub const RESPONSE_BODY_LEN_MAX: usize = 4096;
 
@@ -90,6 +116,10 @@ pub const LOAD_LIMIT_MAX: u32 = 10_000;
 /// Most events that one step of pruning or erasing may look at: it holds up a group of accepts by
 /// milliseconds.
 pub const UPKEEP_STEP_MAX: u32 = 1_000;
+
+/// Most figures of one resolution that one step of pruning deletes. They lie together, so it is
+/// quick; a thousand endpoints bring a thousand rows a minute, so it has to be more than a step's.
+pub(crate) const FIGURES_PRUNE_MAX: u32 = 5_000;
 
 /// How long a caller waits for its turn with a backend that has stopped answering.
 pub const PATIENCE: Span = Span::from_secs(5);

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use railpost_wire::DeliveryId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::limits::LIST_LIMIT_MAX;
 use crate::{Result, StoreError};
@@ -107,9 +109,21 @@ pub(crate) enum ListKind {
     EventTypes = 7,
     ApiKeys = 8,
     Audit = 9,
+    Replays = 10,
 }
 
 impl Cursor {
+    /// The place of a delivery in lists of deliveries.
+    pub fn at_delivery(id: DeliveryId) -> Self {
+        Self::at(ListKind::Deliveries, &id.to_bytes())
+    }
+
+    /// The delivery whose place it is, if it is a place in a list of deliveries.
+    pub fn delivery(&self) -> Option<DeliveryId> {
+        let id: [u8; 16] = self.position(ListKind::Deliveries).ok()?;
+        Some(DeliveryId::from_u128(u128::from_be_bytes(id)))
+    }
+
     pub(crate) fn at<P: Position>(kind: ListKind, position: &P) -> Self {
         let mut bytes = vec![kind as u8];
         position.write(&mut bytes);
@@ -179,6 +193,19 @@ impl FromStr for Cursor {
     }
 }
 
+/// As its text.
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +215,13 @@ mod tests {
         let cursor = Cursor::at(ListKind::Events, &-7_i64);
         assert_eq!(cursor.to_string().parse(), Ok(cursor.clone()));
         assert_eq!(cursor.position::<i64>(ListKind::Events), Ok(-7));
+    }
+
+    #[test]
+    fn the_place_of_a_delivery_names_it() {
+        let id = DeliveryId::from_u128(7);
+        assert_eq!(Cursor::at_delivery(id).delivery(), Some(id));
+        assert_eq!(Cursor::at(ListKind::Events, &7_i64).delivery(), None);
     }
 
     #[test]

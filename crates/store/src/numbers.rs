@@ -3,7 +3,7 @@
 
 use railpost_engine::{DeadReason, DeliveryState, EndpointStatus, Failure, Stage, Timestamp};
 
-use crate::{Result, StoreError};
+use crate::{FiguresScope, Resolution, Result, StoreError};
 
 /// Where a delivery stands, as one number. Those up to [`LAST_OPEN`] are open.
 pub(crate) const PENDING: i64 = 0;
@@ -146,6 +146,26 @@ numbered!(EndpointStatus, endpoint_status_number, endpoint_status, {
     Failing = 4,
 });
 
+/// What kind of scope figures have.
+pub(crate) const SCOPE_ALL: i64 = 0;
+pub(crate) const SCOPE_TENANT: i64 = 1;
+pub(crate) const SCOPE_ENDPOINT: i64 = 2;
+
+pub(crate) fn scope_number(scope: &FiguresScope) -> i64 {
+    match scope {
+        FiguresScope::All => SCOPE_ALL,
+        FiguresScope::Tenant(_) => SCOPE_TENANT,
+        FiguresScope::Endpoint(_) => SCOPE_ENDPOINT,
+    }
+}
+
+pub(crate) fn resolution_number(resolution: Resolution) -> i64 {
+    match resolution {
+        Resolution::Minute => 1,
+        Resolution::Hour => 2,
+    }
+}
+
 /// An instant as a column holds it. One beyond what a column holds lies further off than anyone
 /// waits.
 pub(crate) fn millis(at: Timestamp) -> i64 {
@@ -211,6 +231,15 @@ mod tests {
         let statuses = [Active, Paused, Quarantined, Gone, Failing];
         assert_eq!(statuses.map(endpoint_status_number), [0, 1, 2, 3, 4]);
         assert_eq!([0, 1, 2, 3, 4].map(endpoint_status), statuses.map(Some));
+    }
+
+    #[test]
+    fn the_numbers_of_figures_never_change() {
+        let tenant = FiguresScope::Tenant("acme".parse().unwrap());
+        let endpoint = FiguresScope::Endpoint(railpost_wire::EndpointId::from_u128(1));
+        let scopes = [&FiguresScope::All, &tenant, &endpoint];
+        assert_eq!(scopes.map(scope_number), [0, 1, 2]);
+        assert_eq!([Resolution::Minute, Resolution::Hour].map(resolution_number), [1, 2]);
     }
 
     #[test]

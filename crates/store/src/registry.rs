@@ -1,4 +1,4 @@
-//! Tenants, endpoints, secrets and event types.
+//! Tenants, endpoints, secrets, event types and replays.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use async_trait::async_trait;
 use railpost_engine::{EndpointStatus, Policy, RateLimit, Span, Timestamp};
 use railpost_wire::{
-    ApiKeyId, EndpointId, Envelope, EventType, EventTypeFilter, HeaderNames, Secret, SecretId,
-    SigningKey, TenantId,
+    ApiKeyId, EndpointId, Envelope, EventType, EventTypeFilter, HeaderNames, ReplayId, Secret,
+    SecretId, SigningKey, TenantId,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Result};
+use crate::{ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Replay, Result};
 
 /// What is configured, and how it is changed.
 #[async_trait]
@@ -52,6 +52,16 @@ pub trait Registry: Send + Sync {
         tenant: &TenantId,
         page: PageRequest,
     ) -> Result<Listing<EventTypeRecord>>;
+
+    /// One replay.
+    async fn replay(&self, id: ReplayId) -> Result<Option<Replay>>;
+
+    /// The replays of a tenant, the latest first.
+    async fn replays(&self, tenant: &TenantId, page: PageRequest) -> Result<Listing<Replay>>;
+
+    /// All replays that run, the earliest first: what to go on with after a start. There are about
+    /// [`REPLAYS_RUNNING_MAX`](crate::limits::REPLAYS_RUNNING_MAX) at most.
+    async fn running_replays(&self) -> Result<Vec<Replay>>;
 }
 
 /// Writes that belong together.
@@ -63,6 +73,14 @@ pub struct Change {
     pub audit: Option<AuditEntry>,
     /// What to answer when the request comes again.
     pub idempotency: Option<IdempotencyRecord>,
+}
+
+impl Change {
+    /// Whether accepts that are answered later may come out otherwise. Progress of a replay is
+    /// written often, and nobody who accepts events should have to look anew for it.
+    pub(crate) fn concerns_accepts(&self) -> bool {
+        self.writes.iter().any(|write| !matches!(write, Write::PutReplay(_)))
+    }
 }
 
 impl From<Write> for Change {
@@ -113,6 +131,9 @@ pub enum Write {
     RevokeApiKey(ApiKeyId, Timestamp),
     /// An API key was used.
     TouchApiKey(ApiKeyId, Timestamp),
+    /// A replay is this from here on, whether it existed or not. One that has finished cannot be
+    /// changed: whoever writes progress learns that it was cancelled meanwhile.
+    PutReplay(Box<Replay>),
 }
 
 /// A tenant.
@@ -331,4 +352,20 @@ pub struct EventTypeRecord {
     pub description: String,
     /// Its schemas, by version: 1, 2, 3 …
     pub schemas: BTreeMap<u32, serde_json::Value>,
+    /// What happens to an event that does not fit.
+    #[serde(default)]
+    pub validation: Validation,
+}
+
+/// What happens to an event that does not fit its type's schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Validation {
+    /// Nobody looks.
+    Off,
+    /// It is accepted, and its producer is told.
+    #[default]
+    Warn,
+    /// It is refused.
+    Reject,
 }

@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use crate::fanout::Subscriber;
 use crate::numbers::{self, Standing, timestamp};
 use crate::{
-    AttemptDetail, AttemptView, DeliveryView, Digest, Endpoint, EndpointPrivate, EndpointSecret,
-    EndpointSettings, Event, EventHead, HeldLane, MasterKey, Parcel, Recall, Result, StoreError,
-    StoredResponse, Tenant, Timing, private,
+    AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
+    EndpointSecret, EndpointSettings, Event, EventHead, HeldLane, MasterKey, Parcel, Recall,
+    Result, StoreError, StoredResponse, Tenant, Timing, private,
 };
 
 /// The columns of one row, one after the other.
@@ -44,7 +44,12 @@ pub(crate) trait Columns {
     }
 
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
-        self.bytes()?.try_into().map_err(|bytes: Vec<u8>| strange(what, format!("{bytes:?}")))
+        self.maybe_array(what)?.ok_or_else(|| strange(what, "nothing"))
+    }
+
+    fn maybe_array<const N: usize>(&mut self, what: &str) -> Result<Option<[u8; N]>> {
+        let bytes = self.blob()?.map(<[u8; N]>::try_from).transpose();
+        bytes.map_err(|bytes| strange(what, format!("{bytes:?}")))
     }
 
     fn word(&mut self) -> Result<String> {
@@ -303,6 +308,25 @@ pub(crate) fn view(columns: &mut impl Columns) -> Result<DeliveryView> {
     })
 }
 
+/// For [`counts`], over open deliveries `d`. How many dead letters hold no lane and which id is the
+/// lowest follow, as the backend finds them.
+macro_rules! open_count_columns {
+    () => {
+        "count(*) FILTER (WHERE d.standing = 0), count(*) FILTER (WHERE d.standing = 1), \
+         count(*) FILTER (WHERE d.standing = 2), count(*) FILTER (WHERE d.standing = 3)"
+    };
+}
+pub(crate) use open_count_columns;
+
+pub(crate) fn counts(columns: &mut impl Columns) -> Result<Counts> {
+    let mut count = || columns.number("a count");
+    let (pending, in_flight, waiting) = (count()?, count()?, count()?);
+    let (held, dead) = (count()?, count()?);
+    let oldest = columns.maybe_array("a delivery's id")?.map(DeliveryId::from_bytes);
+    let oldest_open_at = oldest.map(|id| Timestamp::from_millis(id.unix_ms()));
+    Ok(Counts { pending, in_flight, waiting, held, dead, oldest_open_at })
+}
+
 /// For [`attempt`].
 macro_rules! attempt_columns {
     () => {
@@ -328,7 +352,7 @@ pub(crate) fn attempt(columns: &mut impl Columns) -> Result<AttemptView> {
     let message = columns.text()?;
     let headers = columns.text()?;
     let body = columns.blob()?;
-    let node = columns.blob()?.map(<[u8; 16]>::try_from).transpose();
+    let node = columns.maybe_array("a node")?.map(NodeId::from_bytes);
     let detail = AttemptDetail {
         number,
         started_at,
@@ -337,7 +361,7 @@ pub(crate) fn attempt(columns: &mut impl Columns) -> Result<AttemptView> {
         message,
         response_headers: headers.map_or(Ok(vec![]), |text| json(&text, "response headers"))?,
         response_body: body.unwrap_or_default().into(),
-        node: node.map_err(|_| strange("a node", "bytes that are none"))?.map(NodeId::from_bytes),
+        node,
     };
     Ok(AttemptView { detail, led_to, next_at })
 }

@@ -7,9 +7,9 @@ use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
 
 use crate::listing::ListKind;
-use crate::{Cursor, Result};
+use crate::{Cursor, Figures, FiguresScope, Result};
 
-/// Retention, erasure, backup and health.
+/// Retention, erasure, backup, health, and the keeping of figures.
 #[async_trait]
 pub trait Upkeep: Send + Sync {
     /// One small step of retention: looks at a bounded number of events, oldest first, and deletes
@@ -18,6 +18,9 @@ pub trait Upkeep: Send + Sync {
     /// An event is needed while one of its deliveries is open, or is a dead letter that is younger
     /// than `dead_before`. Lanes keep their last seq: numbers are never given out twice. Call it
     /// with the cursor it answered until that is none; then start anew.
+    ///
+    /// Each step also deletes some of what else is old: audit entries, expired idempotency records,
+    /// finished replays, and figures past their time by the store's clock.
     async fn prune(&self, step: PruneStep) -> Result<Pruned>;
 
     /// One step of erasing a tenant and all that is its own. From the first step on the tenant is
@@ -28,6 +31,15 @@ pub trait Upkeep: Send + Sync {
     /// go on. Secrets in it are encrypted under the same master key.
     async fn backup(&self, to: &Path) -> Result<()>;
 
+    /// Adds to the figures of the minute and of the hour in which each entry happened. When it
+    /// answers they are seen, but a crash may lose them. Entries of tenants and endpoints that are
+    /// not there any more are left out. At most
+    /// [`FIGURES_BATCH_MAX`](crate::limits::FIGURES_BATCH_MAX) entries at once.
+    ///
+    /// After [`StoreError::Unavailable`](crate::StoreError::Unavailable) it is not known whether
+    /// they were added: adding them again may count them twice.
+    async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()>;
+
     /// Whether the store can be written and read right now, and how large it is.
     async fn check(&self) -> Result<Health>;
 }
@@ -36,7 +48,7 @@ pub trait Upkeep: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PruneStep {
     /// Events accepted before this are deleted once all their deliveries are closed. Audit entries
-    /// older than this are deleted too.
+    /// older than this are deleted too, and replays that finished before it.
     pub closed_before: Timestamp,
     /// Events with dead letters that hold no lane are deleted if they were accepted before this.
     pub dead_before: Timestamp,
@@ -61,7 +73,7 @@ pub struct Pruned {
     pub events: u64,
     /// Deliveries deleted.
     pub deliveries: u64,
-    /// Idempotency records and audit entries deleted.
+    /// Idempotency records, audit entries, replays and figures deleted.
     pub others: u64,
     /// Where the next step starts; nothing when this one came to the end.
     pub next: Option<Cursor>,

@@ -9,15 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use railpost_engine::{Accepted, DeliveryState, Progress, Timestamp, Transition};
 use railpost_store::{
-    AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, IdempotencyKey,
-    IdempotencyRecord, Intake, Ledger, MasterKey, NewEndpoint, PostgresAddress, PostgresStore,
-    Receipt, RecordBatch, Registry, Result, Setup, StoreError, StoredResponse, SystemSource,
-    TenantSettings, Upkeep, Write,
+    AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, Figures, FiguresScope,
+    IdempotencyKey, IdempotencyRecord, Intake, Ledger, MasterKey, NewEndpoint, Period,
+    PostgresAddress, PostgresStore, Receipt, RecordBatch, Registry, Replay, ReplayAction,
+    ReplayFilter, ReplayProgress, ReplayState, Resolution, Result, Setup, StoreError,
+    StoredResponse, SystemSource, TenantSettings, Upkeep, Write,
 };
-use railpost_wire::{EndpointId, EventId, TenantId};
+use railpost_wire::{EndpointId, EventId, ReplayId, TenantId};
 use support::postgres::{fresh_address, server};
 use support::proxy::{Proxy, Wire};
 use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
 
 fn setup(key: u8) -> Setup {
     Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[key; 32]) }
@@ -29,6 +31,13 @@ fn tenant() -> TenantId {
 
 async fn connect(address: &PostgresAddress) -> PostgresStore {
     PostgresStore::connect(address, setup(1)).await.unwrap()
+}
+
+/// A connection that knows nothing of stores.
+async fn client(address: &PostgresAddress) -> Client {
+    let (client, connection) = tokio_postgres::connect(&address.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 async fn add_endpoint(store: &PostgresStore, number: u128) {
@@ -208,12 +217,105 @@ async fn the_wrong_master_key_is_refused() {
 async fn a_schema_of_a_later_version_is_refused() {
     let address = fresh_address().await;
     new_store(&address).await;
-    let (client, connection) =
-        tokio_postgres::connect(&address.url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute("UPDATE store SET version = 99").await.unwrap();
+    client(&address).await.batch_execute("UPDATE store SET version = 99").await.unwrap();
     let refused = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
-    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 1 });
+    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 2 });
+}
+
+/// Adds one event to the tenant's figures of an hour; how many there are then.
+async fn count_one_more(store: &PostgresStore) -> u64 {
+    let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
+    let figures = Figures { accepted: 1, ..Figures::default() };
+    store.add_figures(vec![(scope.clone(), at, figures)]).await.unwrap();
+    let found = store.figures(&scope, Resolution::Hour, Period::default()).await.unwrap();
+    found[0].1.accepted
+}
+
+#[tokio::test]
+async fn a_schema_of_the_first_version_is_brought_up_to_date() {
+    let (address, other) = (fresh_address().await, fresh_address().await);
+    new_store(&other).await;
+    let rows = client(&other).await.query("SELECT key_check FROM store", &[]).await.unwrap();
+    let key_check: Vec<u8> = rows[0].get(0);
+    let old = client(&address).await;
+    old.batch_execute(include_str!("../src/postgres/schema/1.sql")).await.unwrap();
+    let sql = "INSERT INTO store (id, version, key_check) VALUES (1, 1, $1)";
+    old.execute(sql, &[&key_check]).await.unwrap();
+    let sql =
+        "INSERT INTO tenants (id, settings, created_at, updated_at) VALUES ('acme', '{}', 5, 5)";
+    old.batch_execute(sql).await.unwrap();
+    for times in 1..=2 {
+        let store = connect(&address).await;
+        assert_eq!(store.check().await.unwrap().schema, 2);
+        assert_eq!(count_one_more(&store).await, times);
+        assert_eq!(store.running_replays().await, Ok(vec![]));
+    }
+}
+
+/// What version 1 would have written: its number, and the 13 tables it had.
+fn cut_to_schema_1(backup: &[u8]) -> Vec<u8> {
+    let (mark, rest) = backup.split_at(16);
+    let (mut end, mut tables) = (4, 0);
+    while tables < 13 {
+        let len = u32::from_be_bytes(rest[end..end + 4].try_into().unwrap());
+        end += 4 + len as usize;
+        tables += usize::from(len == 0);
+    }
+    [mark, &1_u32.to_be_bytes(), &rest[4..end]].concat()
+}
+
+#[tokio::test]
+async fn a_backup_of_the_first_version_can_be_restored() {
+    let address = fresh_address().await;
+    let store = new_store(&address).await;
+    client(&address).await.batch_execute("UPDATE store SET version = 1").await.unwrap();
+    let dir = tempfile::TempDir::new().unwrap();
+    let (new, old) = (dir.path().join("new"), dir.path().join("old"));
+    store.backup(&new).await.unwrap();
+    std::fs::write(&old, cut_to_schema_1(&std::fs::read(&new).unwrap())).unwrap();
+    let restored = PostgresStore::restore(&fresh_address().await, &old, setup(1)).await.unwrap();
+    assert_eq!(restored.check().await.unwrap().schema, 2);
+    assert!(restored.tenant(&tenant()).await.unwrap().is_some());
+    assert_eq!(count_one_more(&restored).await, 1);
+}
+
+#[tokio::test]
+async fn figures_that_two_nodes_add_at_once_all_count() {
+    let address = fresh_address().await;
+    let nodes = [new_store(&address).await, connect(&address).await];
+    let additions = (0..20).map(|number| count_one_more(&nodes[number % 2]));
+    futures_util::future::join_all(additions).await;
+    assert_eq!(count_one_more(&nodes[0]).await, 21);
+}
+
+#[tokio::test]
+async fn a_change_to_a_replay_leaves_what_other_nodes_remember_alone() {
+    let address = fresh_address().await;
+    let store = new_store(&address).await;
+    let changes = async || -> i64 {
+        let rows = client(&address).await.query("SELECT registry FROM store", &[]).await.unwrap();
+        rows[0].get(0)
+    };
+    let before = changes().await;
+    let replay = Replay {
+        id: ReplayId::from_u128(1),
+        tenant: tenant(),
+        created_at: Timestamp::from_millis(1),
+        actor: "key_1".to_owned(),
+        action: ReplayAction::Skip,
+        filter: ReplayFilter::default(),
+        rate_per_s: None,
+        dry_run: false,
+        state: ReplayState::Running,
+        progress: ReplayProgress::default(),
+        cursor: None,
+        problem: None,
+        finished_at: None,
+    };
+    store.commit(Write::PutReplay(Box::new(replay)).into()).await.unwrap();
+    assert_eq!(changes().await, before);
+    add_endpoint(&store, 2).await;
+    assert_eq!(changes().await, before + 1);
 }
 
 #[tokio::test]

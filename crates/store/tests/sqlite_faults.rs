@@ -7,9 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use railpost_engine::Timestamp;
 use railpost_store::{
-    AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, Intake, MasterKey, NewEndpoint,
-    Receipt, Registry, Setup, SqliteStore, StoreError, SystemSource, TenantSettings, Write,
+    AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, Figures, FiguresScope, Intake,
+    MasterKey, NewEndpoint, Period, Receipt, Registry, Resolution, Setup, SqliteStore, StoreError,
+    SystemSource, TenantSettings, Upkeep, Write,
 };
 use railpost_wire::{EndpointId, EventId, TenantId};
 use rusqlite::Connection;
@@ -47,7 +49,7 @@ async fn accept(store: &SqliteStore, number: u64) -> u64 {
         payload: Bytes::from_static(b"{}"),
         content_type: "application/json".parse().unwrap(),
         schema_version: None,
-        time: railpost_engine::Timestamp::from_millis(number),
+        time: Timestamp::from_millis(number),
         traceparent: None,
     };
     let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
@@ -150,7 +152,42 @@ async fn a_file_of_a_later_version_is_refused() {
     let db = Connection::open(file(&dir)).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     db.close().unwrap();
-    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 1 });
+    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 2 });
+}
+
+/// A file as version 1 made it, with one tenant.
+async fn make_schema_1(path: &Path, dir: &TempDir) {
+    let other = dir.path().join("other.db");
+    drop(new_store(&other).await);
+    let key_check: Vec<u8> = Connection::open(&other)
+        .unwrap()
+        .query_row("SELECT key_check FROM store", [], |row| row.get(0))
+        .unwrap();
+    let db = Connection::open(path).unwrap();
+    db.execute_batch(include_str!("../src/sqlite/schema/1.sql")).unwrap();
+    db.execute("INSERT INTO store (id, key_check) VALUES (1, ?1)", [key_check]).unwrap();
+    db.execute_batch(
+        "INSERT INTO tenants (id, settings, created_at, updated_at) VALUES ('acme', '{}', 5, 5);
+         PRAGMA application_id = 0x7261696c; PRAGMA user_version = 1;",
+    )
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_version_is_brought_up_to_date() {
+    let dir = TempDir::new().unwrap();
+    make_schema_1(&file(&dir), &dir).await;
+    for times in 1..=2 {
+        let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
+        assert_eq!(store.check().await.unwrap().schema, 2);
+        assert!(store.tenant(&tenant()).await.unwrap().is_some());
+        let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
+        let figures = Figures { accepted: 1, ..Figures::default() };
+        store.add_figures(vec![(scope.clone(), at, figures)]).await.unwrap();
+        let found = store.figures(&scope, Resolution::Hour, Period::default()).await.unwrap();
+        assert_eq!(found[0].1.accepted, times);
+        assert_eq!(store.running_replays().await, Ok(vec![]));
+    }
 }
 
 #[test]

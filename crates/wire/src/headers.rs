@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// A header that Railpost sends with every attempt, by what it carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Header {
     /// The event id, as Standard Webhooks has it.
@@ -65,6 +66,7 @@ impl Header {
 /// In serde a map from a header to its name, such as `{"x_key": "X-Order"}`; what it leaves out keeps
 /// its default, and it is written with the changed ones alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "BTreeMap<Header, String>", into = "BTreeMap<Header, String>")]
 pub struct HeaderNames([Cow<'static, str>; Header::ALL.len()]);
 

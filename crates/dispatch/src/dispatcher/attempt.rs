@@ -18,6 +18,8 @@ pub(super) struct Job {
     pub(super) attempt: Attempt,
     pub(super) outlet: Arc<Outlet>,
     pub(super) parcel: Arc<Parcel>,
+    /// What the receiver is told about the trace.
+    pub(super) trace: Option<TraceParent>,
     pub(super) sender: Sender,
     pub(super) source: Arc<dyn Source>,
     pub(super) thin_url: Arc<dyn ThinUrl>,
@@ -63,7 +65,7 @@ impl Job {
         };
         let headers = own.chain(content.headers);
         let request = Request::new(route, headers, body)?.with_resend(self.outlet.resend);
-        Ok(match self.trace() {
+        Ok(match self.trace {
             Some(parent) => request.with_traceparent(parent),
             None => request,
         })
@@ -86,14 +88,14 @@ impl Job {
             signers,
         }
     }
+}
 
-    /// The producer's trace, with a span of our own as the cause.
-    fn trace(&self) -> Option<TraceParent> {
-        let parent: TraceParent = self.parcel.event.traceparent.as_ref()?.parse().ok()?;
-        let mut span = [0; 8];
-        self.source.fill_random(&mut span);
-        parent.with_span(u64::from_be_bytes(span).max(1)).ok()
-    }
+/// The producer's trace, with a span of our own as the cause.
+pub(super) fn own_span(parcel: &Parcel, source: &dyn Source) -> Option<TraceParent> {
+    let parent: TraceParent = parcel.event.traceparent.as_ref()?.parse().ok()?;
+    let mut span = [0; 8];
+    source.fill_random(&mut span);
+    parent.with_span(u64::from_be_bytes(span).max(1)).ok()
 }
 
 /// An attempt that ended without a request.

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Accepted, Attempt, AttemptToken, Because, Command, Counters, Delivery, Effect, Endpoint,
-    EndpointStatus, Engine, Failure, Health, Input, Timestamp, Transition,
+    Accepted, Attempt, Because, Command, Counters, Delivery, Effect, Endpoint, EndpointStatus,
+    Engine, Failure, Health, Input, Timestamp, Transition,
 };
 use railpost_store::{AttemptDetail, Parcel};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::attempt::{Job, without_request};
+use super::attempt::{Job, own_span, without_request};
 use super::outlet::Outlet;
 use super::parcels::Parcels;
 use super::recorder::{Item, Recorder, insist};
-use super::{DispatcherConfig, Parts};
+use super::{AttemptEnded, DispatcherConfig, Parts};
+use crate::TraceParent;
 use crate::limits::{INPUTS_PER_TURN, PARCELS_PER_FETCH, RECORDS_WAITING_MAX};
 
 /// What the run loop is asked to do.
@@ -29,15 +30,25 @@ pub(super) enum Order {
     Input(Input),
     Health(EndpointId, oneshot::Sender<Option<Health>>),
     Counters(oneshot::Sender<Counters>),
+    UnderWay(oneshot::Sender<usize>),
     Stop(oneshot::Sender<()>),
 }
 
 /// What the tasks around the run loop report.
 pub(super) enum News {
     Input(Input),
-    Ended(AttemptToken, Box<AttemptDetail>),
+    Ended(Box<Ended>),
     /// Parcels that were fetched for these attempts.
     Fetched(Vec<Attempt>, Vec<Parcel>),
+}
+
+/// An attempt that ended, and what it was about.
+pub(super) struct Ended {
+    attempt: Attempt,
+    /// What was sent; nothing if there was nothing to send.
+    parcel: Option<Arc<Parcel>>,
+    trace: Option<TraceParent>,
+    detail: AttemptDetail,
 }
 
 pub(super) struct Run {
@@ -162,6 +173,7 @@ impl Run {
             }
             Order::Health(id, answer) => drop(answer.send(self.engine.health(id))),
             Order::Counters(answer) => drop(answer.send(*self.engine.counters())),
+            Order::UnderWay(answer) => drop(answer.send(self.under_way)),
             Order::Stop(answer) => self.stopping = Some(answer),
         }
     }
@@ -210,11 +222,10 @@ impl Run {
             News::Input(input) => {
                 self.handle(input).await;
             }
-            News::Ended(attempt, detail) => {
+            News::Ended(ended) => {
                 self.under_way -= 1;
-                let result = detail.result;
-                let input = Input::AttemptEnded { attempt, result };
-                self.handle_with(input, Some((attempt, *detail))).await;
+                let (attempt, result) = (ended.attempt.token, ended.detail.result);
+                self.handle_with(Input::AttemptEnded { attempt, result }, Some(ended)).await;
             }
             News::Fetched(attempts, parcels) => self.fetched(attempts, parcels),
         }
@@ -229,7 +240,7 @@ impl Run {
     async fn handle_with(
         &mut self,
         input: Input,
-        mut ended: Option<(AttemptToken, AttemptDetail)>,
+        mut ended: Option<Box<Ended>>,
     ) -> Option<Because> {
         let mut ignored = None;
         self.engine.handle(self.now(), input);
@@ -253,21 +264,21 @@ impl Run {
         ignored
     }
 
-    async fn record(
-        &mut self,
-        transition: Transition,
-        ended: &mut Option<(AttemptToken, AttemptDetail)>,
-    ) {
-        let detail = ended
-            .take_if(|(token, _)| transition.attempt == Some(*token))
-            .map(|(_, detail)| detail);
-        if let Some(detail) = &detail {
-            self.parts.watch.attempt_ended(&transition, detail);
+    async fn record(&mut self, transition: Transition, ended: &mut Option<Box<Ended>>) {
+        let ended = ended.take_if(|ended| transition.attempt == Some(ended.attempt.token));
+        if let Some(ended) = &ended {
+            self.parts.watch.attempt_ended(&AttemptEnded {
+                transition: &transition,
+                detail: &ended.detail,
+                parcel: ended.parcel.as_deref(),
+                replay: ended.attempt.replay,
+                trace: ended.trace,
+            });
         }
         if !transition.state.is_open() {
             self.parcels.remove(transition.delivery);
         }
-        self.write(Item::Transition(transition, detail)).await;
+        self.write(Item::Transition(transition, ended.map(|ended| ended.detail))).await;
     }
 
     /// Waits while the recorder is far behind: that is what slows accepting and sending down when the
@@ -286,14 +297,17 @@ impl Run {
     }
 
     fn send(&self, attempt: Attempt, parcel: Arc<Parcel>) {
-        let report = Report::new(attempt, self.reporter.clone());
+        let mut report = Report::new(attempt, self.reporter.clone());
+        report.parcel = Some(parcel.clone());
         let Some((outlet, _)) = self.outlets.get(&attempt.endpoint) else {
             return report.end(without_request(&attempt, Failure::NotSent, self.now()));
         };
+        report.trace = own_span(&parcel, &*self.parts.source);
         let job = Job {
             attempt,
             outlet: outlet.clone(),
             parcel,
+            trace: report.trace,
             sender: self.parts.sender.clone(),
             source: self.parts.source.clone(),
             thin_url: self.parts.thin_url.clone(),
@@ -337,13 +351,15 @@ impl Run {
 /// Sees to it that an attempt is reported once, even if its task dies.
 struct Report {
     attempt: Attempt,
+    parcel: Option<Arc<Parcel>>,
+    trace: Option<TraceParent>,
     reporter: mpsc::UnboundedSender<News>,
     reported: bool,
 }
 
 impl Report {
     fn new(attempt: Attempt, reporter: mpsc::UnboundedSender<News>) -> Self {
-        Self { attempt, reporter, reported: false }
+        Self { attempt, parcel: None, trace: None, reporter, reported: false }
     }
 
     fn end(mut self, detail: AttemptDetail) {
@@ -352,7 +368,9 @@ impl Report {
 
     fn tell(&mut self, detail: AttemptDetail) {
         self.reported = true;
-        let _ = self.reporter.send(News::Ended(self.attempt.token, Box::new(detail)));
+        let (attempt, parcel, trace) = (self.attempt, self.parcel.take(), self.trace);
+        let ended = Box::new(Ended { attempt, parcel, trace, detail });
+        let _ = self.reporter.send(News::Ended(ended));
     }
 }
 

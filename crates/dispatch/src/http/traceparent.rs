@@ -29,6 +29,11 @@ impl TraceParent {
     pub fn trace_id(self) -> u128 {
         self.trace_id
     }
+
+    /// The span that is the cause.
+    pub fn span_id(self) -> u64 {
+        self.span_id
+    }
 }
 
 impl fmt::Display for TraceParent {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, Load, Page};
+use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_store::*;
-use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, TenantId};
+use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 
 pub(crate) struct Flaky {
     inner: Arc<dyn Store>,
@@ -98,6 +98,9 @@ passes_on!(Registry {
     fn secrets(endpoint: EndpointId) -> Vec<EndpointSecret>;
     fn event_type(tenant: &TenantId, name: &EventType) -> Option<EventTypeRecord>;
     fn event_types(tenant: &TenantId, page: PageRequest) -> Listing<EventTypeRecord>;
+    fn replay(id: ReplayId) -> Option<Replay>;
+    fn replays(tenant: &TenantId, page: PageRequest) -> Listing<Replay>;
+    fn running_replays() -> Vec<Replay>;
 });
 
 passes_on!(Access {
@@ -117,11 +120,14 @@ passes_on!(Archive {
     fn attempts(delivery: DeliveryId, page: PageRequest) -> Listing<AttemptView>;
     fn held_lanes(query: HeldLaneQuery) -> Listing<HeldLane>;
     fn counts(endpoint: EndpointId) -> Counts;
+    fn totals(tenant: Option<&TenantId>) -> Counts;
+    fn figures(scope: &FiguresScope, resolution: Resolution, period: Period) -> Vec<(Timestamp, Figures)>;
 });
 
 passes_on!(Upkeep {
     fn prune(step: PruneStep) -> Pruned;
     fn erase_tenant(tenant: &TenantId) -> bool;
     fn backup(to: &Path) -> ();
+    fn add_figures(batch: Vec<(FiguresScope, Timestamp, Figures)>) -> ();
     fn check() -> Health;
 });

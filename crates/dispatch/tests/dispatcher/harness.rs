@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_dispatch::{
-    Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
-    Watch,
+    AttemptEnded, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
+    SenderConfig, Watch,
 };
 use railpost_engine::{Command, DeliveryState, EndpointStatus, Notice, NoticeKind, Transition};
 use railpost_store::{
@@ -37,8 +37,8 @@ pub(crate) enum Told {
 struct Telling(mpsc::UnboundedSender<Told>);
 
 impl Watch for Telling {
-    fn attempt_ended(&self, transition: &Transition, detail: &AttemptDetail) {
-        let told = Told::Ended(Box::new(*transition), Box::new(detail.clone()));
+    fn attempt_ended(&self, ended: &AttemptEnded<'_>) {
+        let told = Told::Ended(Box::new(*ended.transition), Box::new(ended.detail.clone()));
         let _ = self.0.send(told);
     }
 

@@ -6,8 +6,9 @@ use railpost_wire::{DeliveryId, EndpointId, EventId};
 use super::world::{START, World, detail, ids};
 use crate::limits::LIST_LIMIT_MAX;
 use crate::{
-    AcceptBatch, Counts, Cursor, DeliveryQuery, Event, EventQuery, HeldLaneQuery, PageRequest,
-    Period, RecordBatch, StoreError, TenantSettings, Write,
+    AcceptBatch, Counts, Cursor, DeliveryQuery, EndpointPrivate, EndpointSettings, Event,
+    EventQuery, HeldLaneQuery, NewEndpoint, PageRequest, Period, RecordBatch, StoreError,
+    TenantSettings, Write,
 };
 
 fn dead(holds: bool) -> DeliveryState {
@@ -292,11 +293,71 @@ pub(super) async fn counts_follow_every_transition(world: World) {
         world.move_to(accepted, state).await;
     }
     let counts = world.store.counts(endpoint).await.unwrap();
-    let expected = Counts { pending: 1, in_flight: 1, waiting: 1, held: 1, dead: 1 };
+    let oldest_open_at = Some(START);
+    let expected =
+        Counts { pending: 1, in_flight: 1, waiting: 1, held: 1, dead: 1, oldest_open_at };
     assert_eq!((counts, counts.open()), (expected, 4));
     world.move_to(&all[3], DeliveryState::Pending).await;
     let expected = Counts { pending: 2, dead: 0, ..expected };
     assert_eq!(world.store.counts(endpoint).await, Ok(expected));
+}
+
+pub(super) async fn the_oldest_open_delivery_tells_the_age_of_the_backlog(world: World) {
+    let endpoint = world.endpoint().await;
+    let oldest = async || world.store.counts(endpoint).await.unwrap().oldest_open_at;
+    assert_eq!(oldest().await, None);
+    let mut open = Vec::new();
+    for key in [Some("b"), None, Some("a"), Some("b"), None] {
+        let at = world.later(1_000);
+        open.push((world.publish_one(key).await, at));
+    }
+    world.move_to(&open[2].0, dead(true)).await;
+    for (accepted, at) in &open {
+        assert_eq!(oldest().await, Some(*at));
+        world.move_to(accepted, DeliveryState::Discarded).await;
+    }
+    assert_eq!(oldest().await, None);
+    // One that is replayed is as old as it was.
+    let at = world.later(1_000);
+    let replayed = world.publish_one(Some("c")).await;
+    world.move_to(&replayed, dead(false)).await;
+    assert_eq!(oldest().await, None, "a dead letter that holds no lane is not open");
+    world.later(1_000);
+    world.publish_one(Some("c")).await;
+    world.move_to(&replayed, DeliveryState::Pending).await;
+    assert_eq!(oldest().await, Some(at));
+}
+
+pub(super) async fn totals_add_up_the_endpoints_of_one_tenant_or_of_all(world: World) {
+    let (first, removed) = (world.endpoint().await, world.endpoint().await);
+    let all = world.publish(Some("k")).await;
+    world.move_to(&all[0], dead(false)).await;
+    let at = world.later(1_000);
+    world.publish(None).await;
+    world.commit(Write::RemoveEndpoint(removed)).await;
+    let other = world.add_tenant("other", TenantSettings::default()).await;
+    let new = NewEndpoint {
+        id: EndpointId::from_u128(world.unique()),
+        tenant: other.clone(),
+        settings: EndpointSettings::all_events("https://example.com"),
+        private: EndpointPrivate::default(),
+    };
+    world.commit(Write::CreateEndpoint(new)).await;
+    let later = world.later(1_000);
+    let events = vec![world.event(Some("k")), world.event(None)];
+    let batch = AcceptBatch { tenant: other.clone(), events, idempotency: None };
+    world.store.accept(batch).await.unwrap();
+
+    let mine = Counts { pending: 1, dead: 1, oldest_open_at: Some(at), ..Counts::default() };
+    let theirs = Counts { pending: 2, oldest_open_at: Some(later), ..Counts::default() };
+    assert_eq!(world.store.counts(first).await, Ok(mine));
+    assert_eq!(world.store.totals(Some(&world.tenant)).await, Ok(mine));
+    assert_eq!(world.store.totals(Some(&other)).await, Ok(theirs));
+    assert_eq!(world.store.totals(None).await, Ok(Counts { pending: 3, ..mine }));
+    let nobody = "nobody".parse().unwrap();
+    assert_eq!(world.store.totals(Some(&nobody)).await, Ok(Counts::default()));
+    while !world.store.erase_tenant(&world.tenant).await.unwrap() {}
+    assert_eq!(world.store.totals(None).await, Ok(theirs));
 }
 
 pub(super) async fn a_removed_endpoint_counts_for_nothing(world: World) {

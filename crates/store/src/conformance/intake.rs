@@ -35,6 +35,20 @@ pub(super) async fn each_event_goes_to_the_endpoints_that_want_its_type(world: W
     assert_eq!(to, [all, orders, exact]);
 }
 
+pub(super) async fn a_test_event_goes_where_it_is_told_and_nowhere_else(world: World) {
+    let endpoint = world.endpoint().await;
+    for (event_type, goes_to) in
+        [("railpost.test", 0), ("railpost.test.order", 0), ("railpost.tested", 1)]
+    {
+        let event = Event { event_type: event_type.parse().unwrap(), ..world.event(None) };
+        let id = event.id.clone();
+        assert_eq!(world.accept(vec![event]).await.len(), goes_to, "{event_type}");
+        let tenant = world.tenant.clone();
+        let batch = RedeliverBatch { tenant, orders: vec![(id, endpoint)], idempotency: None };
+        assert_eq!(world.store.redeliver(batch).await.unwrap().len(), 1, "{event_type}");
+    }
+}
+
 pub(super) async fn an_event_that_nobody_wants_is_kept(world: World) {
     let event = world.event(None);
     assert_eq!(world.accept(vec![event.clone()]).await, []);

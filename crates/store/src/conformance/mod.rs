@@ -16,6 +16,8 @@ mod loads;
 mod registry;
 mod access;
 mod archive;
+mod replays;
+mod figures;
 mod upkeep;
 
 use std::sync::Arc;
@@ -65,6 +67,7 @@ checks! { $
     intake {
         an_accepted_event_reads_back_as_it_was_published
         each_event_goes_to_the_endpoints_that_want_its_type
+        a_test_event_goes_where_it_is_told_and_nowhere_else
         an_event_that_nobody_wants_is_kept
         another_tenants_endpoints_get_nothing
         a_switched_off_endpoint_keeps_its_backlog
@@ -173,7 +176,39 @@ checks! { $
         attempts_list_in_pages
         held_lanes_list_the_longest_held_first
         counts_follow_every_transition
+        the_oldest_open_delivery_tells_the_age_of_the_backlog
+        totals_add_up_the_endpoints_of_one_tenant_or_of_all
         a_removed_endpoint_counts_for_nothing
+    }
+    replays {
+        a_replay_reads_back_in_every_detail
+        a_replay_goes_on_from_its_last_progress
+        a_finished_replay_cannot_be_changed
+        a_replay_belongs_to_one_tenant_that_exists
+        replays_list_the_latest_first
+        running_replays_are_found_whosever_they_are
+        a_replay_is_made_once_with_its_audit_entry_and_its_answer
+        a_bounded_number_of_replays_runs_at_once
+        a_bad_replay_names_the_field
+        replays_are_pruned_when_they_ended_long_ago
+        replays_are_erased_with_their_tenant
+        a_backup_holds_replays
+    }
+    figures {
+        figures_read_back_in_every_detail
+        figures_add_up_by_minute_and_by_hour
+        histograms_of_figures_add_up
+        figures_of_each_scope_stand_alone
+        figures_list_what_begins_in_the_period
+        figures_of_what_is_not_there_are_left_out
+        a_removed_endpoint_keeps_its_figures
+        figures_added_at_once_all_count
+        more_figures_than_an_answer_holds_are_refused
+        bad_figures_name_the_bound_and_add_nothing
+        figures_are_pruned_by_the_clock
+        figures_are_erased_with_their_tenant
+        more_figures_than_one_step_erases_are_all_erased
+        a_backup_holds_figures
     }
     upkeep {
         pruning_deletes_what_is_old_and_closed

@@ -9,7 +9,7 @@ use super::world::World;
 use crate::limits::{SECRETS_MAX, URL_LEN_MAX};
 use crate::{
     Change, ClientIdentity, EndpointPrivate, EndpointSettings, EventTypeRecord, NewEndpoint,
-    NewSecret, PageRequest, SecretValue, StoreError, TenantSettings, TlsVersion, Write,
+    NewSecret, PageRequest, SecretValue, StoreError, TenantSettings, TlsVersion, Validation, Write,
 };
 
 fn shared(byte: u8) -> SecretValue {
@@ -198,6 +198,7 @@ pub(super) async fn event_types_read_back_and_list_by_name(world: World) {
         name: name.parse().unwrap(),
         description: description.to_owned(),
         schemas: BTreeMap::from([(1, serde_json::json!({"type": "object"}))]),
+        validation: Validation::Reject,
     };
     for name in ["user.created", "order.paid", "order.sent"] {
         world.commit(Write::PutEventType(record(name, "first"))).await;

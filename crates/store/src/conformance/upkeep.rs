@@ -185,8 +185,13 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     let idempotency = record.key.clone();
     let name: railpost_wire::EventType = "order.paid".parse().unwrap();
     let (tenant, description) = (world.tenant.clone(), String::new());
-    let event_type =
-        EventTypeRecord { tenant, name: name.clone(), description, schemas: [].into() };
+    let event_type = EventTypeRecord {
+        tenant,
+        name: name.clone(),
+        description,
+        schemas: [].into(),
+        validation: Default::default(),
+    };
     let writes = vec![
         Write::CreateSecret(NewSecret { id, endpoint, value, expires_at: None }),
         Write::PutEventType(event_type),

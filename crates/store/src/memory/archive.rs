@@ -8,8 +8,9 @@ use super::MemoryStore;
 use super::state::{EventRow, State};
 use crate::listing::ListKind;
 use crate::{
-    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, Listing, PageRequest, Result, StoredEvent,
+    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, Figures,
+    FiguresScope, HeldLane, HeldLaneQuery, Listing, PageRequest, Period, Resolution, Result,
+    StoredEvent,
 };
 
 #[async_trait]
@@ -91,6 +92,23 @@ impl Archive for MemoryStore {
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
         let state = self.state();
         Ok(if state.is_live(endpoint) { state.counts_of(endpoint) } else { Counts::default() })
+    }
+
+    async fn totals(&self, tenant: Option<&TenantId>) -> Result<Counts> {
+        let state = self.state();
+        let live = state.registry.endpoints.iter().filter(|(_, row)| {
+            row.removed_at.is_none() && tenant.is_none_or(|tenant| row.tenant == *tenant)
+        });
+        Ok(live.map(|(id, _)| state.counts_of(*id)).fold(Counts::default(), Counts::plus))
+    }
+
+    async fn figures(
+        &self,
+        scope: &FiguresScope,
+        resolution: Resolution,
+        period: Period,
+    ) -> Result<Vec<(Timestamp, Figures)>> {
+        self.state().figures(scope, resolution, period)
     }
 }
 

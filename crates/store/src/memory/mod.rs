@@ -9,6 +9,7 @@ mod ledger;
 mod registry;
 mod access;
 mod archive;
+mod figures;
 mod upkeep;
 
 use std::path::Path;

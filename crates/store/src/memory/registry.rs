@@ -1,8 +1,8 @@
-//! Tenants, endpoints, secrets and event types in memory.
+//! Tenants, endpoints, secrets, event types and replays in memory.
 
 use async_trait::async_trait;
 use railpost_engine::{EndpointStatus, Timestamp};
-use railpost_wire::{EndpointId, EventType, SecretId, TenantId};
+use railpost_wire::{EndpointId, EventType, ReplayId, SecretId, TenantId};
 
 use super::MemoryStore;
 use super::state::{EndpointRow, RegistryRows, SecretRow};
@@ -10,7 +10,8 @@ use crate::limits::SECRETS_MAX;
 use crate::listing::ListKind;
 use crate::{
     Change, Endpoint, EndpointPrivate, EndpointSecret, EventTypeRecord, Listing, NewEndpoint,
-    NewSecret, PageRequest, Registry, Result, Setup, StoreError, Tenant, Write, check, private,
+    NewSecret, PageRequest, Registry, Replay, Result, Setup, StoreError, Tenant, Write, check,
+    private,
 };
 
 #[async_trait]
@@ -101,6 +102,24 @@ impl Registry for MemoryStore {
         let rows = rows.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
         Ok(Listing::cut(rows.take(limit + 1).collect(), limit, ListKind::EventTypes))
     }
+
+    async fn replay(&self, id: ReplayId) -> Result<Option<Replay>> {
+        Ok(self.state().registry.replays.get(&id).cloned())
+    }
+
+    async fn replays(&self, tenant: &TenantId, page: PageRequest) -> Result<Listing<Replay>> {
+        let (limit, after) = (page.limit()?, page.position::<[u8; 16]>(ListKind::Replays)?);
+        let state = self.state();
+        let rows = state.registry.replays.values().rev().filter(|replay| {
+            replay.tenant == *tenant && after.is_none_or(|after| replay.id.to_bytes() < after)
+        });
+        let rows = rows.take(limit + 1).map(|replay| (replay.id.to_bytes(), replay.clone()));
+        Ok(Listing::cut(rows.collect(), limit, ListKind::Replays))
+    }
+
+    async fn running_replays(&self) -> Result<Vec<Replay>> {
+        Ok(self.state().registry.running_replays().cloned().collect())
+    }
 }
 
 impl MemoryStore {
@@ -136,6 +155,10 @@ impl RegistryRows {
     fn endpoint_mut(&mut self, id: EndpointId) -> Result<&mut EndpointRow> {
         let row = self.endpoints.get_mut(&id).filter(|row| row.removed_at.is_none());
         row.ok_or_else(|| StoreError::not_found("endpoint", id))
+    }
+
+    fn running_replays(&self) -> impl Iterator<Item = &Replay> {
+        self.replays.values().filter(|replay| replay.finished_at.is_none())
     }
 
     fn secret_mut(&mut self, id: SecretId) -> Result<&mut SecretRow> {
@@ -212,6 +235,7 @@ impl Desk<'_> {
                 let row = row.ok_or_else(|| StoreError::not_found("API key", id))?;
                 row.last_used_at = row.last_used_at.max(Some(at));
             }
+            Write::PutReplay(replay) => self.put_replay(*replay)?,
         }
         Ok(())
     }
@@ -251,6 +275,22 @@ impl Desk<'_> {
             expires_at: new.expires_at,
         };
         self.rows.secrets.insert(new.id, row);
+        Ok(())
+    }
+
+    fn put_replay(&mut self, replay: Replay) -> Result<()> {
+        self.rows.tenant(&replay.tenant)?;
+        let changeable = match self.rows.replays.get(&replay.id) {
+            None => {
+                check::replay_fits(self.rows.running_replays().count(), &replay)?;
+                true
+            }
+            Some(row) => {
+                row.tenant == replay.tenant && (row.finished_at.is_none() || *row == replay)
+            }
+        };
+        check::replay_put(changeable.into(), &replay)?;
+        self.rows.replays.insert(replay.id, replay);
         Ok(())
     }
 

@@ -7,16 +7,18 @@ use railpost_engine::{
     Delivery, DeliveryState, EndpointStatus, LaneId, Place, Progress, Timestamp,
 };
 use railpost_wire::{
-    ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, SecretId, Seq, TenantId,
+    ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, ReplayId, SecretId, Seq,
+    TenantId,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::delivery_ids::DeliveryIds;
 use crate::fanout::Subscriber;
+use crate::figures::Bucket;
 use crate::numbers::{STANDINGS, Standing};
 use crate::{
     ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, Event, EventTypeRecord,
-    IdempotencyKey, IdempotencyRecord, Tenant,
+    IdempotencyKey, IdempotencyRecord, Replay, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
@@ -49,6 +51,9 @@ pub(crate) struct RegistryRows {
     pub(crate) api_keys: BTreeMap<ApiKeyId, ApiKey>,
     pub(crate) audit: BTreeMap<AuditId, AuditEntry>,
     pub(crate) partitions: BTreeMap<u8, u64>,
+    /// Since schema 2.
+    #[serde(default)]
+    pub(crate) replays: BTreeMap<ReplayId, Replay>,
     #[serde(with = "as_list")]
     pub(crate) idempotency: BTreeMap<IdempotencyKey, IdempotencyRecord>,
 }
@@ -64,6 +69,9 @@ pub(crate) struct Rows {
     pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
     pub(crate) lanes: BTreeMap<LaneId, LaneRow>,
     pub(crate) attempts: BTreeMap<DeliveryId, BTreeMap<u32, AttemptView>>,
+    /// Packed. Since schema 2.
+    #[serde(default, with = "as_list")]
+    pub(crate) figures: BTreeMap<Bucket, Vec<u8>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -203,11 +211,17 @@ impl State {
     /// How many open deliveries a tenant's endpoints have.
     pub(crate) fn backlog(&mut self, tenant: &TenantId) -> u64 {
         let subscribers = self.subscribers(tenant);
-        subscribers.iter().map(|subscriber| self.counts_of(subscriber.id).open()).sum()
+        let counts = subscribers.iter().filter_map(|subscriber| self.counts.get(&subscriber.id));
+        counts.map(|counts| Counts::by_standing(counts, None).open()).sum()
     }
 
+    /// Looks at the head of each open lane for the oldest: what follows it is younger.
     pub(crate) fn counts_of(&self, endpoint: EndpointId) -> Counts {
-        self.counts.get(&endpoint).map(Counts::by_standing).unwrap_or_default()
+        let Some(counts) = self.counts.get(&endpoint) else { return Counts::default() };
+        let heads = self.lanes_of(endpoint, None).filter_map(|(_, window)| window.values().next());
+        let unkeyed = self.open_unkeyed.get(&endpoint).and_then(BTreeSet::first);
+        let oldest = heads.chain(unkeyed).min();
+        Counts::by_standing(counts, oldest.map(|id| Timestamp::from_millis(id.unix_ms())))
     }
 
     /// The endpoints that may want a tenant's events.

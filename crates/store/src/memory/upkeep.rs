@@ -13,10 +13,13 @@ use super::MemoryStore;
 use super::state::{EventRow, RegistryRows, Rows, State};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
-use crate::{Cursor, Health, MasterKey, PruneStep, Pruned, Result, StoreError, Upkeep, check};
+use crate::{
+    Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result, StoreError,
+    Upkeep, check,
+};
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -74,6 +77,11 @@ impl Upkeep for MemoryStore {
         })
     }
 
+    async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()> {
+        check::figures(&batch)?;
+        self.state().add_figures(batch)
+    }
+
     async fn check(&self) -> Result<Health> {
         let state = self.state();
         let size = |row: &EventRow| row.event.payload.len() as u64;
@@ -100,10 +108,15 @@ impl State {
 
     fn prune_others(&mut self, step: &PruneStep, now: Timestamp) -> u64 {
         let registry = &mut self.registry;
-        let before = registry.audit.len() + registry.idempotency.len();
+        let count = |registry: &RegistryRows| {
+            registry.audit.len() + registry.idempotency.len() + registry.replays.len()
+        };
+        let before = count(registry);
         registry.audit.retain(|_, entry| entry.at >= step.closed_before);
         registry.idempotency.retain(|_, record| record.expires_at > now);
-        (before - registry.audit.len() - registry.idempotency.len()) as u64
+        let needed = |end: Timestamp| end >= step.closed_before;
+        registry.replays.retain(|_, replay| replay.finished_at.is_none_or(needed));
+        (before - count(registry)) as u64 + self.prune_figures(now)
     }
 
     /// Deletes an event with its deliveries and says how many those were.
@@ -121,13 +134,23 @@ impl State {
     /// All of a tenant but what its events need to be deleted.
     fn erase_registry(&mut self, tenant: &TenantId) {
         self.subscribers.remove(tenant);
-        let RegistryRows { endpoints, secrets, event_types, api_keys, audit, idempotency, .. } =
-            &mut self.registry;
+        self.erase_figures(tenant);
+        let RegistryRows {
+            endpoints,
+            secrets,
+            event_types,
+            api_keys,
+            audit,
+            idempotency,
+            replays,
+            ..
+        } = &mut self.registry;
         secrets.retain(|_, row| endpoints.get(&row.endpoint).is_some_and(|e| e.tenant != *tenant));
         event_types.remove(tenant);
         api_keys.retain(|_, key| key.tenant.as_ref() != Some(tenant));
         audit.retain(|_, entry| entry.tenant.as_ref() != Some(tenant));
         idempotency.retain(|_, record| record.tenant.as_ref() != Some(tenant));
+        replays.retain(|_, replay| replay.tenant != *tenant);
         endpoints.retain(|_, row| row.tenant != *tenant);
     }
 

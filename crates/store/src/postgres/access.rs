@@ -47,8 +47,7 @@ pub(super) async fn audit(node: &Node, query: &AuditQuery) -> Result<Listing<Aud
                AND ($3::text IS NULL OR target = $3) \
                AND at >= $4 AND at < $5 ORDER BY id DESC LIMIT $6";
     let tenant = query.tenant.as_ref().map(TenantId::as_str);
-    let from = query.at.from.map_or(i64::MIN, millis);
-    let before = query.at.before.map_or(i64::MAX, millis);
+    let (from, before) = query.at.millis();
     let most = limit as i64 + 1;
     let values: Values<'_> = &[&after.as_slice(), &tenant, &query.target, &from, &before, &most];
     let found = all(&node.reader().query(sql, values).await?, |columns| {

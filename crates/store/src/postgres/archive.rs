@@ -5,13 +5,12 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::link::Values;
 use super::node::Node;
-use super::rows::{all, one};
+use super::rows::{all, one, open_deliveries};
 use crate::limits::{LIST_SCAN_CHUNK, LIST_SCAN_MAX};
 use crate::listing::{ListKind, Position, scan};
-use crate::numbers::STANDINGS;
 use crate::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
-    view_columns, view_joins,
+    open_count_columns, view_columns, view_joins,
 };
 use crate::{
     AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
@@ -218,20 +217,38 @@ pub(super) async fn held_lanes(node: &Node, query: &HeldLaneQuery) -> Result<Lis
     Ok(Listing::cut(found?, limit, ListKind::HeldLanes))
 }
 
+/// Counts the deliveries of some endpoints, by the indexes of what is open and of what is dead alone.
+/// The lowest id is looked for as text, because not every version of the database knows a minimum of
+/// bytes.
+macro_rules! counts_sql {
+    ($whose:literal) => {
+        concat!(
+            "WITH whose AS MATERIALIZED ( \
+               SELECT p.num FROM endpoints AS p WHERE p.removed_at IS NULL AND ", $whose, ") \
+             SELECT ", open_count_columns!(), ", \
+               (SELECT count(*) FROM deliveries WHERE endpoint = ANY (ARRAY(SELECT num FROM whose)) \
+                AND standing IN (3, 4) AND standing = 4), \
+               decode(min(encode(d.id, 'hex') COLLATE \"C\"), 'hex') \
+             FROM ", open_deliveries!(), " AS d"
+        )
+    };
+}
+
 pub(super) async fn counts(node: &Node, endpoint: EndpointId) -> Result<Counts> {
-    let sql = "SELECT d.standing, count(*) FROM endpoints AS p \
-               JOIN deliveries AS d ON d.endpoint = p.num AND d.standing <= 3 \
-               WHERE p.id = $1 AND p.removed_at IS NULL GROUP BY d.standing \
-               UNION ALL \
-               SELECT 4, count(*) FROM endpoints AS p \
-               JOIN deliveries AS d ON d.endpoint = p.num AND d.standing IN (3, 4) \
-               WHERE p.id = $1 AND p.removed_at IS NULL AND d.standing = 4";
-    let rows = node.reader().query(sql, &[&endpoint.to_bytes().as_slice()]).await?;
-    let mut counts = [0; STANDINGS];
-    for (standing, count) in all(&rows, |columns| {
-        Ok((columns.number::<usize>("a standing")?, columns.number::<u64>("a count")?))
-    })? {
-        counts[standing] += count;
+    count(node, counts_sql!("p.id = $1"), &[&endpoint.to_bytes().as_slice()]).await
+}
+
+pub(super) async fn totals(node: &Node, tenant: Option<&TenantId>) -> Result<Counts> {
+    match tenant {
+        Some(id) => {
+            let sql = counts_sql!("p.tenant = (SELECT num FROM tenants WHERE id = $1)");
+            count(node, sql, &[&id.as_str()]).await
+        }
+        None => count(node, counts_sql!("true"), &[]).await,
     }
-    Ok(Counts::by_standing(&counts))
+}
+
+async fn count(node: &Node, sql: &'static str, values: Values<'_>) -> Result<Counts> {
+    let rows = node.reader().query(sql, values).await?;
+    Ok(one(&rows, |columns| rows::counts(columns))?.unwrap_or_default())
 }

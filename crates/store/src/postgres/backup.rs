@@ -18,21 +18,24 @@ use crate::{MasterKey, Result, StoreError};
 /// What a backup begins with. Stable.
 const MARK: &[u8; 16] = b"railpost pg dump";
 
-/// The tables in the order of the file. Stable within a version of the schema.
-const TABLES: [&str; 13] = [
-    "store",
-    "tenants",
-    "endpoints",
-    "secrets",
-    "event_types",
-    "api_keys",
-    "audit",
-    "idempotency",
-    "partitions",
-    "events",
-    "lanes",
-    "deliveries",
-    "attempts",
+/// The tables in the order of the file, each with the version of the schema that brought it. Stable:
+/// new ones come last.
+const TABLES: [(&str, u32); 15] = [
+    ("store", 1),
+    ("tenants", 1),
+    ("endpoints", 1),
+    ("secrets", 1),
+    ("event_types", 1),
+    ("api_keys", 1),
+    ("audit", 1),
+    ("idempotency", 1),
+    ("partitions", 1),
+    ("events", 1),
+    ("lanes", 1),
+    ("deliveries", 1),
+    ("attempts", 1),
+    ("replays", 2),
+    ("figures", 2),
 ];
 
 /// The tables that give out numbers, and the column.
@@ -54,7 +57,7 @@ pub(super) async fn backup(node: &Node, to: &Path) -> Result<()> {
     let mut file = BufWriter::new(file);
     file.write_all(MARK).await.map_err(trouble)?;
     file.write_u32(SCHEMA).await.map_err(trouble)?;
-    for table in TABLES {
+    for (table, _) in TABLES {
         let rows = snapshot.copy_out(&format!("COPY {table} TO STDOUT (FORMAT binary)")).await?;
         let mut rows = std::pin::pin!(rows);
         while let Some(piece) = rows.try_next().await? {
@@ -97,7 +100,7 @@ pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -
         return Err(StoreError::conflict("schema", "expected an empty one to restore into"));
     }
     schema::create(&change, found).await?;
-    for table in TABLES {
+    for (table, _) in TABLES.into_iter().filter(|(_, since)| *since <= found) {
         fill(&change, table, &mut file).await.map_err(|error| match error {
             Trouble::File(error) => trouble(error),
             Trouble::Database(error) => error.into(),

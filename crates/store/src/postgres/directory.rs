@@ -10,7 +10,7 @@ use railpost_wire::{EndpointId, TenantId};
 use tokio::time::Instant;
 
 use super::link::{Link, duration};
-use super::rows::{all, one};
+use super::rows::{all, one, open_deliveries};
 use crate::fanout::Subscriber;
 use crate::limits::{BACKLOG_MAX, BACKLOG_RECOUNT, BACKLOG_REFUSE_WITHIN};
 use crate::rows::{self, Columns};
@@ -127,8 +127,13 @@ impl Directory {
     }
 
     async fn count(&self, link: &Link, tenant: i64) -> Result<u64> {
-        let sql = "SELECT count(*) FROM endpoints AS p JOIN deliveries AS d ON d.endpoint = p.num \
-                   WHERE p.tenant = $1 AND p.removed_at IS NULL AND d.standing <= 3";
+        let sql = concat!(
+            "WITH whose AS MATERIALIZED ( \
+               SELECT num FROM endpoints WHERE tenant = $1 AND removed_at IS NULL) \
+             SELECT count(*) FROM ",
+            open_deliveries!(),
+            " AS d"
+        );
         let rows = link.query(sql, &[&tenant]).await?;
         let open = one(&rows, |columns| columns.number("a count"))?.unwrap_or_default();
         let counted = Backlog { open, counted_at: Instant::now() };

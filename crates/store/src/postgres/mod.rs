@@ -21,6 +21,8 @@ mod ledger;
 mod registry;
 mod access;
 mod archive;
+mod replays;
+mod figures;
 mod upkeep;
 mod backup;
 
@@ -28,20 +30,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, Load, Page};
-use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, TenantId};
+use railpost_engine::{Accepted, Load, Page, Timestamp};
+use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 
 use groups::Queue;
 use link::Address;
 use node::Node;
 
+use crate::figures::by_bucket;
 use crate::limits::PARCELS_MAX;
 use crate::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
     DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
-    EventQuery, EventTypeRecord, Health, HeldLane, HeldLaneQuery, IdempotencyKey, Intake, Ledger,
-    Listing, PageRequest, Parcel, Partition, PruneStep, Pruned, Recall, Receipt, RecordBatch,
-    Recorded, RedeliverBatch, Registry, Result, Setup, StoredEvent, Tenant, Upkeep, check,
+    EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
+    IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
+    Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
+    Result, Setup, StoredEvent, Tenant, Upkeep, check,
 };
 
 /// A store in a PostgreSQL database.
@@ -203,6 +207,18 @@ impl Registry for PostgresStore {
     ) -> Result<Listing<EventTypeRecord>> {
         registry::event_types(&self.node, tenant, &page).await
     }
+
+    async fn replay(&self, id: ReplayId) -> Result<Option<Replay>> {
+        replays::replay(&self.node, id).await
+    }
+
+    async fn replays(&self, tenant: &TenantId, page: PageRequest) -> Result<Listing<Replay>> {
+        replays::replays(&self.node, tenant, &page).await
+    }
+
+    async fn running_replays(&self) -> Result<Vec<Replay>> {
+        replays::running_replays(&self.node).await
+    }
 }
 
 #[async_trait]
@@ -269,6 +285,19 @@ impl Archive for PostgresStore {
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
         archive::counts(&self.node, endpoint).await
     }
+
+    async fn totals(&self, tenant: Option<&TenantId>) -> Result<Counts> {
+        archive::totals(&self.node, tenant).await
+    }
+
+    async fn figures(
+        &self,
+        scope: &FiguresScope,
+        resolution: Resolution,
+        period: Period,
+    ) -> Result<Vec<(Timestamp, Figures)>> {
+        figures::figures(&self.node, scope, resolution, period).await
+    }
 }
 
 #[async_trait]
@@ -284,6 +313,11 @@ impl Upkeep for PostgresStore {
 
     async fn backup(&self, to: &Path) -> Result<()> {
         backup::backup(&self.node, to).await
+    }
+
+    async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()> {
+        check::figures(&batch)?;
+        figures::add_figures(&self.node, &by_bucket(batch)).await
     }
 
     async fn check(&self) -> Result<Health> {

@@ -1,4 +1,4 @@
-//! Tenants, endpoints, secrets and event types in PostgreSQL.
+//! Tenants, endpoints, secrets and event types in PostgreSQL, and changes to them.
 
 use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
@@ -25,7 +25,9 @@ pub(super) async fn commit(node: &Node, change: &Change) -> Result<()> {
             desk.commit(change).await
         })
         .await;
-    node.directory.forget();
+    if change.concerns_accepts() {
+        node.directory.forget();
+    }
     done
 }
 
@@ -35,16 +37,26 @@ pub(super) async fn announce(transaction: &Transaction<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Keeps the registry as it is until the transaction ends: no tenant is erased meanwhile.
+pub(super) async fn hold_registry(transaction: &Transaction<'_>) -> Result<()> {
+    transaction.execute("SELECT FROM store FOR SHARE", &[]).await?;
+    Ok(())
+}
+
 /// A transaction that makes a change.
-struct Desk<'a> {
-    transaction: &'a Transaction<'a>,
+pub(super) struct Desk<'a> {
+    pub(super) transaction: &'a Transaction<'a>,
     setup: &'a Setup,
     now: Timestamp,
 }
 
 impl Desk<'_> {
     async fn commit(&self, change: &Change) -> Result<()> {
-        announce(self.transaction).await?;
+        if change.concerns_accepts() {
+            announce(self.transaction).await?;
+        } else {
+            hold_registry(self.transaction).await?;
+        }
         if let Some(record) = &change.idempotency {
             remember(self.transaction, record, self.now).await?;
         }
@@ -57,7 +69,7 @@ impl Desk<'_> {
         }
     }
 
-    async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64> {
+    pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64> {
         Ok(self.transaction.execute(sql, values).await?)
     }
 
@@ -120,10 +132,11 @@ impl Desk<'_> {
                 let touch = |key: &mut ApiKey| key.last_used_at = key.last_used_at.max(Some(*at));
                 self.change_api_key(*id, touch).await
             }
+            Write::PutReplay(replay) => self.put_replay(replay).await,
         }
     }
 
-    async fn tenant(&self, id: &TenantId) -> Result<i64> {
+    pub(super) async fn tenant(&self, id: &TenantId) -> Result<i64> {
         let sql = "SELECT num FROM tenants WHERE id = $1 AND NOT erasing";
         let rows = self.transaction.query(sql, &[&id.as_str()]).await?;
         let num = one(&rows, |columns| columns.number("a tenant's number"))?;

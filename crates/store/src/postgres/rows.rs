@@ -59,3 +59,16 @@ pub(super) fn one<T>(
 ) -> Result<Option<T>> {
     rows.first().map(|row| read(&mut Found::new(row))).transpose()
 }
+
+/// The open deliveries of the endpoints in `whose`, as a table. In two parts, because each has an index
+/// of its own; what is closed is in neither.
+macro_rules! open_deliveries {
+    () => {
+        "(SELECT standing, id FROM deliveries WHERE endpoint = ANY (ARRAY(SELECT num FROM whose)) \
+            AND standing <= 3 AND lane IS NOT NULL \
+          UNION ALL \
+          SELECT standing, id FROM deliveries WHERE endpoint = ANY (ARRAY(SELECT num FROM whose)) \
+            AND standing <= 3 AND lane IS NULL)"
+    };
+}
+pub(super) use open_deliveries;

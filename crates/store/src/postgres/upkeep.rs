@@ -3,6 +3,7 @@
 use railpost_wire::TenantId;
 use tokio_postgres::Transaction;
 
+use super::figures::{erase_figures, prune_figures};
 use super::link::Values;
 use super::node::Node;
 use super::registry::announce;
@@ -72,12 +73,18 @@ async fn prune_others(node: &Node, closed_before: i64) -> Result<u64> {
             DELETE FROM idempotency WHERE (owner, route, key) IN (
                 SELECT owner, route, key FROM idempotency WHERE expires_at <= $2
                 ORDER BY expires_at LIMIT $3) RETURNING 1
+        ), replays_gone AS (
+            DELETE FROM replays WHERE id IN (
+                SELECT id FROM replays WHERE finished_at < $1 ORDER BY finished_at LIMIT $3)
+            RETURNING 1
         )
-        SELECT (SELECT count(*) FROM audit_gone) + (SELECT count(*) FROM answers_gone)";
+        SELECT (SELECT count(*) FROM audit_gone) + (SELECT count(*) FROM answers_gone)
+            + (SELECT count(*) FROM replays_gone)";
     let now = millis(node.setup.source.now());
     let most = i64::from(UPKEEP_STEP_MAX);
     let rows = node.records.query(sql, &[&closed_before, &now, &most]).await?;
-    Ok(one(&rows, |columns| columns.number("a count"))?.unwrap_or_default())
+    let others: u64 = one(&rows, |columns| columns.number("a count"))?.unwrap_or_default();
+    Ok(others + prune_figures(node).await?)
 }
 
 /// One step; true when nothing is left.
@@ -101,8 +108,10 @@ async fn erase_step(transaction: &Transaction<'_>, tenant: &TenantId) -> Result<
     let events: i64 = transaction.query_one(ERASE_EVENTS, &[&num, &most]).await?.get(0);
     let sql = "DELETE FROM lanes WHERE id IN (SELECT l.id FROM endpoints AS p \
                JOIN lanes AS l ON l.endpoint = p.num WHERE p.tenant = $1 LIMIT $2)";
-    let lanes = transaction.execute(sql, &[&num, &(most - events)]).await?;
-    if events + lanes as i64 >= most {
+    let left = most - events;
+    let left = left - transaction.execute(sql, &[&num, &left]).await? as i64;
+    let left = left - erase_figures(transaction, num, left).await?;
+    if left == 0 {
         return Ok(false);
     }
     transaction.execute("DELETE FROM endpoints WHERE tenant = $1", &[&num]).await?;
@@ -133,6 +142,7 @@ async fn erase_registry(transaction: &Transaction<'_>, tenant: &TenantId, num: i
         "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = $1)",
         "DELETE FROM event_types WHERE tenant = $1",
         "DELETE FROM api_keys WHERE tenant = $1",
+        "DELETE FROM replays WHERE tenant = $1",
         "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = '' WHERE tenant = $1",
     ] {
         transaction.execute(sql, &[&num]).await?;

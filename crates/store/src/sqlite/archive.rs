@@ -2,16 +2,15 @@
 
 use railpost_engine::Stage;
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
-use rusqlite::Connection;
+use rusqlite::{Connection, Params};
 
 use super::rows::{Scan, all, listing, one};
 use crate::delivery_ids::nth;
 use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
-use crate::numbers::{DEAD, STANDINGS};
 use crate::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
-    view_columns, view_joins,
+    open_count_columns, view_columns, view_joins,
 };
 use crate::{
     AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
@@ -214,20 +213,31 @@ pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listi
 }
 
 pub(super) fn counts(db: &Connection, endpoint: EndpointId) -> Result<Counts> {
-    let sql = "SELECT num FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
-    let num = one(db, sql, [endpoint.to_bytes()], |columns| columns.number::<i64>("a number"))?;
-    let Some(num) = num else { return Ok(Counts::default()) };
-    let mut counts = [0; STANDINGS];
-    let sql = "SELECT standing, count(*) FROM deliveries INDEXED BY deliveries_open \
-               WHERE endpoint = ?1 AND standing <= 3 GROUP BY standing";
-    for (standing, count) in all(db, sql, [num], |columns| {
-        Ok((columns.number::<usize>("a standing")?, columns.number("a count")?))
-    })? {
-        counts[standing] = count;
+    count(db, "p.id = ?1", [endpoint.to_bytes()])
+}
+
+pub(super) fn totals(db: &Connection, tenant: Option<&TenantId>) -> Result<Counts> {
+    match tenant {
+        Some(id) => {
+            let theirs = "p.tenant = (SELECT num FROM tenants WHERE id = ?1)";
+            count(db, theirs, [id.as_str()])
+        }
+        None => count(db, "true", []),
     }
-    let sql = "SELECT count(*) FROM deliveries INDEXED BY deliveries_dead \
-               WHERE endpoint = ?1 AND standing IN (3, 4) AND standing = 4";
-    let dead = one(db, sql, [num], |columns| columns.number("a count"))?;
-    counts[DEAD as usize] = dead.unwrap_or_default();
-    Ok(Counts::by_standing(&counts))
+}
+
+/// Counts the deliveries of those endpoints, by the indexes of what is open and of what is dead alone.
+fn count(db: &Connection, whose: &str, values: impl Params) -> Result<Counts> {
+    let dead = format!(
+        "SELECT count(*) FROM endpoints AS p \
+         CROSS JOIN deliveries AS d INDEXED BY deliveries_dead ON d.endpoint = p.num \
+         WHERE {whose} AND p.removed_at IS NULL AND d.standing IN (3, 4) AND d.standing = 4"
+    );
+    let sql = format!(
+        "SELECT {}, ({dead}), min(d.id) FROM endpoints AS p \
+         CROSS JOIN deliveries AS d INDEXED BY deliveries_open ON d.endpoint = p.num \
+         WHERE {whose} AND p.removed_at IS NULL AND d.standing <= 3",
+        open_count_columns!()
+    );
+    Ok(one(db, &sql, values, |columns| rows::counts(columns))?.unwrap_or_default())
 }

@@ -15,6 +15,8 @@ mod ledger;
 mod registry;
 mod access;
 mod archive;
+mod replays;
+mod figures;
 mod upkeep;
 #[cfg(test)]
 mod faults;
@@ -23,21 +25,22 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, Load, Page};
-use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, TenantId};
+use railpost_engine::{Accepted, Load, Page, Timestamp};
+use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 
 use desk::Desk;
 use readers::Readers;
 use writer::{Order, Writer};
 
+use crate::figures::by_bucket;
 use crate::limits::PARCELS_MAX;
 use crate::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
     DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
-    EventQuery, EventTypeRecord, Health, HeldLane, HeldLaneQuery, IdempotencyKey, Intake, Ledger,
-    Listing, PageRequest, Parcel, Partition, PruneStep, Pruned, Recall, Receipt, RecordBatch,
-    Recorded, RedeliverBatch, Registry, Result, Setup, StoreError, StoredEvent, Tenant, Upkeep,
-    check,
+    EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
+    IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
+    Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
+    Result, Setup, StoreError, StoredEvent, Tenant, Upkeep, check,
 };
 
 /// A store in a SQLite file.
@@ -179,6 +182,19 @@ impl Registry for SqliteStore {
         let tenant = tenant.clone();
         self.readers.read(move |db| registry::event_types(db, &tenant, &page)).await
     }
+
+    async fn replay(&self, id: ReplayId) -> Result<Option<Replay>> {
+        self.readers.read(move |db| replays::replay(db, id)).await
+    }
+
+    async fn replays(&self, tenant: &TenantId, page: PageRequest) -> Result<Listing<Replay>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| replays::replays(db, &tenant, &page)).await
+    }
+
+    async fn running_replays(&self) -> Result<Vec<Replay>> {
+        self.readers.read(replays::running_replays).await
+    }
 }
 
 #[async_trait]
@@ -250,6 +266,21 @@ impl Archive for SqliteStore {
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
         self.readers.read(move |db| archive::counts(db, endpoint)).await
     }
+
+    async fn totals(&self, tenant: Option<&TenantId>) -> Result<Counts> {
+        let tenant = tenant.cloned();
+        self.readers.read(move |db| archive::totals(db, tenant.as_ref())).await
+    }
+
+    async fn figures(
+        &self,
+        scope: &FiguresScope,
+        resolution: Resolution,
+        period: Period,
+    ) -> Result<Vec<(Timestamp, Figures)>> {
+        let scope = scope.clone();
+        self.readers.read(move |db| figures::figures(db, &scope, resolution, period)).await
+    }
 }
 
 #[async_trait]
@@ -269,6 +300,13 @@ impl Upkeep for SqliteStore {
     async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();
         self.readers.read_alone(move |db| upkeep::backup(db, &to)).await
+    }
+
+    async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()> {
+        check::figures(&batch)?;
+        let order = Order { durability: Durability::Visible, items: batch.len() };
+        let sums = by_bucket(batch);
+        self.writer.write(order, move |desk| desk.add_figures(&sums)).await
     }
 
     async fn check(&self) -> Result<Health> {

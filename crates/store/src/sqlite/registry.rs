@@ -1,4 +1,4 @@
-//! Tenants, endpoints, secrets and event types in SQLite.
+//! Tenants, endpoints, secrets and event types in SQLite, and changes to them.
 
 use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
@@ -29,7 +29,9 @@ impl Desk {
         let end =
             if done.is_ok() { "RELEASE change" } else { "ROLLBACK TO change; RELEASE change" };
         self.db.execute_batch(end).at("the end of a change")?;
-        self.notes.forget_registry();
+        if change.concerns_accepts() {
+            self.notes.forget_registry();
+        }
         if change.writes.iter().any(|write| matches!(write, Write::RemoveEndpoint(_))) {
             self.notes.forget_backlogs();
         }
@@ -99,14 +101,15 @@ impl Desk {
             Write::TouchApiKey(id, at) => self.change_api_key(*id, |key| {
                 key.last_used_at = key.last_used_at.max(Some(*at));
             }),
+            Write::PutReplay(replay) => self.put_replay(replay),
         }
     }
 
-    fn execute(&self, sql: &str, values: impl Params) -> Result<u64> {
+    pub(super) fn execute(&self, sql: &str, values: impl Params) -> Result<u64> {
         Ok(self.db.prepare_cached(sql)?.execute(values)? as u64)
     }
 
-    fn tenant_num(&self, id: &TenantId) -> Result<i64> {
+    pub(super) fn tenant_num(&self, id: &TenantId) -> Result<i64> {
         let sql = "SELECT num FROM tenants WHERE id = ?1 AND erasing = 0";
         let num = self.db.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0));
         num.optional()?.ok_or_else(|| StoreError::not_found("tenant", id))

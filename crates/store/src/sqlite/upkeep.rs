@@ -64,7 +64,10 @@ impl Desk {
                     ORDER BY expires_at LIMIT ?2)";
         let now: Timestamp = self.now();
         let answers = self.db.prepare_cached(sql)?.execute((millis(now), limit))?;
-        Ok((audit + answers) as u64)
+        let sql = "DELETE FROM replays WHERE id IN \
+                   (SELECT id FROM replays WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)";
+        let replays = self.db.prepare_cached(sql)?.execute((millis(step.closed_before), limit))?;
+        Ok((audit + answers + replays) as u64 + self.prune_figures()?)
     }
 
     fn old_events(&self, which: &str, values: impl Params) -> Result<Vec<OldEvent>> {
@@ -126,9 +129,10 @@ impl Desk {
         for event in &events {
             self.delete_event(event, &self.old_deliveries(event)?)?;
         }
-        let left = UPKEEP_STEP_MAX.saturating_sub(events.len() as u32);
-        let lanes = self.erase_lanes(num, left)?;
-        if events.len() + lanes >= UPKEEP_STEP_MAX as usize {
+        let left = (UPKEEP_STEP_MAX as usize).saturating_sub(events.len());
+        let left = left - self.erase_lanes(num, left)?;
+        let left = left - self.erase_figures(num, left)?;
+        if left == 0 {
             return Ok(false);
         }
         self.db.prepare_cached("DELETE FROM endpoints WHERE tenant = ?1")?.execute([num])?;
@@ -136,7 +140,7 @@ impl Desk {
         Ok(true)
     }
 
-    fn erase_lanes(&mut self, tenant: i64, limit: u32) -> Result<usize> {
+    fn erase_lanes(&mut self, tenant: i64, limit: usize) -> Result<usize> {
         let sql = "SELECT k.endpoint, k.key, k.lane FROM endpoints AS p \
                    JOIN lane_keys AS k ON k.endpoint = p.num WHERE p.tenant = ?1 LIMIT ?2";
         let lanes = all(&self.db, sql, (tenant, limit), |columns| {
@@ -159,6 +163,7 @@ impl Desk {
             "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = ?1)",
             "DELETE FROM event_types WHERE tenant = ?1",
             "DELETE FROM api_keys WHERE tenant = ?1",
+            "DELETE FROM replays WHERE tenant = ?1",
             "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = x'' \
              WHERE tenant = ?1",
         ] {

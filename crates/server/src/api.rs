@@ -1,0 +1,142 @@
+//! The HTTP API: one table of routes, made of handlers whose types are the specification.
+//!
+//! Every request takes the same way ([`route`]): who is it, what do they want, was it answered
+//! before, do it. A handler gets a [`call::Ctx`] and what path, query and body say; it changes
+//! things only through [`call::Ctx::commit`], which writes the audit entry too. Other parts of the
+//! server call handlers as functions: there is one way to do each thing.
+
+pub mod problem;
+pub(crate) mod time;
+mod path;
+mod query;
+mod body;
+mod answer;
+pub(crate) mod auth;
+pub(crate) mod idempotency;
+mod call;
+mod route;
+mod openapi;
+
+mod health;
+pub(crate) mod docs_page;
+pub(crate) mod metrics;
+mod tenants;
+mod endpoints;
+mod secrets;
+pub(crate) mod event_types;
+mod events;
+mod deliveries;
+mod attempts;
+mod commands;
+mod lanes;
+mod dead_letters;
+mod replays;
+mod thin;
+mod figures;
+mod overview;
+pub(crate) mod keys;
+mod audit;
+mod maintenance;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter};
+use http::{HeaderName, HeaderValue};
+
+pub use auth::Needs;
+pub(crate) use commands::command_delivery;
+pub use openapi::{openapi, openapi_text};
+pub use route::Route;
+
+use crate::app::App;
+use crate::telemetry::Asked;
+use problem::{Code, Problem};
+
+/// Every route of the API.
+pub fn routes() -> Vec<Route> {
+    [
+        health::routes(),
+        metrics::routes(),
+        docs_page::routes(),
+        tenants::routes(),
+        endpoints::routes(),
+        secrets::routes(),
+        event_types::routes(),
+        events::routes(),
+        deliveries::routes(),
+        attempts::routes(),
+        lanes::routes(),
+        dead_letters::routes(),
+        replays::routes(),
+        thin::routes(),
+        figures::routes(),
+        overview::routes(),
+        keys::routes(),
+        audit::routes(),
+        maintenance::routes(),
+    ]
+    .concat()
+}
+
+/// What answers requests.
+pub fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new();
+    for (number, route) in routes().iter().enumerate() {
+        router = router.route(route.path, method_router(app.clone(), number, route));
+    }
+    router
+        .fallback(async |request: Request| Problem::not_found("path", request.uri().path()))
+        .method_not_allowed_fallback(async || {
+            Problem::new(Code::MethodNotAllowed, "the path is right, the method is not")
+        })
+        .layer(axum::middleware::map_response(async |response: Response| guarded(response)))
+}
+
+fn method_router(app: Arc<App>, number: usize, route: &Route) -> MethodRouter {
+    let filter = MethodFilter::try_from(route.method.clone()).expect("a method that axum knows");
+    let route = route.clone();
+    axum::routing::on(filter, async move |request: Request| {
+        observed(app, number, &route, request).await
+    })
+}
+
+/// Serves a request, and says so to whoever watches.
+async fn observed(app: Arc<App>, number: usize, route: &Route, request: Request) -> Response {
+    let began = Instant::now();
+    let traceparent = request.headers().get("traceparent").cloned();
+    let telemetry = app.telemetry.clone();
+    let response = (route.serve)(app, request).await;
+    let asked = Asked {
+        number,
+        method: route.method.as_str(),
+        route: route.path,
+        publishes: route.needs == Needs::Publish,
+        traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
+    };
+    telemetry.request(&asked, response.status().as_u16(), began.elapsed());
+    response
+}
+
+/// Headers that every answer carries, unless a page says otherwise: nothing is cached, sniffed, framed,
+/// run or referred to.
+const HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (
+        http::header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (http::header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (http::header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (http::header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+];
+
+pub(crate) fn guarded(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
+    response
+}

@@ -1,0 +1,107 @@
+//! The audit trail: who did what to what.
+
+use http::Method;
+use railpost_store::{AuditEntry, AuditQuery, Period};
+use railpost_wire::{AuditId, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answer::Json;
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::path::{NoPath, OfTenant};
+use super::problem::Problem;
+use super::query::{Page, Paged};
+use super::route::Route;
+use super::tenants;
+use super::time::Time;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/audit",
+            Needs::Manage,
+            "List who did what in a tenant's realm, the latest first",
+            list_own,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/audit",
+            Needs::Admin,
+            "List who did what, the latest first",
+            list,
+        ),
+    ]
+}
+
+/// Who did what to what.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditEntry")]
+pub(crate) struct AuditView {
+    /// Its id.
+    pub(crate) id: AuditId,
+    /// When.
+    pub(crate) at: Time,
+    /// In whose realm; nothing when it concerns no tenant.
+    pub(crate) tenant: Option<TenantId>,
+    /// Who: an API key's id, a session, the system.
+    pub(crate) actor: String,
+    /// Did what, such as `endpoint.pause`.
+    pub(crate) action: String,
+    /// To what, by its id.
+    pub(crate) target: String,
+    /// What else is worth knowing.
+    pub(crate) detail: serde_json::Value,
+}
+
+impl From<AuditEntry> for AuditView {
+    fn from(entry: AuditEntry) -> Self {
+        let AuditEntry { id, at, tenant, actor, action, target, detail } = entry;
+        Self { id, at: at.into(), tenant, actor, action, target, detail }
+    }
+}
+
+/// Which entries a list shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditFilter {
+    /// About this target only, by its id.
+    pub(crate) target: Option<String>,
+    /// From then on only.
+    pub(crate) from: Option<Time>,
+    /// Before then only.
+    pub(crate) before: Option<Time>,
+}
+
+pub(crate) async fn list_own(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<AuditFilter>,
+    _: NoBody,
+) -> Result<Json<Page<AuditView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    page(&ctx, Some(path.tenant), query).await
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    _: NoPath,
+    query: Paged<AuditFilter>,
+    _: NoBody,
+) -> Result<Json<Page<AuditView>>, Problem> {
+    page(&ctx, None, query).await
+}
+
+async fn page(
+    ctx: &Ctx,
+    tenant: Option<TenantId>,
+    query: Paged<AuditFilter>,
+) -> Result<Json<Page<AuditView>>, Problem> {
+    let AuditFilter { target, from, before } = query.filter;
+    let at = Period { from: from.map(|time| time.0), before: before.map(|time| time.0) };
+    let query = AuditQuery { tenant, target, at, page: query.page };
+    let listing = ctx.app.store.audit(query).await?;
+    Ok(Json(Page::of(listing, AuditView::from)))
+}

@@ -1,0 +1,91 @@
+//! One call: what a handler has at hand, and how it changes things.
+
+use std::sync::Arc;
+
+use railpost_engine::Timestamp;
+use railpost_store::{AuditEntry, Change, IdempotencyRecord, Write};
+use railpost_wire::{AuditId, TenantId};
+
+use super::answer::Answer;
+use super::auth::Caller;
+use super::idempotency::Repeatable;
+use super::problem::Problem;
+use crate::app::App;
+
+/// What a handler has at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Ctx {
+    pub(crate) app: Arc<App>,
+    pub(crate) caller: Caller,
+    repeatable: Option<Arc<Repeatable>>,
+}
+
+/// What is done to what, for the audit trail. No secrets, no payloads.
+#[derive(Clone, Debug)]
+pub(crate) struct Deed {
+    /// Such as `endpoint.pause`.
+    pub(crate) action: &'static str,
+    /// In whose realm.
+    pub(crate) tenant: Option<TenantId>,
+    /// To what, by its id.
+    pub(crate) target: String,
+    /// What else is worth knowing.
+    pub(crate) detail: serde_json::Value,
+}
+
+impl Ctx {
+    /// A call by `caller`, outside of a request that may come again.
+    pub(crate) fn new(app: Arc<App>, caller: Caller) -> Self {
+        Self { app, caller, repeatable: None }
+    }
+
+    pub(crate) fn repeatable(self, repeatable: Option<Arc<Repeatable>>) -> Self {
+        Self { repeatable, ..self }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.app.source.now()
+    }
+
+    /// Makes a change together with its audit entry and the answer for when the request comes again,
+    /// in one commit. Every mutation goes through here, those included that only the dispatcher
+    /// carries out: they bring no writes.
+    pub(crate) async fn commit<A: Answer>(
+        &self,
+        writes: Vec<Write>,
+        deed: Deed,
+        answer: A,
+    ) -> Result<A, Problem> {
+        let change = Change {
+            writes,
+            audit: Some(self.audit(deed)),
+            idempotency: self.record(&answer, true),
+        };
+        self.app.store.commit(change).await?;
+        Ok(answer)
+    }
+
+    /// Writes down what was done where the work had a commit of its own, with the stored answer.
+    pub(crate) async fn note(&self, deed: Deed) -> Result<(), Problem> {
+        let change = Change { audit: Some(self.audit(deed)), ..Change::default() };
+        Ok(self.app.store.commit(change).await?)
+    }
+
+    /// The answer as it is to be stored with the work, if the request may come again.
+    pub(crate) fn record<A: Answer>(&self, answer: &A, secret: bool) -> Option<IdempotencyRecord> {
+        let request = self.repeatable.as_ref()?;
+        Some(request.record(A::STATUS, answer.to_bytes(), secret))
+    }
+
+    /// The request, if it may come again.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.repeatable.is_some()
+    }
+
+    fn audit(&self, deed: Deed) -> AuditEntry {
+        let Deed { action, tenant, target, detail } = deed;
+        let (now, actor) = (self.now(), self.caller.actor());
+        let id = AuditId::generate(now.as_millis(), self.app.random());
+        AuditEntry { id, at: now, tenant, actor, action: action.to_owned(), target, detail }
+    }
+}

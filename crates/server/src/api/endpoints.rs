@@ -1,0 +1,197 @@
+//! Endpoints: where events go, and how.
+
+mod shape;
+mod settings;
+mod actions;
+
+use http::Method;
+use railpost_store::limits::LIST_LIMIT_MAX;
+use railpost_store::{Endpoint, NewSecret, PageRequest, SecretValue, Write};
+use railpost_wire::{EndpointId, Secret, SecretId, TenantId};
+use serde_json::json;
+
+use super::answer::{Created, Done, Json};
+use super::auth::Needs;
+use super::body::{JsonBody, NoBody};
+use super::call::{Ctx, Deed};
+use super::path::{OfEndpoint, OfTenant};
+use super::problem::{Code, Problem};
+use super::query::{Everything, NoQuery, Page, Paged};
+use super::route::Route;
+use super::secrets::{self, SecretCreated};
+use super::tenants;
+
+pub(crate) use shape::{EndpointChange, EndpointCreated, EndpointView, NewEndpoint};
+
+const ALL: &str = "/v1/tenants/{tenant}/endpoints";
+const ONE: &str = "/v1/tenants/{tenant}/endpoints/{endpoint}";
+
+pub(super) fn routes() -> Vec<Route> {
+    let own = vec![
+        Route::new(Method::GET, ALL, Needs::Read, "List endpoints", list),
+        Route::new(Method::POST, ALL, Needs::Manage, "Create an endpoint", create),
+        Route::new(Method::GET, ONE, Needs::Read, "Show an endpoint", show),
+        Route::new(Method::PATCH, ONE, Needs::Manage, "Change an endpoint", change),
+        Route::new(Method::DELETE, ONE, Needs::Manage, "Remove an endpoint", remove),
+    ];
+    [own, actions::routes()].concat()
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<Everything>,
+    _: NoBody,
+) -> Result<Json<Page<EndpointView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    let listing = ctx.app.store.endpoints(Some(&path.tenant), query.page).await?;
+    Ok(Json(Page::of(listing, EndpointView::from)))
+}
+
+/// Creates an endpoint with one shared secret, which is shown in the answer and not again.
+pub(crate) async fn create(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    JsonBody(new): JsonBody<NewEndpoint>,
+) -> Result<Created<EndpointCreated>, Problem> {
+    let (change, secret) = new.into_change();
+    let (settings, private) = settings::of_new(&ctx.app, change)?;
+    let secret = secret.unwrap_or_else(|| Secret::generate(&ctx.app.random()));
+    tenants::find(&ctx, &path.tenant).await?;
+    check_count(&ctx, &path.tenant).await?;
+    let now = ctx.now();
+    let endpoint = Endpoint {
+        id: EndpointId::generate(now.as_millis(), ctx.app.random()),
+        tenant: path.tenant,
+        settings,
+        private,
+        status: Default::default(),
+        failing_since: None,
+        revision: 1,
+        created_at: now,
+        updated_at: now,
+        removed_at: None,
+    };
+    let secret = NewSecret {
+        id: SecretId::generate(now.as_millis(), ctx.app.random()),
+        endpoint: endpoint.id,
+        value: SecretValue::Shared(secret),
+        expires_at: None,
+    };
+    let writes = vec![
+        Write::CreateEndpoint(railpost_store::NewEndpoint {
+            id: endpoint.id,
+            tenant: endpoint.tenant.clone(),
+            settings: endpoint.settings.clone(),
+            private: endpoint.private.clone(),
+        }),
+        Write::CreateSecret(secret.clone()),
+    ];
+    let deed = deed("endpoint.create", &endpoint);
+    let id = endpoint.id;
+    let secret = SecretCreated::of(&secret, now);
+    let answer = Created(EndpointCreated { endpoint: endpoint.into(), secret });
+    let created = ctx.commit(writes, deed, answer).await?;
+    ctx.app.dispatcher.endpoint_changed(id).await?;
+    Ok(created)
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EndpointView>, Problem> {
+    Ok(Json(find(&ctx, &path).await?.into()))
+}
+
+pub(crate) async fn change(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    JsonBody(change): JsonBody<EndpointChange>,
+) -> Result<Json<EndpointView>, Problem> {
+    let mut endpoint = find(&ctx, &path).await?;
+    let revision = endpoint.revision;
+    if let Some(expected) = change.revision.filter(|expected| *expected != revision) {
+        let detail = format!("it is at revision {revision}, not {expected}: read it again");
+        let problem = Problem::new(Code::RevisionMismatch, detail);
+        return Err(Problem { field: Some("revision".to_owned()), ..problem });
+    }
+    let was_signed = endpoint.settings.policy.signed;
+    settings::apply(&ctx.app, change, &mut endpoint.settings, &mut endpoint.private)?;
+    if endpoint.settings.policy.signed && !was_signed {
+        secrets::require_active(&ctx, endpoint.id).await?;
+    }
+    endpoint.revision += 1;
+    endpoint.updated_at = ctx.now();
+    let write = Write::UpdateEndpoint {
+        id: endpoint.id,
+        settings: endpoint.settings.clone(),
+        private: endpoint.private.clone(),
+        revision: Some(revision),
+    };
+    commit_change(&ctx, vec![write], "endpoint.change", endpoint).await
+}
+
+pub(crate) async fn remove(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Done, Problem> {
+    let endpoint = find(&ctx, &path).await?;
+    let writes = vec![Write::RemoveEndpoint(endpoint.id)];
+    let done = ctx.commit(writes, deed("endpoint.remove", &endpoint), Done).await?;
+    ctx.app.dispatcher.endpoint_changed(endpoint.id).await?;
+    Ok(done)
+}
+
+/// Commits a change to an endpoint, tells the dispatcher, and answers with the endpoint.
+async fn commit_change(
+    ctx: &Ctx,
+    writes: Vec<Write>,
+    action: &'static str,
+    endpoint: Endpoint,
+) -> Result<Json<EndpointView>, Problem> {
+    let (id, deed) = (endpoint.id, deed(action, &endpoint));
+    let changed = ctx.commit(writes, deed, Json(endpoint.into())).await?;
+    ctx.app.dispatcher.endpoint_changed(id).await?;
+    Ok(changed)
+}
+
+/// The endpoint, if it is this tenant's and was not removed.
+pub(crate) async fn find(ctx: &Ctx, path: &OfEndpoint) -> Result<Endpoint, Problem> {
+    let found = ctx.app.store.endpoint(path.endpoint).await?;
+    let own = found.filter(|found| found.tenant == path.tenant && found.removed_at.is_none());
+    own.ok_or_else(|| Problem::not_found("endpoint", path.endpoint))
+}
+
+/// Refuses one endpoint too many. Two requests at once may both be the last one: the bound is there to
+/// keep a runaway script from filling the store, not to be exact.
+async fn check_count(ctx: &Ctx, tenant: &TenantId) -> Result<(), Problem> {
+    let max = ctx.app.config.limits.endpoints_per_tenant as usize;
+    let mut page = PageRequest::first(LIST_LIMIT_MAX);
+    let mut count = 0;
+    while count < max {
+        let listing = ctx.app.store.endpoints(Some(tenant), page.clone()).await?;
+        count += listing.items.len();
+        match listing.next {
+            Some(next) => page.after = Some(next),
+            None if count < max => return Ok(()),
+            None => break,
+        }
+    }
+    let detail = format!("a tenant may have {max} endpoints: remove one that is no longer needed");
+    Err(Problem::new(Code::LimitReached, detail))
+}
+
+pub(super) fn deed(action: &'static str, endpoint: &Endpoint) -> Deed {
+    Deed {
+        action,
+        tenant: Some(endpoint.tenant.clone()),
+        target: endpoint.id.to_string(),
+        detail: json!({ "revision": endpoint.revision }),
+    }
+}

@@ -1,0 +1,125 @@
+//! What an endpoint's owner chose, checked: what could never be sent is refused when it is entered.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use railpost_dispatch::{Certificates, CustomHeaders, Target, Timeouts};
+use railpost_engine::{Policy, Span};
+use railpost_store::limits::{FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX};
+use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
+use railpost_wire::HeaderNames;
+
+use super::shape::{self, EndpointChange};
+use crate::api::problem::Problem;
+use crate::app::App;
+use crate::serve::duration;
+
+/// The settings of an endpoint that is to be created.
+pub(super) fn of_new(
+    app: &App,
+    change: EndpointChange,
+) -> Result<(EndpointSettings, EndpointPrivate), Problem> {
+    let (mut settings, mut private) =
+        (EndpointSettings::all_events(""), EndpointPrivate::default());
+    apply(app, change, &mut settings, &mut private)?;
+    Ok((settings, private))
+}
+
+/// Changes the settings, or says which field cannot be so.
+pub(super) fn apply(
+    app: &App,
+    change: EndpointChange,
+    settings: &mut EndpointSettings,
+    private: &mut EndpointPrivate,
+) -> Result<(), Problem> {
+    let EndpointChange {
+        url,
+        description,
+        types,
+        policy,
+        envelope,
+        header_names,
+        tls_min,
+        authorities_pem,
+        timeout,
+        headers,
+        client_identity,
+        revision: _,
+    } = change;
+    let policy = policy.map(|fields| Policy::new(fields).map_err(policy_problem)).transpose()?;
+    set(&mut settings.url, url);
+    set(&mut settings.description, description);
+    set(&mut settings.filters, types);
+    set(&mut settings.policy, policy);
+    set(&mut settings.envelope, envelope);
+    set(&mut settings.header_names, header_names);
+    set(&mut settings.tls_min, tls_min.map(Into::into));
+    set(&mut settings.authorities_pem, authorities_pem);
+    set(&mut settings.timeout, timeout);
+    set(&mut private.headers, headers);
+    set(&mut private.client_identity, client_identity.map(|identity| identity.map(stored)));
+    check(app, settings, private)
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+fn stored(identity: shape::ClientIdentity) -> ClientIdentity {
+    let shape::ClientIdentity { certificate_pem, key_pem } = identity;
+    ClientIdentity { certificate_pem, key_pem }
+}
+
+fn policy_problem(error: railpost_engine::PolicyError) -> Problem {
+    Problem::from(error).within("policy")
+}
+
+fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> Result<(), Problem> {
+    Target::parse(&settings.url, &app.guard).map_err(at("url"))?;
+    check_types(settings.filters.len())?;
+    check_headers(&private.headers, &settings.header_names)?;
+    settings.timeout.map_or(Ok(()), check_timeout)?;
+    if let Some(pem) = &settings.authorities_pem {
+        Certificates::roots_from_pem(pem.as_bytes()).map_err(at("authorities_pem"))?;
+    }
+    if let Some(ClientIdentity { certificate_pem, key_pem }) = &private.client_identity {
+        let (chain, key) = (certificate_pem.as_bytes(), key_pem.as_bytes());
+        let identity = railpost_dispatch::ClientIdentity::from_pem(chain, key);
+        identity.map_err(at("client_identity"))?;
+    }
+    Ok(())
+}
+
+fn at<E: Display>(field: &'static str) -> impl Fn(E) -> Problem {
+    move |error| Problem::field(field, error.to_string())
+}
+
+fn check_types(count: usize) -> Result<(), Problem> {
+    if (1..=FILTERS_MAX).contains(&count) {
+        return Ok(());
+    }
+    let expected = format!("expected 1 to {FILTERS_MAX} of them, such as `order.*`; got {count}");
+    Err(Problem::field("types", expected))
+}
+
+fn check_headers(headers: &BTreeMap<String, String>, names: &HeaderNames) -> Result<(), Problem> {
+    if headers.len() > HEADERS_MAX {
+        let detail = format!("expected at most {HEADERS_MAX} headers; got {}", headers.len());
+        return Err(Problem::field("headers", detail));
+    }
+    let field = |name: &str| format!("headers.{name}");
+    if let Some((name, value)) = headers.iter().find(|(_, v)| v.len() > HEADER_VALUE_LEN_MAX) {
+        let got = value.len();
+        let detail = format!("expected at most {HEADER_VALUE_LEN_MAX} bytes; got {got}");
+        return Err(Problem::field(field(name), detail));
+    }
+    let checked = CustomHeaders::new(headers, names);
+    checked.map(drop).map_err(|error| Problem::field(field(&error.name), error.to_string()))
+}
+
+fn check_timeout(total: Span) -> Result<(), Problem> {
+    let total = duration(total);
+    Timeouts::new(Timeouts::default().connect().min(total), total).map(drop).map_err(at("timeout"))
+}

@@ -1,0 +1,248 @@
+//! Endpoints as the API writes and reads them.
+
+use std::collections::BTreeMap;
+
+use railpost_engine::{EndpointStatus, Policy, PolicyFields, Span};
+use railpost_store::{Endpoint, EndpointSettings};
+use railpost_wire::{EndpointId, Envelope, EventTypeFilter, HeaderNames, Secret, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::secrets::{SecretCreated, SecretText};
+use crate::api::tenants::given;
+use crate::api::time::Time;
+
+/// An endpoint.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Endpoint")]
+pub(crate) struct EndpointView {
+    /// Its id.
+    pub(crate) id: EndpointId,
+    /// Whose it is.
+    pub(crate) tenant: TenantId,
+    /// Where attempts go.
+    pub(crate) url: String,
+    /// What it is for.
+    pub(crate) description: String,
+    /// Which event types it wants: names, `order.*` for all below, `*` for everything.
+    pub(crate) types: Vec<EventTypeFilter>,
+    /// How it is delivered to.
+    pub(crate) policy: Policy,
+    /// What a request's body holds.
+    pub(crate) envelope: Envelope,
+    /// Headers that have another name here: `{"x_key": "X-Order"}`.
+    pub(crate) header_names: HeaderNames,
+    /// The oldest TLS version that is spoken.
+    pub(crate) tls_min: TlsVersion,
+    /// Certificates of authorities to trust beside the public ones, in PEM.
+    pub(crate) authorities_pem: Option<String>,
+    /// The longest that one attempt may take; nothing means the server's default.
+    pub(crate) timeout: Option<Span>,
+    /// The names of the static headers that every attempt carries. Their values are not shown.
+    pub(crate) header_names_set: Vec<String>,
+    /// Whether attempts show a client certificate. It is not shown.
+    pub(crate) client_certificate: bool,
+    /// Whether it is switched on, and if not, why.
+    pub(crate) status: EndpointStatus,
+    /// Since when nothing but failures came back.
+    pub(crate) failing_since: Option<Time>,
+    /// How often its settings were written: 1, 2, 3 …
+    pub(crate) revision: u64,
+    /// When it was created.
+    pub(crate) created_at: Time,
+    /// When it last changed.
+    pub(crate) updated_at: Time,
+}
+
+impl From<Endpoint> for EndpointView {
+    fn from(endpoint: Endpoint) -> Self {
+        let EndpointSettings {
+            url,
+            description,
+            filters,
+            policy,
+            envelope,
+            header_names,
+            tls_min,
+            authorities_pem,
+            timeout,
+        } = endpoint.settings;
+        Self {
+            id: endpoint.id,
+            tenant: endpoint.tenant,
+            url,
+            description,
+            types: filters,
+            policy,
+            envelope,
+            header_names,
+            tls_min: tls_min.into(),
+            authorities_pem,
+            timeout,
+            header_names_set: endpoint.private.headers.into_keys().collect(),
+            client_certificate: endpoint.private.client_identity.is_some(),
+            status: endpoint.status,
+            failing_since: endpoint.failing_since.map(Time::from),
+            revision: endpoint.revision,
+            created_at: endpoint.created_at.into(),
+            updated_at: endpoint.updated_at.into(),
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum TlsVersion {
+    /// TLS 1.2.
+    #[serde(rename = "1.2")]
+    V12,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+impl From<railpost_store::TlsVersion> for TlsVersion {
+    fn from(version: railpost_store::TlsVersion) -> Self {
+        match version {
+            railpost_store::TlsVersion::V12 => TlsVersion::V12,
+            railpost_store::TlsVersion::V13 => TlsVersion::V13,
+        }
+    }
+}
+
+impl From<TlsVersion> for railpost_store::TlsVersion {
+    fn from(version: TlsVersion) -> Self {
+        match version {
+            TlsVersion::V12 => railpost_store::TlsVersion::V12,
+            TlsVersion::V13 => railpost_store::TlsVersion::V13,
+        }
+    }
+}
+
+/// An endpoint that was created, and the secret that signs its attempts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct EndpointCreated {
+    #[serde(flatten)]
+    pub(crate) endpoint: EndpointView,
+    /// Its secret. The value is shown here and not again, unless someone asks for it by name.
+    pub(crate) secret: SecretCreated,
+}
+
+/// A client certificate and its private key.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientIdentity {
+    /// The certificate chain in PEM, the client's own first.
+    pub(crate) certificate_pem: String,
+    /// The private key in PEM.
+    pub(crate) key_pem: String,
+}
+
+/// An endpoint that is to be created.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = example_endpoint())]
+pub(crate) struct NewEndpoint {
+    /// Where attempts go: `https://…` or `http://…`.
+    url: String,
+    /// What it is for.
+    #[serde(default)]
+    description: String,
+    /// Which event types it wants: names, `order.*` for all below, `*` for everything. Everything if
+    /// not given.
+    #[serde(default)]
+    types: Option<Vec<EventTypeFilter>>,
+    /// How it is delivered to. Fields that are left out have their defaults.
+    #[serde(default)]
+    policy: PolicyFields,
+    /// What a request's body holds.
+    #[serde(default)]
+    envelope: Envelope,
+    /// Headers that shall have another name here: `{"x_key": "X-Order"}`.
+    #[serde(default)]
+    header_names: HeaderNames,
+    /// The oldest TLS version to speak; 1.2 if not given.
+    #[serde(default)]
+    tls_min: Option<TlsVersion>,
+    /// Certificates of authorities to trust beside the public ones, in PEM.
+    #[serde(default)]
+    authorities_pem: Option<String>,
+    /// The longest that one attempt may take.
+    #[serde(default)]
+    timeout: Option<Span>,
+    /// Static headers of every attempt. Their values are encrypted and not shown again.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// With what attempts prove who sends them. It is encrypted and not shown again.
+    #[serde(default)]
+    client_identity: Option<ClientIdentity>,
+    /// The secret to sign with, `whsec_…`; one is made if none is given.
+    #[serde(default)]
+    secret: Option<SecretText<Secret>>,
+}
+
+fn example_endpoint() -> serde_json::Value {
+    serde_json::json!({
+        "url": "https://example.com/webhooks",
+        "description": "Orders for the warehouse",
+        "types": ["order.*"],
+        "policy": { "retry": { "max_attempts": 10 }, "in_flight_max": 8 },
+        "headers": { "X-Api-Token": "t0ken" },
+    })
+}
+
+impl NewEndpoint {
+    /// The same as a change to an endpoint with the defaults, and the secret that was chosen.
+    pub(super) fn into_change(self) -> (EndpointChange, Option<Secret>) {
+        let change = EndpointChange {
+            url: Some(self.url),
+            description: Some(self.description),
+            types: self.types,
+            policy: Some(self.policy),
+            envelope: Some(self.envelope),
+            header_names: Some(self.header_names),
+            tls_min: self.tls_min,
+            authorities_pem: Some(self.authorities_pem),
+            timeout: Some(self.timeout),
+            headers: Some(self.headers),
+            client_identity: Some(self.client_identity),
+            revision: None,
+        };
+        (change, self.secret.map(|secret| secret.0))
+    }
+}
+
+/// What is to change about an endpoint. What is left out stays; `null` takes away what may be absent.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(example = serde_json::json!({ "description": "Orders", "revision": 3 }))]
+pub(crate) struct EndpointChange {
+    /// Where attempts go.
+    pub(super) url: Option<String>,
+    /// What it is for.
+    pub(super) description: Option<String>,
+    /// Which event types it wants.
+    pub(super) types: Option<Vec<EventTypeFilter>>,
+    /// How it is delivered to. It replaces the whole policy: fields that are left out have their
+    /// defaults.
+    pub(super) policy: Option<PolicyFields>,
+    /// What a request's body holds.
+    pub(super) envelope: Option<Envelope>,
+    /// Headers that shall have another name here. It replaces all of them.
+    pub(super) header_names: Option<HeaderNames>,
+    /// The oldest TLS version to speak.
+    pub(super) tls_min: Option<TlsVersion>,
+    /// Certificates of authorities to trust beside the public ones, in PEM.
+    #[serde(deserialize_with = "given")]
+    pub(super) authorities_pem: Option<Option<String>>,
+    /// The longest that one attempt may take.
+    #[serde(deserialize_with = "given")]
+    pub(super) timeout: Option<Option<Span>>,
+    /// Static headers of every attempt. It replaces all of them.
+    pub(super) headers: Option<BTreeMap<String, String>>,
+    /// With what attempts prove who sends them.
+    #[serde(deserialize_with = "given")]
+    pub(super) client_identity: Option<Option<ClientIdentity>>,
+    /// The revision that the change was made from: it is refused if another came between.
+    pub(super) revision: Option<u64>,
+}

@@ -1,0 +1,230 @@
+//! Event types: what a tenant's events are called, and what their payloads look like.
+
+mod catalogue;
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use railpost_store::{Event, EventTypeRecord, Validation, Write};
+use railpost_wire::{EventType, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::answer::{Done, Json};
+use super::auth::Needs;
+use super::body::{JsonBody, NoBody};
+use super::call::{Ctx, Deed};
+use super::path::{OfEventType, OfTenant};
+use super::problem::{Code, Problem};
+use super::query::{Everything, NoQuery, Page, Paged};
+use super::route::Route;
+use super::tenants;
+use crate::limits::EVENT_TYPES_PER_TENANT_MAX;
+
+pub(crate) use catalogue::Catalogue;
+
+const ALL: &str = "/v1/tenants/{tenant}/event-types";
+const ONE: &str = "/v1/tenants/{tenant}/event-types/{name}";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, ALL, Needs::Read, "List event types", list),
+        Route::new(Method::GET, ONE, Needs::Read, "Show an event type", show),
+        Route::new(Method::PUT, ONE, Needs::Manage, "Describe an event type", put),
+        Route::new(
+            Method::DELETE,
+            ONE,
+            Needs::Manage,
+            "Forget what was said about an event type; its events stay",
+            remove,
+        ),
+    ]
+}
+
+/// What happens to an event that does not fit its type's schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Validation")]
+pub(crate) enum ValidationView {
+    /// Nobody looks.
+    Off,
+    /// It is accepted, and the receipt says what does not fit.
+    #[default]
+    Warn,
+    /// It is refused.
+    Reject,
+}
+
+impl From<Validation> for ValidationView {
+    fn from(validation: Validation) -> Self {
+        match validation {
+            Validation::Off => ValidationView::Off,
+            Validation::Warn => ValidationView::Warn,
+            Validation::Reject => ValidationView::Reject,
+        }
+    }
+}
+
+impl From<ValidationView> for Validation {
+    fn from(validation: ValidationView) -> Self {
+        match validation {
+            ValidationView::Off => Validation::Off,
+            ValidationView::Warn => Validation::Warn,
+            ValidationView::Reject => Validation::Reject,
+        }
+    }
+}
+
+/// An event type.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventTypeDescription")]
+pub(crate) struct EventTypeView {
+    /// Its name, such as `order.created`.
+    pub(crate) name: EventType,
+    /// What it means, for people.
+    pub(crate) description: String,
+    /// What happens to an event that does not fit.
+    pub(crate) validation: ValidationView,
+    /// JSON Schemas of its payload, by version.
+    pub(crate) schemas: BTreeMap<u32, Value>,
+}
+
+impl From<EventTypeRecord> for EventTypeView {
+    fn from(record: EventTypeRecord) -> Self {
+        let EventTypeRecord { tenant: _, name, description, schemas, validation } = record;
+        Self { name, description, validation: validation.into(), schemas }
+    }
+}
+
+/// What there is to say about an event type. It replaces all that was said before.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(example = example())]
+pub(crate) struct EventTypeBody {
+    /// What it means, for people.
+    pub(crate) description: String,
+    /// What happens to an event that does not fit; `warn` if not given.
+    pub(crate) validation: ValidationView,
+    /// JSON Schemas of its payload, by version: 1, 2, 3 … An event that names no version is held
+    /// against the newest. References lead nowhere but into the schema itself.
+    pub(crate) schemas: BTreeMap<u32, Value>,
+}
+
+fn example() -> Value {
+    json!({
+        "description": "A customer placed an order",
+        "validation": "reject",
+        "schemas": { "1": { "type": "object", "required": ["order"] } },
+    })
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<Everything>,
+    _: NoBody,
+) -> Result<Json<Page<EventTypeView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    let listing = ctx.app.store.event_types(&path.tenant, query.page).await?;
+    Ok(Json(Page::of(listing, EventTypeView::from)))
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfEventType,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EventTypeView>, Problem> {
+    Ok(Json(find(&ctx, &path).await?.into()))
+}
+
+pub(crate) async fn put(
+    ctx: Ctx,
+    path: OfEventType,
+    _: NoQuery,
+    JsonBody(body): JsonBody<EventTypeBody>,
+) -> Result<Json<EventTypeView>, Problem> {
+    for (version, schema) in &body.schemas {
+        check_schema(*version, schema)?;
+    }
+    tenants::find(&ctx, &path.tenant).await?;
+    check_count(&ctx, &path).await?;
+    let record = EventTypeRecord {
+        tenant: path.tenant.clone(),
+        name: path.name.clone(),
+        description: body.description,
+        schemas: body.schemas,
+        validation: body.validation.into(),
+    };
+    let answer = Json(EventTypeView::from(record.clone()));
+    let writes = vec![Write::PutEventType(record)];
+    let answer = ctx.commit(writes, deed("event_type.put", &path), answer).await?;
+    ctx.app.catalogue.forget(&path.tenant);
+    Ok(answer)
+}
+
+pub(crate) async fn remove(
+    ctx: Ctx,
+    path: OfEventType,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Done, Problem> {
+    find(&ctx, &path).await?;
+    let writes = vec![Write::RemoveEventType(path.tenant.clone(), path.name.clone())];
+    let done = ctx.commit(writes, deed("event_type.remove", &path), Done).await?;
+    ctx.app.catalogue.forget(&path.tenant);
+    Ok(done)
+}
+
+/// Holds an event that is to be published against its type's schema: what does not fit is refused, or
+/// comes back as warnings, as its type says. Costs nothing for a tenant that describes no types.
+pub(crate) async fn check(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    event: &Event,
+) -> Result<Vec<String>, Problem> {
+    ctx.app.catalogue.types(&ctx.app, tenant).await?.check(event)
+}
+
+/// The same for events that are published together; what is refused is named by its place.
+pub(crate) async fn check_batch(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    events: &[Event],
+) -> Result<Vec<Vec<String>>, Problem> {
+    let types = ctx.app.catalogue.types(&ctx.app, tenant).await?;
+    let numbered = events.iter().enumerate();
+    let checked = numbered.map(|(index, event)| {
+        types.check(event).map_err(|problem| problem.within(&format!("events[{index}]")))
+    });
+    checked.collect()
+}
+
+async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem> {
+    let found = ctx.app.store.event_type(&path.tenant, &path.name).await?;
+    found.ok_or_else(|| Problem::not_found("event type", &path.name))
+}
+
+fn check_schema(version: u32, schema: &Value) -> Result<(), Problem> {
+    let field = format!("schemas.{version}");
+    if version == 0 {
+        return Err(Problem::field(field, "expected a version from 1 on"));
+    }
+    catalogue::compile(schema).map(drop).map_err(|problem| Problem::field(field, problem))
+}
+
+/// Refuses one event type too many: all of a tenant's types are held in memory.
+async fn check_count(ctx: &Ctx, path: &OfEventType) -> Result<(), Problem> {
+    let types = ctx.app.catalogue.types(&ctx.app, &path.tenant).await?;
+    if types.describes(&path.name) || types.len() < EVENT_TYPES_PER_TENANT_MAX {
+        return Ok(());
+    }
+    let max = EVENT_TYPES_PER_TENANT_MAX;
+    Err(Problem::new(Code::LimitReached, format!("a tenant may describe {max} event types")))
+}
+
+fn deed(action: &'static str, path: &OfEventType) -> Deed {
+    let (tenant, target) = (Some(path.tenant.clone()), path.name.to_string());
+    Deed { action, tenant, target, detail: json!({}) }
+}

@@ -1,0 +1,14 @@
+//! Events: how they are published, and how they are looked at.
+
+mod cloudevents;
+mod publish;
+mod stream;
+mod read;
+
+pub(crate) use read::{check_target, payload_response};
+
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    [publish::routes(), stream::routes(), read::routes()].concat()
+}

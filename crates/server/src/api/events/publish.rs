@@ -1,0 +1,321 @@
+//! How events come in.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use railpost_dispatch::TraceParent;
+use railpost_store::limits::BATCH_EVENTS_MAX;
+use railpost_store::{AcceptBatch, Event};
+use railpost_wire::cloudevents::{BATCHED, STRUCTURED};
+use railpost_wire::{ContentType, EventId, EventType, Key, TenantId};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::cloudevents;
+use crate::api::answer::Accepted;
+use crate::api::auth::Needs;
+use crate::api::body::{self, FromBody, media_type, parse_json, unsupported};
+use crate::api::call::Ctx;
+use crate::api::event_types;
+use crate::api::path::OfTenant;
+use crate::api::problem::Problem;
+use crate::api::query::NoQuery;
+use crate::api::route::Route;
+use crate::api::time::Time;
+use crate::app::App;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/events",
+            Needs::Publish,
+            "Publish an event",
+            publish,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/events/batch",
+            Needs::Publish,
+            "Publish up to 1,000 events, all or none",
+            publish_batch,
+        ),
+    ]
+}
+
+/// An event to publish.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = serde_json::json!({
+    "id": "order-17-created",
+    "type": "order.created",
+    "key": "17",
+    "payload": { "order": 17, "total": "49.00" },
+}))]
+pub(crate) struct NewEvent<'a> {
+    /// Its id, by which duplicates are known; one is made if there is none.
+    #[serde(default)]
+    id: Option<EventId>,
+    /// Its type, such as `order.created`.
+    #[serde(rename = "type")]
+    event_type: EventType,
+    /// What orders it: events with the same key arrive one after the other.
+    #[serde(default)]
+    key: Option<Key>,
+    /// What receivers get, byte for byte.
+    #[serde(borrow)]
+    #[schemars(with = "serde_json::Value")]
+    payload: &'a RawValue,
+    /// The version of its type's schema.
+    #[serde(default)]
+    schema_version: Option<u32>,
+    /// When it happened; now if it does not say.
+    #[serde(default)]
+    time: Option<Time>,
+    /// The trace it belongs to, as W3C Trace Context writes it. The request's own header counts for
+    /// events that name none.
+    #[serde(default)]
+    traceparent: Option<String>,
+}
+
+/// Events to publish together.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEvents<'a> {
+    /// The events: 1 to 1,000.
+    #[serde(borrow)]
+    events: Vec<NewEvent<'a>>,
+}
+
+/// An event was accepted and is stored. To a request with an `Idempotency-Key` the answer is stored
+/// together with the work, before all is known: there it is the id and the time alone.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Receipt {
+    /// Its id.
+    pub(crate) id: EventId,
+    /// When it was accepted.
+    pub(crate) accepted_at: Time,
+    /// Whether it had been accepted before, with the same id and content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duplicate: Option<bool>,
+    /// To how many endpoints it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deliveries: Option<usize>,
+    /// Where the payload does not fit its type's schema, if that is only worth a warning.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What became of events that were published together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Receipts {
+    /// In the order given.
+    pub(crate) events: Vec<Receipt>,
+}
+
+/// How a request's body holds events.
+enum Form {
+    /// As this API has it.
+    Json,
+    /// As CloudEvents, the attributes and the data in JSON: one, or a batch.
+    CloudEvents,
+    /// As one CloudEvent whose attributes are these headers and whose data is the body.
+    Binary(HeaderMap),
+}
+
+/// The body of a request that publishes, and the trace it belongs to.
+pub(crate) struct Published<const BATCH: bool> {
+    form: Form,
+    bytes: Bytes,
+    traceparent: Option<String>,
+}
+
+impl<const BATCH: bool> FromBody for Published<BATCH> {
+    async fn from_body(
+        app: &App,
+        parts: &Parts,
+        body: Body,
+    ) -> Result<(Self, Option<Bytes>), Problem> {
+        let form = form_of(parts, BATCH)?;
+        let bytes = body::read(app, body, app.config.limits.body_bytes_max).await?;
+        let published = Self { form, bytes: bytes.clone(), traceparent: trace_of(&parts.headers) };
+        Ok((published, Some(bytes)))
+    }
+
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        let (json, structured) = match BATCH {
+            true => (schemas.subschema_for::<NewEvents<'static>>(), BATCHED),
+            false => (schemas.subschema_for::<NewEvent<'static>>(), STRUCTURED),
+        };
+        vec![("application/json", json), (structured, schemars::json_schema!({}))]
+    }
+}
+
+/// How the body holds events, by its content type and, for binary CloudEvents, by their headers.
+fn form_of(parts: &Parts, batch: bool) -> Result<Form, Problem> {
+    let media_type = media_type(parts);
+    let is = |wanted: &str| media_type.eq_ignore_ascii_case(wanted);
+    if is(if batch { BATCHED } else { STRUCTURED }) {
+        return Ok(Form::CloudEvents);
+    }
+    let foreign = media_type.to_ascii_lowercase().starts_with("application/cloudevents");
+    if !batch && !foreign && parts.headers.contains_key("ce-specversion") {
+        return Ok(Form::Binary(parts.headers.clone()));
+    }
+    match (media_type, batch) {
+        ("" | "application/json", _) => Ok(Form::Json),
+        (_, true) => {
+            Err(unsupported(parts, "application/json or application/cloudevents-batch+json"))
+        }
+        (_, false) => Err(unsupported(
+            parts,
+            "application/json or application/cloudevents+json, or any type with `ce-` headers",
+        )),
+    }
+}
+
+pub(crate) async fn publish(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    body: Published<false>,
+) -> Result<Accepted<Receipt>, Problem> {
+    let trace = body.traceparent.as_deref();
+    let event = match &body.form {
+        Form::Json => event(&ctx, parse_json(&body.bytes)?, &body.bytes, trace)?,
+        Form::CloudEvents => cloudevents::structured(&ctx, &body.bytes, trace)?,
+        Form::Binary(headers) => cloudevents::binary(&ctx, headers, &body.bytes, trace)?,
+    };
+    let warnings = vec![event_types::check(&ctx, &path.tenant, &event).await?];
+    let events = (vec![event], warnings);
+    accept(&ctx, path.tenant, events, |mut receipts| Accepted(receipts.swap_remove(0))).await
+}
+
+pub(crate) async fn publish_batch(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    body: Published<true>,
+) -> Result<Accepted<Receipts>, Problem> {
+    let trace = body.traceparent.as_deref();
+    let events = match &body.form {
+        Form::Json => events(&ctx, &body.bytes, trace)?,
+        Form::CloudEvents | Form::Binary(_) => cloudevents::batch(&ctx, &body.bytes, trace)?,
+    };
+    let warnings = event_types::check_batch(&ctx, &path.tenant, &events).await?;
+    accept(&ctx, path.tenant, (events, warnings), |events| Accepted(Receipts { events })).await
+}
+
+fn events(ctx: &Ctx, bytes: &Bytes, trace: Option<&str>) -> Result<Vec<Event>, Problem> {
+    let batch: NewEvents<'_> = parse_json(bytes)?;
+    check_count(batch.events.len())?;
+    let numbered = batch.events.into_iter().enumerate();
+    let events = numbered.map(|(index, new)| {
+        let within = |problem: Problem| problem.within(&format!("events[{index}]"));
+        event(ctx, new, bytes, trace).map_err(within)
+    });
+    events.collect()
+}
+
+/// That a batch holds as many events as it may.
+pub(super) fn check_count(got: usize) -> Result<(), Problem> {
+    if (1..=BATCH_EVENTS_MAX).contains(&got) {
+        return Ok(());
+    }
+    let problem = format!("expected 1 to {BATCH_EVENTS_MAX} events; got {got}");
+    Err(Problem::field("events", problem))
+}
+
+/// The event as it is stored. Its payload is a slice of `bytes`, in which it came.
+pub(super) fn event(
+    ctx: &Ctx,
+    new: NewEvent<'_>,
+    bytes: &Bytes,
+    trace: Option<&str>,
+) -> Result<Event, Problem> {
+    let now = ctx.now();
+    let id = new.id.unwrap_or_else(|| EventId::generate(now.as_millis(), ctx.app.random()));
+    Ok(Event {
+        id,
+        event_type: new.event_type,
+        key: new.key,
+        payload: bytes.slice_ref(new.payload.get().as_bytes()),
+        content_type: json_content_type(),
+        schema_version: new.schema_version,
+        time: new.time.map_or(now, |time| time.0),
+        traceparent: traceparent(new.traceparent, trace)?,
+    })
+}
+
+pub(super) fn json_content_type() -> ContentType {
+    "application/json".parse().expect("it is a content type")
+}
+
+/// The trace that a request belongs to, if it names one.
+pub(super) fn trace_of(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    text.parse::<TraceParent>().ok().map(|_| text.to_owned())
+}
+
+/// The event's own trace, which must be one, or the request's.
+pub(super) fn traceparent(
+    own: Option<String>,
+    of_request: Option<&str>,
+) -> Result<Option<String>, Problem> {
+    let Some(own) = own else { return Ok(of_request.map(str::to_owned)) };
+    match own.parse::<TraceParent>() {
+        Ok(_) => Ok(Some(own)),
+        Err(problem) => Err(Problem::field("traceparent", problem.to_string())),
+    }
+}
+
+/// Accepts events durably, and answers as `answer` makes of their receipts, with the warnings of each.
+async fn accept<A: crate::api::answer::Answer>(
+    ctx: &Ctx,
+    tenant: TenantId,
+    (events, warnings): (Vec<Event>, Vec<Vec<String>>),
+    answer: impl Fn(Vec<Receipt>) -> A,
+) -> Result<A, Problem> {
+    if ctx.may_repeat() {
+        let now = ctx.now();
+        let receipts =
+            events.iter().map(|event| Receipt::stored_ahead(event.id.clone(), now.into()));
+        let answer = answer(Receipt::warned(receipts, warnings));
+        let idempotency = ctx.record(&answer, false);
+        ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency }).await?;
+        return Ok(answer);
+    }
+    let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
+    let batch = AcceptBatch { tenant, events, idempotency: None };
+    let receipts = ctx.app.dispatcher.accept(batch).await?;
+    let receipts = ids.into_iter().zip(receipts).map(|(id, receipt)| Receipt::of(id, &receipt));
+    Ok(answer(Receipt::warned(receipts, warnings)))
+}
+
+impl Receipt {
+    pub(super) fn of(id: EventId, receipt: &railpost_store::Receipt) -> Self {
+        let (accepted_at, duplicate, deliveries) = match receipt {
+            railpost_store::Receipt::Accepted { accepted_at, deliveries } => {
+                (*accepted_at, false, Some(deliveries.len()))
+            }
+            railpost_store::Receipt::Duplicate { accepted_at } => (*accepted_at, true, None),
+        };
+        Self {
+            id,
+            accepted_at: accepted_at.into(),
+            duplicate: Some(duplicate),
+            deliveries,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn stored_ahead(id: EventId, accepted_at: Time) -> Self {
+        Self { id, accepted_at, duplicate: None, deliveries: None, warnings: Vec::new() }
+    }
+
+    fn warned(receipts: impl Iterator<Item = Self>, warnings: Vec<Vec<String>>) -> Vec<Self> {
+        receipts.zip(warnings).map(|(receipt, warnings)| Self { warnings, ..receipt }).collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether the server is alive, and whether it can do its work.
+
+use axum::response::IntoResponse;
+use http::{Method, StatusCode};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::answer::{Json, Plain};
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::path::NoPath;
+use super::problem::Problem;
+use super::query::NoQuery;
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/health/live",
+            Needs::Nothing,
+            "Whether the process is alive",
+            live,
+        ),
+        Route::new(
+            Method::GET,
+            "/health/ready",
+            Needs::Nothing,
+            "Whether the server can accept events, and why not",
+            ready,
+        ),
+    ]
+}
+
+/// The process is alive.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct Live {
+    /// `live`.
+    status: &'static str,
+}
+
+/// Whether the server can do its work.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Ready {
+    /// Whether it can.
+    pub(crate) ready: bool,
+    /// Why it cannot.
+    pub(crate) reasons: Vec<String>,
+    /// Where it writes; nothing when that is in trouble.
+    pub(crate) store: Option<StoreView>,
+    /// The version of the server.
+    pub(crate) version: &'static str,
+}
+
+/// Where the server writes.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct StoreView {
+    /// `memory`, `sqlite` or `postgres`.
+    pub(crate) backend: &'static str,
+    /// The version of its schema.
+    pub(crate) schema: u32,
+    /// How many bytes it takes, as far as is known.
+    pub(crate) size_bytes: u64,
+}
+
+async fn live(_: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Json<Live>, Problem> {
+    Ok(Json(Live { status: "live" }))
+}
+
+async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+    let ready = readiness(&ctx).await;
+    let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(Plain((status, axum::Json(ready)).into_response()))
+}
+
+/// Whether the server can do its work, and why not.
+pub(crate) async fn readiness(ctx: &Ctx) -> Ready {
+    let (store, mut reasons) = match ctx.app.store.check().await {
+        Ok(health) => {
+            let railpost_store::Health { backend, schema, size_bytes } = health;
+            (Some(StoreView { backend, schema, size_bytes }), Vec::new())
+        }
+        Err(error) => (None, vec![error.to_string()]),
+    };
+    if let Err(stopped) = ctx.app.dispatcher.counters().await {
+        reasons.push(stopped.to_string());
+    }
+    Ready { ready: reasons.is_empty(), reasons, store, version: env!("CARGO_PKG_VERSION") }
+}

@@ -1,0 +1,165 @@
+//! Lanes that a dead letter holds.
+
+use http::Method;
+use railpost_engine::{Command, DeadReason, DeliveryState, Failure, LaneId};
+use railpost_store::limits::LIST_LIMIT_MAX;
+use railpost_store::{HeldLane, HeldLaneQuery, PageRequest};
+use railpost_wire::{DeliveryId, EndpointId, Key, Seq};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answer::Json;
+use super::attempts;
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::commands::carry_out;
+use super::deliveries::{DeliveryView, find_of};
+use super::path::{OfLane, OfTenant};
+use super::problem::Problem;
+use super::query::{NoQuery, Page, Paged};
+use super::route::Route;
+use super::time::Time;
+
+pub(super) fn routes() -> Vec<Route> {
+    let acting = |command| move |ctx, path, _: NoQuery, _: NoBody| act(ctx, path, command);
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/lanes",
+            Needs::Read,
+            "List lanes that a dead letter holds, the longest held first",
+            list,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/lanes/{lane}/replay",
+            Needs::Manage,
+            "Send the dead letter that holds a lane again",
+            acting(Command::Replay),
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/lanes/{lane}/skip",
+            Needs::Manage,
+            "Let a lane move on; its dead letter stays",
+            acting(Command::Skip),
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/lanes/{lane}/discard",
+            Needs::Manage,
+            "Let a lane move on and discard its dead letter",
+            acting(Command::Discard),
+        ),
+    ]
+}
+
+/// A lane that a dead letter holds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "HeldLane")]
+pub(crate) struct HeldLaneView {
+    /// Which lane.
+    pub(crate) lane: LaneId,
+    /// Of which endpoint.
+    pub(crate) endpoint: EndpointId,
+    /// The key it is for; nothing when it is the endpoint's one lane for everything.
+    pub(crate) key: Option<Key>,
+    /// The dead letter that holds it.
+    pub(crate) held_by: DeliveryId,
+    /// Its number in the lane.
+    pub(crate) held_at_seq: Seq,
+    /// The last number given out in the lane.
+    pub(crate) last_seq: Seq,
+    /// How many numbers lie behind the dead letter: what waits, but for what was discarded.
+    pub(crate) waiting_behind: u64,
+    /// When the dead letter was given up on.
+    pub(crate) since: Time,
+    /// Why it was given up on.
+    pub(crate) reason: Option<DeadReason>,
+    /// The status of the last response.
+    pub(crate) last_status: Option<u16>,
+    /// Why the last attempt had no response.
+    pub(crate) last_failure: Option<Failure>,
+}
+
+/// Which held lanes a list shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LaneFilter {
+    /// Of this endpoint only.
+    pub(crate) endpoint: Option<EndpointId>,
+}
+
+/// The delivery that a lane's command acted on.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Released {
+    /// It.
+    pub(crate) delivery: DeliveryView,
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<LaneFilter>,
+    _: NoBody,
+) -> Result<Json<Page<HeldLaneView>>, Problem> {
+    let Paged { filter, page } = query;
+    let query = HeldLaneQuery { tenant: path.tenant, endpoint: filter.endpoint, page };
+    let listing = ctx.app.store.held_lanes(query).await?;
+    let mut items = Vec::with_capacity(listing.items.len());
+    for held in listing.items {
+        items.push(view(&ctx, held).await?);
+    }
+    Ok(Json(Page { items, next: listing.next.map(|cursor| cursor.to_string()) }))
+}
+
+/// Acts on the dead letter that holds a lane.
+pub(crate) async fn act(
+    ctx: Ctx,
+    path: OfLane,
+    command: Command,
+) -> Result<Json<Released>, Problem> {
+    let held_by = holder(&ctx, &path).await?;
+    let stored = find_of(&ctx, &path.tenant, held_by).await?;
+    carry_out(&ctx, command, stored, |delivery| Json(Released { delivery })).await
+}
+
+/// The dead letter that holds the lane, if it is the tenant's and held.
+async fn holder(ctx: &Ctx, path: &OfLane) -> Result<DeliveryId, Problem> {
+    let mut page = PageRequest::first(LIST_LIMIT_MAX);
+    loop {
+        let query = HeldLaneQuery { tenant: path.tenant.clone(), endpoint: None, page };
+        let listing = ctx.app.store.held_lanes(query).await?;
+        if let Some(held) = listing.items.iter().find(|held| held.lane.0 == path.lane) {
+            return Ok(held.held_by);
+        }
+        match listing.next {
+            Some(next) => page = PageRequest::after(LIST_LIMIT_MAX, next),
+            None => return Err(Problem::not_found("held lane", path.lane)),
+        }
+    }
+}
+
+async fn view(ctx: &Ctx, held: HeldLane) -> Result<HeldLaneView, Problem> {
+    let delivery = ctx.app.store.delivery(held.held_by).await?;
+    let reason = delivery.and_then(|stored| match stored.delivery.state {
+        DeliveryState::Dead { reason, .. } => Some(reason),
+        _ => None,
+    });
+    let attempt = attempts::last(ctx, held.held_by).await?;
+    let (last_status, last_failure) = attempts::status_and_failure(attempt.as_ref());
+    Ok(HeldLaneView {
+        lane: held.lane,
+        endpoint: held.endpoint,
+        key: held.key,
+        held_by: held.held_by,
+        held_at_seq: held.held_at,
+        last_seq: held.last,
+        waiting_behind: held.last.get() - held.held_at.get(),
+        since: held.since.into(),
+        reason,
+        last_status,
+        last_failure,
+    })
+}

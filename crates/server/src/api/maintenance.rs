@@ -1,0 +1,159 @@
+//! Keeping the store in shape: backup and retention, on request.
+
+use std::path::{Component, Path, PathBuf};
+
+use http::Method;
+use railpost_engine::Timestamp;
+use railpost_store::limits::UPKEEP_STEP_MAX;
+use railpost_store::{PruneStep, Pruned};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::answer::Json;
+use super::auth::Needs;
+use super::body::{JsonBody, NoBody};
+use super::call::{Ctx, Deed};
+use super::path::NoPath;
+use super::problem::{Code, Problem};
+use super::query::NoQuery;
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/v1/backup", Needs::Admin, "Write a copy of the store", backup),
+        Route::new(
+            Method::POST,
+            "/v1/prune",
+            Needs::Admin,
+            "Delete what is past its retention",
+            prune,
+        ),
+    ]
+}
+
+/// Where a backup is to be written.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewBackup {
+    /// A file that does not exist yet, in the folder `backups` of the server's data folder.
+    pub(crate) path: String,
+}
+
+/// A backup that was written.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Backup {
+    /// Its file, in the server's data folder.
+    pub(crate) path: String,
+    /// Its size.
+    pub(crate) size_bytes: u64,
+}
+
+/// What was deleted.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Pruned")]
+pub(crate) struct PrunedView {
+    /// Events.
+    pub(crate) events: u64,
+    /// Their deliveries.
+    pub(crate) deliveries: u64,
+    /// Audit entries, and answers to requests that may come again.
+    pub(crate) others: u64,
+}
+
+pub(crate) async fn backup(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    JsonBody(new): JsonBody<NewBackup>,
+) -> Result<Json<Backup>, Problem> {
+    let inside = Path::new("backups").join(inside_backups(&new.path)?);
+    let file = ctx.app.config.server.data_dir.join(&inside);
+    if file.exists() {
+        let detail = format!("`{}` exists; a backup overwrites nothing", inside.display());
+        return Err(Problem {
+            field: Some("path".to_owned()),
+            ..Problem::new(Code::Conflict, detail)
+        });
+    }
+    make_folder(&file).map_err(|error| unwritten(&inside, &error))?;
+    ctx.app.store.backup(&file).await?;
+    let size_bytes = std::fs::metadata(&file).map_err(|error| unwritten(&inside, &error))?.len();
+    let path = inside.display().to_string();
+    let deed = deed("store.backup", &path, json!({ "size_bytes": size_bytes }));
+    ctx.commit(Vec::new(), deed, Json(Backup { path, size_bytes })).await
+}
+
+/// The path, if it stays inside the folder of backups.
+fn inside_backups(path: &str) -> Result<PathBuf, Problem> {
+    let path = Path::new(path);
+    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if is_plain && path.file_name().is_some() {
+        return Ok(path.to_owned());
+    }
+    let path = path.display();
+    Err(Problem::field(
+        "path",
+        format!("expected the name of a file inside `backups`; got `{path}`"),
+    ))
+}
+
+fn make_folder(file: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let Some(folder) = file.parent() else { return Ok(()) };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::new(Code::StoreUnavailable, format!("`{}` cannot be written: {error}", path.display()))
+}
+
+pub(crate) async fn prune(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<PrunedView>, Problem> {
+    let (now, retention) = (ctx.now(), &ctx.app.config.retention);
+    let before = |kept: railpost_engine::Span| {
+        Timestamp::from_millis(now.as_millis().saturating_sub(kept.as_millis()))
+    };
+    let mut step = PruneStep {
+        closed_before: before(retention.closed),
+        dead_before: before(retention.dead),
+        after: None,
+        limit: UPKEEP_STEP_MAX,
+    };
+    let mut all = PrunedView::default();
+    loop {
+        let Pruned { events, deliveries, others, next } = ctx.app.store.prune(step.clone()).await?;
+        all.events += events;
+        all.deliveries += deliveries;
+        all.others += others;
+        if next.is_none() {
+            break;
+        }
+        step.after = next;
+    }
+    ctx.commit(Vec::new(), deed("store.prune", "store", json!(all)), Json(all)).await
+}
+
+fn deed(action: &'static str, target: &str, detail: serde_json::Value) -> Deed {
+    Deed { action, tenant: None, target: target.to_owned(), detail }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_stays_in_its_folder() {
+        for path in ["a.db", "2026/monday.db"] {
+            assert_eq!(inside_backups(path).unwrap(), Path::new(path));
+        }
+        for path in ["", ".", "..", "/etc/passwd", "../master.key", "a/../../b", "a/.."] {
+            assert_eq!(inside_backups(path).unwrap_err().field.unwrap(), "path", "{path}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The specification of the API, made of the types of its handlers.
+
+mod operation_id;
+
+use std::collections::BTreeSet;
+
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::auth::Needs;
+use super::problem::ProblemView;
+use super::route::{Described, Route};
+use operation_id::operation_id;
+
+const DEFINITIONS: &str = "/components/schemas";
+
+/// The groups of operations, in the order in which people meet them, each with what it is about.
+const TAGS: [(&str, &str); 18] = [
+    ("tenants", "Whose events these are."),
+    ("endpoints", "Where events go, how, and what signs them."),
+    ("event-types", "What events are called, and what their payloads look like."),
+    ("events", "What producers publish."),
+    ("deliveries", "One event for one endpoint each, and the attempts that were made."),
+    ("lanes", "Deliveries with the same key, one after the other; those that are held."),
+    ("dead-letters", "Deliveries that were given up on."),
+    ("replays", "Sending many again, as a job."),
+    ("figures", "How many, how fast, how well."),
+    ("overview", "What needs a person."),
+    ("keys", "Who may do what."),
+    ("audit", "Who did what."),
+    ("whoami", "Who is asking."),
+    ("thin", "Events behind signed URLs."),
+    ("health", "Whether the server does its work."),
+    ("metrics", "Figures for Prometheus."),
+    ("maintenance", "Keeping the store in shape."),
+    ("docs", "This documentation."),
+];
+
+/// The OpenAPI 3.1 document of the API.
+pub fn openapi() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = DEFINITIONS.into();
+        settings.meta_schema = None;
+    });
+    let mut schemas = settings.into_generator();
+    let problem = schemas.subschema_for::<ProblemView<'static>>();
+    let routes = super::routes();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in &routes {
+        let described = (route.describe)(&mut schemas);
+        let operations = paths.entry(route.path).or_insert_with(|| json!({}));
+        let mut operation = operation(route, &described, &problem, &mut schemas);
+        operation["operationId"] = operation_id(route, &routes).into();
+        operations[route.method.as_str().to_lowercase()] = operation;
+    }
+    document(paths, schemas.take_definitions(true))
+}
+
+/// The document as it stands in `openapi.json`.
+pub fn openapi_text() -> String {
+    let text = serde_json::to_string_pretty(&openapi()).expect("a JSON value is JSON");
+    format!("{text}\n")
+}
+
+fn document(paths: Map<String, Value>, mut definitions: Map<String, Value>) -> Value {
+    let paths = Value::from(paths);
+    keep_referred(&paths, &mut definitions);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Railpost",
+            "version": "1",
+            "summary": "Webhook delivery: at least once, in order within a key.",
+            "description": ABOUT,
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": tags(&paths),
+        "paths": paths,
+        "components": {
+            "schemas": definitions,
+            "securitySchemes": {
+                "api_key": { "type": "http", "scheme": "bearer", "description": "An API key: `rp_…`." },
+            },
+        },
+    })
+}
+
+const ABOUT: &str = "Times are RFC 3339 in UTC. Lengths of time are text such as `30s` or `72h`. \
+    Unknown fields are refused. Lists come in pages: `next` of one is `after` of the next. \
+    Errors are problem details (RFC 9457) with a stable `code`.";
+
+/// The groups that have operations.
+fn tags(paths: &Value) -> Vec<Value> {
+    let operations = paths.as_object().into_iter().flatten().flat_map(|(_, item)| item.as_object());
+    let used: BTreeSet<&str> = operations
+        .flat_map(|item| item.values())
+        .filter_map(|one| one["tags"][0].as_str())
+        .collect();
+    let known = TAGS.iter().filter(|(name, _)| used.contains(name));
+    known.map(|(name, about)| json!({ "name": name, "description": about })).collect()
+}
+
+/// Drops the schemas that nothing leads to: those of queries, whose parts are parameters.
+fn keep_referred(paths: &Value, definitions: &mut Map<String, Value>) {
+    let mut wanted = BTreeSet::new();
+    let mut found = references(paths);
+    while let Some(name) = found.pop() {
+        if let Some(schema) = definitions.get(&name)
+            && wanted.insert(name)
+        {
+            found.extend(references(schema));
+        }
+    }
+    definitions.retain(|name, _| wanted.contains(name));
+}
+
+/// The names of the schemas that are referred to within.
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str).map(referred_name);
+            own.into_iter().chain(fields.values().flat_map(references)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The name of the schema that a reference leads to.
+pub(super) fn referred_name(reference: &str) -> String {
+    reference.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+fn operation(
+    route: &Route,
+    described: &Described,
+    problem: &Schema,
+    schemas: &mut SchemaGenerator,
+) -> Value {
+    let mut operation = json!({
+        "summary": route.summary,
+        "tags": [tag(route.path)],
+        "parameters": parameters(route, described, schemas),
+        "responses": responses(described, problem),
+        "security": [],
+    });
+    if route.needs != Needs::Nothing {
+        operation["security"] = json!([{ "api_key": [] }]);
+        operation["description"] = format!("Needs {}.", needs_text(route.needs)).into();
+    }
+    if !described.body.is_empty() {
+        operation["requestBody"] = request_body(described, schemas);
+    }
+    operation
+}
+
+/// A body may be left out where all of its fields may.
+fn request_body(described: &Described, schemas: &SchemaGenerator) -> Value {
+    let required = |schema: &Schema| {
+        let name = schema.get("$ref").and_then(Value::as_str).map(referred_name);
+        let named = name.and_then(|name| schemas.definitions().get(&name));
+        named.is_none_or(|schema| schema.get("required").is_some())
+    };
+    let content: Map<String, Value> = described
+        .body
+        .iter()
+        .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": schema })))
+        .collect();
+    let required = described.body.iter().any(|(_, schema)| required(schema));
+    json!({ "required": required, "content": content })
+}
+
+/// What a route needs, in words.
+pub(crate) fn needs_text(needs: Needs) -> &'static str {
+    match needs {
+        Needs::Nothing => "nothing",
+        Needs::AnyKey => "any API key",
+        Needs::Publish => "a key of scope `publish-only`, `tenant` or `admin`",
+        Needs::Read => "a key of scope `read-only`, `tenant` or `admin`",
+        Needs::Manage => "a key of scope `tenant` or `admin`",
+        Needs::Admin => "a key of scope `admin`",
+    }
+}
+
+/// The group a route is shown in: the first word of its path that is not about whose it is.
+fn tag(path: &str) -> &str {
+    let inside = path.strip_prefix("/v1/tenants/{tenant}/").or(path.strip_prefix("/v1/"));
+    let first = inside.unwrap_or(path.trim_start_matches('/')).split('/').next();
+    match first.unwrap_or_default() {
+        "openapi.json" => "docs",
+        "backup" | "prune" => "maintenance",
+        first => first,
+    }
+}
+
+fn parameters(route: &Route, described: &Described, schemas: &mut SchemaGenerator) -> Vec<Value> {
+    let in_path = described.path.iter().map(|(name, about)| {
+        json!({ "name": name, "in": "path", "required": true, "description": about, "schema": { "type": "string" } })
+    });
+    let mut parameters: Vec<Value> = in_path.collect();
+    for schema in &described.query {
+        parameters.extend(query_parameters(schema, schemas));
+    }
+    if route.method == http::Method::POST && route.needs != Needs::Nothing {
+        parameters.push(json!({
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "description": "Makes it safe to send the request again: the same answer, the work done once.",
+            "schema": { "type": "string", "maxLength": crate::limits::IDEMPOTENCY_KEY_LEN_MAX },
+        }));
+    }
+    parameters
+}
+
+/// The properties of an object, as parameters of a query.
+fn query_parameters(schema: &Schema, schemas: &SchemaGenerator) -> Vec<Value> {
+    let name = schema.get("$ref").and_then(Value::as_str).map(referred_name).unwrap_or_default();
+    let object = schemas.definitions().get(&name).cloned().unwrap_or_default();
+    let properties = object["properties"].as_object().cloned().unwrap_or_default();
+    let parameter = |(name, mut schema): (String, Value)| {
+        let required = object["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
+        let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let about = about.unwrap_or_else(|| "".into());
+        let schema = without_null(schema);
+        json!({ "name": name, "in": "query", "required": required, "description": about, "schema": schema })
+    };
+    properties.into_iter().map(parameter).collect()
+}
+
+/// The same schema for a value that is there or not, but never `null`.
+fn without_null(mut schema: Value) -> Value {
+    if let Some(kinds) = schema["type"].as_array() {
+        let kinds: Vec<Value> = kinds.iter().filter(|kind| **kind != "null").cloned().collect();
+        schema["type"] = kinds.into_iter().next().unwrap_or_default();
+    }
+    let choices = schema["anyOf"].as_array().cloned().unwrap_or_default();
+    let is_null = |choice: &Value| choice["type"] == "null";
+    if choices.iter().any(is_null) {
+        return choices.into_iter().find(|choice| !is_null(choice)).unwrap_or_default();
+    }
+    // Looking a field up in an object of the JSON library leaves `null` behind.
+    if let Some(fields) = schema.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    schema
+}
+
+fn responses(described: &Described, problem: &Schema) -> Value {
+    let mut good = json!({ "description": "It is done." });
+    if let Some((kind, schema)) = &described.answer {
+        good["content"] = json!({ *kind: { "schema": schema } });
+    }
+    let mut responses = Map::new();
+    responses.insert(described.status.to_string(), good);
+    responses.insert(
+        "default".to_owned(),
+        json!({
+            "description": "Why it was refused or failed.",
+            "content": { "application/problem+json": { "schema": problem } },
+        }),
+    );
+    responses.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own_and_a_group_that_is_described() {
+        let document = openapi();
+        let mut names = BTreeSet::new();
+        let known: Vec<&str> = TAGS.iter().map(|(name, _)| *name).collect();
+        for (path, item) in document["paths"].as_object().into_iter().flatten() {
+            for (method, operation) in item.as_object().into_iter().flatten() {
+                let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
+                assert!(names.insert(name.clone()), "{method} {path}: `{name}` is taken");
+                let tag = operation["tags"][0].as_str().unwrap_or_default();
+                assert!(known.contains(&tag), "{method} {path}: say in TAGS what `{tag}` is about");
+            }
+        }
+    }
+
+    #[test]
+    fn every_schema_that_is_referred_to_is_there() {
+        let document = openapi();
+        let schemas = &document["components"]["schemas"];
+        for name in references(&document) {
+            assert!(schemas.get(&name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a route's query asks for.
+
+use railpost_store::PageRequest;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::problem::Problem;
+use crate::limits::PAGE_LIMIT_DEFAULT;
+
+/// Reads a query.
+pub(crate) trait FromQuery: Sized + Send + 'static {
+    fn from_query(query: &str) -> Result<Self, Problem>;
+
+    /// Schemas of objects whose properties are the parameters.
+    fn schemas(schemas: &mut SchemaGenerator) -> Vec<Schema>;
+}
+
+/// A query without parameters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NoQuery;
+
+impl FromQuery for NoQuery {
+    fn from_query(query: &str) -> Result<Self, Problem> {
+        Query::<Nothing>::from_query(query).map(|_| NoQuery)
+    }
+
+    fn schemas(_: &mut SchemaGenerator) -> Vec<Schema> {
+        Vec::new()
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// The parameters of `T`.
+#[derive(Clone, Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Query<T> {
+    fn from_query(query: &str) -> Result<Self, Problem> {
+        parse(query).map(Query)
+    }
+
+    fn schemas(schemas: &mut SchemaGenerator) -> Vec<Schema> {
+        vec![schemas.subschema_for::<T>()]
+    }
+}
+
+/// A part of a list: the parameters of `T`, which say what the list shows, and those of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Paged<T> {
+    pub(crate) filter: T,
+    pub(crate) page: PageRequest,
+}
+
+/// A list that shows everything.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Everything {}
+
+/// Which part of a list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PageParameters {
+    /// Most items: 1 to 500. 50 if not given.
+    limit: Option<u32>,
+    /// The `next` of the page before; nothing for the first page.
+    after: Option<String>,
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Paged<T> {
+    fn from_query(query: &str) -> Result<Self, Problem> {
+        let of_page = |pair: &&str| pair.starts_with("limit=") || pair.starts_with("after=");
+        let (page, filter): (Vec<&str>, Vec<&str>) =
+            query.split('&').partition(|pair| of_page(pair));
+        let page: PageParameters = parse(&page.join("&"))?;
+        let after = page.after.map(|cursor| cursor.parse());
+        let after = after.transpose().map_err(|error: railpost_store::StoreError| {
+            Problem::parameter("after", error.to_string())
+        })?;
+        let page = PageRequest { limit: page.limit.unwrap_or(PAGE_LIMIT_DEFAULT), after };
+        Ok(Self { filter: parse(&filter.join("&"))?, page })
+    }
+
+    fn schemas(schemas: &mut SchemaGenerator) -> Vec<Schema> {
+        vec![schemas.subschema_for::<T>(), schemas.subschema_for::<PageParameters>()]
+    }
+}
+
+fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
+    let deserializer = serde_urlencoded::Deserializer::new(pairs);
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let name = error.path().to_string();
+        Problem::parameter(
+            if name == "." { String::new() } else { name },
+            error.into_inner().to_string(),
+        )
+    })
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PageOf{T}")]
+pub(crate) struct Page<T> {
+    /// The items. There may be fewer than asked for, even none, with more to come.
+    pub(crate) items: Vec<T>,
+    /// What `after` must be for the next page; nothing when this was the last.
+    pub(crate) next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A page of what a store listed, each item as the API shows it.
+    pub(crate) fn of<S>(listing: railpost_store::Listing<S>, view: impl FnMut(S) -> T) -> Self {
+        let next = listing.next.map(|cursor| cursor.to_string());
+        Self { items: listing.items.into_iter().map(view).collect(), next }
+    }
+}

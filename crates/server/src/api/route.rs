@@ -1,0 +1,151 @@
+//! A route: method, path, what it needs of its caller, and a handler whose types are its
+//! specification.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::response::{IntoResponse, Response};
+use http::Method;
+use schemars::{Schema, SchemaGenerator};
+
+use super::answer::Answer;
+use super::auth::{self, Needs};
+use super::body::FromBody;
+use super::call::Ctx;
+use super::idempotency::{self, Standing};
+use super::path::{FromPath, param};
+use super::problem::{Code, Problem};
+use super::query::FromQuery;
+use crate::app::App;
+
+type Serve = Arc<dyn Fn(Arc<App>, Request) -> ServeFuture + Send + Sync>;
+type ServeFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// One route of the API.
+#[derive(Clone)]
+pub struct Route {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with parameters between braces.
+    pub path: &'static str,
+    /// What it needs of its caller.
+    pub needs: Needs,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    pub(crate) describe: fn(&mut SchemaGenerator) -> Described,
+    pub(crate) serve: Serve,
+}
+
+/// What the types of a route's handler say about it.
+pub(crate) struct Described {
+    pub(crate) path: &'static [(&'static str, &'static str)],
+    pub(crate) query: Vec<Schema>,
+    pub(crate) body: Vec<(&'static str, Schema)>,
+    pub(crate) status: u16,
+    pub(crate) answer: Option<(&'static str, Schema)>,
+}
+
+impl Route {
+    /// The route that `handler` serves: what it takes from the path, the query and the body, and
+    /// what it answers, its signature says.
+    ///
+    /// # Panics
+    ///
+    /// If the path's tenant and the needs do not go together: a defect that the first start shows.
+    pub(crate) fn new<P, Q, B, A, F, R>(
+        method: Method,
+        path: &'static str,
+        needs: Needs,
+        summary: &'static str,
+        handler: F,
+    ) -> Self
+    where
+        P: FromPath,
+        Q: FromQuery,
+        B: FromBody,
+        A: Answer,
+        F: Fn(Ctx, P, Q, B) -> R + Copy + Send + Sync + 'static,
+        R: Future<Output = Result<A, Problem>> + Send + 'static,
+    {
+        let of_tenant = matches!(needs, Needs::Publish | Needs::Read | Needs::Manage);
+        assert!(
+            !of_tenant || path.contains("{tenant}"),
+            "{path} needs a tenant to judge {needs:?} by"
+        );
+        let mutates = method != Method::GET;
+        let serve: Serve = Arc::new(move |app, request| {
+            Box::pin(async move {
+                let answered = serve(app, request, (needs, mutates), handler).await;
+                answered.unwrap_or_else(IntoResponse::into_response)
+            })
+        });
+        Self { method, path, needs, summary, describe: describe::<P, Q, B, A>, serve }
+    }
+}
+
+fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
+    schemas: &mut SchemaGenerator,
+) -> Described {
+    Described {
+        path: P::PARAMS,
+        query: Q::schemas(schemas),
+        body: B::describe(schemas),
+        status: A::STATUS.as_u16(),
+        answer: A::describe(schemas),
+    }
+}
+
+/// The way of every request: who is it, what do they want, was it answered before, do it.
+async fn serve<P, Q, B, A, F, R>(
+    app: Arc<App>,
+    request: Request,
+    (needs, mutates): (Needs, bool),
+    handler: F,
+) -> Result<Response, Problem>
+where
+    P: FromPath,
+    Q: FromQuery,
+    B: FromBody,
+    A: Answer,
+    F: Fn(Ctx, P, Q, B) -> R,
+    R: Future<Output = Result<A, Problem>> + Send + 'static,
+{
+    let (mut parts, body) = request.into_parts();
+    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
+    let params = params.map_err(|error| Problem::parameter("path", error.to_string()))?;
+    let tenant = param(&params, "tenant");
+    let caller = auth::admit(&app, &parts, needs, tenant).await?;
+    let (path, query) =
+        (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
+    let (body, bytes) = B::from_body(&app, &parts, body).await?;
+    let ctx = Ctx::new(app.clone(), caller);
+    if !mutates {
+        return Ok(handler(ctx, path, query, body).await?.into_response());
+    }
+    let request =
+        match idempotency::begin(&app, &ctx.caller, &parts, bytes.as_ref(), tenant).await? {
+            Standing::Answered(response) => return Ok(response),
+            Standing::Once => None,
+            Standing::First(request) => Some(request),
+        };
+    let work = handler(ctx.repeatable(request.clone()), path, query, body);
+    match (to_the_end(work).await, request) {
+        (Ok(answer), _) => Ok(answer.into_response()),
+        // Another process was faster with the same key: its answer is this request's.
+        (Err(problem), Some(request)) if problem.code == Code::IdempotencyInProgress => {
+            request.recall().await?.ok_or(problem)
+        }
+        (Err(problem), _) => Err(problem),
+    }
+}
+
+/// Work that changes things goes on when its client goes away: what is committed must reach the
+/// dispatcher too.
+async fn to_the_end<A: Answer>(
+    work: impl Future<Output = Result<A, Problem>> + Send + 'static,
+) -> Result<A, Problem> {
+    let ended = tokio::spawn(work).await;
+    ended.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the request ended in a defect")))
+}

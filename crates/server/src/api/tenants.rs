@@ -1,0 +1,224 @@
+//! Tenants: whose events these are.
+
+use http::Method;
+use railpost_engine::RateLimit;
+use railpost_store::{Tenant, TenantSettings, Write};
+use railpost_wire::TenantId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
+
+use super::answer::{Accepted, Created, Json};
+use super::auth::Needs;
+use super::body::{JsonBody, NoBody};
+use super::call::{Ctx, Deed};
+use super::path::{NoPath, OfTenant};
+use super::problem::Problem;
+use super::query::{Everything, NoQuery, Page, Paged};
+use super::route::Route;
+use super::time::Time;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/v1/tenants", Needs::Admin, "List tenants", list),
+        Route::new(Method::POST, "/v1/tenants", Needs::Admin, "Create a tenant", create),
+        Route::new(Method::GET, "/v1/tenants/{tenant}", Needs::Read, "Show a tenant", show),
+        Route::new(Method::PATCH, "/v1/tenants/{tenant}", Needs::Admin, "Change a tenant", change),
+        Route::new(
+            Method::DELETE,
+            "/v1/tenants/{tenant}",
+            Needs::Admin,
+            "Erase a tenant and all that is its own",
+            erase,
+        ),
+    ]
+}
+
+/// A tenant.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Tenant")]
+pub(crate) struct TenantView {
+    /// Its id.
+    pub(crate) id: TenantId,
+    /// Its name, for people.
+    pub(crate) name: String,
+    /// Most attempts per period over all its endpoints.
+    pub(crate) rate_limit: Option<RateLimit>,
+    /// Most open deliveries; nothing means the server's own bound.
+    pub(crate) backlog_max: Option<u64>,
+    /// When it was created.
+    pub(crate) created_at: Time,
+    /// When it last changed.
+    pub(crate) updated_at: Time,
+}
+
+impl From<Tenant> for TenantView {
+    fn from(tenant: Tenant) -> Self {
+        let TenantSettings { name, rate_limit, backlog_max } = tenant.settings;
+        Self {
+            id: tenant.id,
+            name,
+            rate_limit,
+            backlog_max,
+            created_at: tenant.created_at.into(),
+            updated_at: tenant.updated_at.into(),
+        }
+    }
+}
+
+/// A tenant that is to be created.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = json!({ "id": "acme", "name": "Acme", "backlog_max": 100_000 }))]
+pub(crate) struct NewTenant {
+    /// Its id: lowercase letters, digits, `_` and `-`.
+    pub(crate) id: TenantId,
+    /// Its name, for people.
+    #[serde(default)]
+    pub(crate) name: String,
+    /// Most attempts per period over all its endpoints.
+    #[serde(default)]
+    pub(crate) rate_limit: Option<RateLimit>,
+    /// Most open deliveries.
+    #[serde(default)]
+    pub(crate) backlog_max: Option<u64>,
+}
+
+/// What is to change about a tenant. What is left out stays; `null` takes a limit away.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TenantChange {
+    /// Its name, for people.
+    pub(crate) name: Option<String>,
+    /// Most attempts per period over all its endpoints.
+    #[serde(deserialize_with = "given")]
+    pub(crate) rate_limit: Option<Option<RateLimit>>,
+    /// Most open deliveries.
+    #[serde(deserialize_with = "given")]
+    pub(crate) backlog_max: Option<Option<u64>>,
+}
+
+/// Tells `null` from a field that is left out.
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// What became of a tenant that is to be erased.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct Erased {
+    /// Whether nothing is left.
+    pub(crate) erased: bool,
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    _: NoPath,
+    query: Paged<Everything>,
+    _: NoBody,
+) -> Result<Json<Page<TenantView>>, Problem> {
+    let listing = ctx.app.store.tenants(query.page).await?;
+    Ok(Json(Page::of(listing, TenantView::from)))
+}
+
+pub(crate) async fn create(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    JsonBody(new): JsonBody<NewTenant>,
+) -> Result<Created<TenantView>, Problem> {
+    let NewTenant { id, name, rate_limit, backlog_max } = new;
+    let settings = TenantSettings { name, rate_limit, backlog_max };
+    check(&settings)?;
+    let now = ctx.now();
+    let view = TenantView::from(Tenant {
+        id: id.clone(),
+        settings: settings.clone(),
+        created_at: now,
+        updated_at: now,
+    });
+    let writes = vec![Write::CreateTenant(id.clone(), settings)];
+    let created = ctx.commit(writes, deed("tenant.create", &id), Created(view)).await?;
+    ctx.app.dispatcher.tenant_changed(&id).await?;
+    Ok(created)
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<TenantView>, Problem> {
+    Ok(Json(find(&ctx, &path.tenant).await?.into()))
+}
+
+pub(crate) async fn change(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    JsonBody(change): JsonBody<TenantChange>,
+) -> Result<Json<TenantView>, Problem> {
+    let mut tenant = find(&ctx, &path.tenant).await?;
+    let settings = &mut tenant.settings;
+    settings.name = change.name.unwrap_or_else(|| settings.name.clone());
+    settings.rate_limit = change.rate_limit.unwrap_or(settings.rate_limit);
+    settings.backlog_max = change.backlog_max.unwrap_or(settings.backlog_max);
+    check(settings)?;
+    tenant.updated_at = ctx.now();
+    let writes = vec![Write::UpdateTenant(tenant.id.clone(), tenant.settings.clone())];
+    let changed = Json(TenantView::from(tenant));
+    let changed = ctx.commit(writes, deed("tenant.change", &path.tenant), changed).await?;
+    ctx.app.dispatcher.tenant_changed(&path.tenant).await?;
+    Ok(changed)
+}
+
+pub(crate) async fn erase(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Accepted<Erased>, Problem> {
+    find(&ctx, &path.tenant).await?;
+    let endpoints = endpoints_of(&ctx, &path.tenant).await?;
+    let deed = Deed { tenant: None, ..deed("tenant.erase", &path.tenant) };
+    ctx.commit(Vec::new(), deed, Accepted(Erased { erased: false })).await?;
+    let mut erased = ctx.app.store.erase_tenant(&path.tenant).await?;
+    for endpoint in endpoints {
+        ctx.app.dispatcher.endpoint_changed(endpoint).await?;
+    }
+    while !erased {
+        erased = ctx.app.store.erase_tenant(&path.tenant).await?;
+    }
+    Ok(Accepted(Erased { erased }))
+}
+
+/// The tenant, or why the caller hears of none.
+pub(crate) async fn find(ctx: &Ctx, id: &TenantId) -> Result<Tenant, Problem> {
+    ctx.app.store.tenant(id).await?.ok_or_else(|| Problem::not_found("tenant", id))
+}
+
+fn check(settings: &TenantSettings) -> Result<(), Problem> {
+    settings.rate_limit.map_or(Ok(()), |limit| Ok(limit.check("rate_limit")?))
+}
+
+async fn endpoints_of(
+    ctx: &Ctx,
+    tenant: &TenantId,
+) -> Result<Vec<railpost_wire::EndpointId>, Problem> {
+    let mut page = railpost_store::PageRequest::first(railpost_store::limits::LIST_LIMIT_MAX);
+    let mut ids = Vec::new();
+    loop {
+        let listing = ctx.app.store.endpoints(Some(tenant), page.clone()).await?;
+        ids.extend(listing.items.iter().map(|endpoint| endpoint.id));
+        match listing.next {
+            Some(next) => page.after = Some(next),
+            None => return Ok(ids),
+        }
+    }
+}
+
+fn deed(action: &'static str, tenant: &TenantId) -> Deed {
+    let (target, tenant) = (tenant.to_string(), Some(tenant.clone()));
+    Deed { action, tenant, target, detail: json!({}) }
+}

@@ -1,0 +1,103 @@
+//! Instants as the API writes them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use railpost_engine::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use time::format_description::well_known::Rfc3339;
+use time::{OffsetDateTime, UtcOffset};
+
+/// An instant in RFC 3339, in UTC, to the millisecond: `2026-01-31T12:00:00.000Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Time(pub(crate) Timestamp);
+
+impl From<Timestamp> for Time {
+    fn from(at: Timestamp) -> Self {
+        Self(at)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        let seconds = i64::try_from(millis / 1000).unwrap_or(i64::MAX);
+        let Ok(at) = OffsetDateTime::from_unix_timestamp(seconds) else {
+            return f.write_str("9999-12-31T23:59:59.999Z");
+        };
+        let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+        let (hour, minute, second) = at.to_hms();
+        let milli = millis % 1000;
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    }
+}
+
+/// A text that is no instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BadTime;
+
+impl fmt::Display for BadTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a time of RFC 3339 from 1970 on, such as `2026-01-31T12:00:00Z`")
+    }
+}
+
+impl FromStr for Time {
+    type Err = BadTime;
+
+    fn from_str(text: &str) -> Result<Self, BadTime> {
+        let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| BadTime)?;
+        let nanos = at.to_offset(UtcOffset::UTC).unix_timestamp_nanos();
+        let millis = u64::try_from(nanos / 1_000_000).map_err(|_| BadTime)?;
+        Ok(Self(Timestamp::from_millis(millis)))
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Time {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "date-time" })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_reads_back_as_itself() {
+        for (text, shown, millis) in [
+            ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z", 0),
+            ("2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00.500Z", 1_769_860_800_500),
+            ("2026-01-31T13:00:00.5+01:00", "2026-01-31T12:00:00.500Z", 1_769_860_800_500),
+        ] {
+            let time: Time = text.parse().unwrap();
+            assert_eq!((time.0.as_millis(), time.to_string().as_str()), (millis, shown), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_instant_is_refused() {
+        for text in ["", "yesterday", "2026-01-31", "1969-12-31T23:59:59Z", "2026-13-01T00:00:00Z"]
+        {
+            assert!(text.parse::<Time>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What every request has at hand.
+
+use std::fmt;
+use std::sync::Arc;
+
+use railpost_dispatch::{Dispatcher, Guard};
+use railpost_store::{Source, Store};
+
+use crate::api::auth::{KeyRing, Rates};
+use crate::api::docs_page::Pages;
+use crate::api::event_types::Catalogue;
+use crate::api::idempotency::UnderWay;
+use crate::api::metrics::Sampled;
+use crate::config::Config;
+use crate::dashboard::FrontDesk;
+use crate::replays::ReplayBell;
+use crate::seal::Seal;
+use crate::telemetry::Telemetry;
+use crate::thin::ThinLinks;
+
+/// One server's parts. Handlers share it; nothing in it is global.
+pub struct App {
+    /// What was configured.
+    pub config: Config,
+    /// Where everything is written.
+    pub store: Arc<dyn Store>,
+    /// Accepts events and sees to it that they arrive.
+    pub dispatcher: Dispatcher,
+    /// Where attempts may go.
+    pub guard: Guard,
+    /// The time, and chance.
+    pub source: Arc<dyn Source>,
+    /// Log lines, metrics and traces.
+    pub telemetry: Arc<Telemetry>,
+    pub(crate) thin: ThinLinks,
+    pub(crate) seal: Seal,
+    pub(crate) keys: KeyRing,
+    pub(crate) rates: Rates,
+    pub(crate) under_way: UnderWay,
+    pub(crate) front_desk: FrontDesk,
+    pub(crate) replays: ReplayBell,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) pages: Pages,
+    pub(crate) sampled: Sampled,
+}
+
+impl App {
+    /// Unpredictable bytes, for ids and secrets.
+    pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.source.fill_random(&mut bytes);
+        bytes
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,242 @@
+//! The command line: the server, and everything about it over the API, like any other client.
+//!
+//! Results go to stdout, progress and hints to stderr. Exit codes: 0 for done, 1 for failed, 2 for a
+//! command line that cannot be followed.
+
+mod failure;
+mod out;
+mod input;
+mod client;
+mod list;
+mod policy;
+
+mod config;
+mod demo;
+mod serve;
+mod listen;
+mod send;
+mod endpoints;
+mod secrets;
+mod tenants;
+mod event_types;
+mod events;
+mod deliveries;
+mod lanes;
+mod dead_letters;
+mod replay;
+mod keys;
+mod audit;
+mod upkeep;
+mod schedule;
+mod signatures;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use client::{Client, Target};
+use failure::Outcome;
+use out::Out;
+
+const HELP: &str = "\
+{about}
+
+{usage-heading} {usage}
+
+Getting started:
+  demo          Watch it all at work, on this machine alone
+  serve         Run the server; no configuration is needed
+  listen        Receive deliveries here: verify them, print them, misbehave on request
+  send          Publish events
+
+Looking:
+  endpoints     Where events go: list, create, pause, rotate secrets …
+  events        What was published
+  deliveries    Each event on its way to each endpoint, with its attempts
+  lanes         Keys that stand still behind a dead letter
+  dead-letters  Deliveries that were given up on
+  audit         Who changed what
+
+Mending:
+  replay        Send again, skip or discard many deliveries, as a job
+
+Offline (no server needed):
+  schedule      Print the planned attempts of a retry policy
+  sign          Sign a body, print the headers
+  verify        Check the signature of a request
+  openapi       Print the API's specification
+  completions   Print completions for a shell
+
+Administration:
+  tenants       Whose events these are
+  event-types   JSON Schemas for payloads
+  keys          API keys and their scopes
+  whoami        What this API key may do
+  backup        Write a copy of the store
+  prune         Delete what is past its retention
+  config        Check and show the server's configuration
+
+Options:
+{options}
+
+Examples:
+  railpost serve                                            run a server in ./railpost-data
+  railpost listen --register                                receive deliveries in this terminal
+  railpost send order.paid --key 42 --data '{\"total\": 12}'  publish an event
+
+`railpost COMMAND --help` explains a command. Everything that talks to a server takes --json.
+";
+
+/// Webhook delivery: at least once, in order within a key.
+#[derive(Debug, Parser)]
+#[command(name = "railpost", bin_name = "railpost", version, help_template = HELP, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON for machines
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server
+    Serve(serve::Arguments),
+    /// Watch it all at work, on this machine alone
+    Demo(demo::Arguments),
+    /// Receive deliveries here: verify them, print them, misbehave on request
+    Listen(Box<listen::Arguments>),
+    /// Publish events
+    Send(Box<send::Arguments>),
+    /// Where events go
+    #[command(subcommand)]
+    Endpoints(endpoints::Action),
+    /// What was published
+    #[command(subcommand)]
+    Events(events::Action),
+    /// Each event on its way to each endpoint
+    #[command(subcommand)]
+    Deliveries(deliveries::Action),
+    /// Keys that stand still behind a dead letter
+    #[command(subcommand)]
+    Lanes(lanes::Action),
+    /// Deliveries that were given up on
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Action),
+    /// Send again, skip or discard many deliveries, as a job
+    Replay(replay::Arguments),
+    /// Who changed what
+    #[command(subcommand)]
+    Audit(audit::Action),
+    /// Print the planned attempts of a retry policy
+    Schedule(schedule::Arguments),
+    /// Sign a body, print the headers
+    Sign(signatures::SignArguments),
+    /// Check the signature of a request
+    Verify(signatures::VerifyArguments),
+    /// Print the API's specification
+    Openapi,
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Whose events these are
+    #[command(subcommand)]
+    Tenants(tenants::Action),
+    /// JSON Schemas for payloads
+    #[command(subcommand)]
+    EventTypes(event_types::Action),
+    /// API keys and their scopes
+    #[command(subcommand)]
+    Keys(keys::Action),
+    /// What this API key may do
+    Whoami,
+    /// Write a copy of the store
+    Backup(upkeep::BackupArguments),
+    /// Delete what is past its retention
+    Prune,
+    /// What is configured, and where it comes from
+    #[command(subcommand)]
+    Config(config::Action),
+}
+
+/// What a command that talks to a server has at hand.
+#[derive(Clone, Debug)]
+struct Session {
+    client: Client,
+    out: Out,
+}
+
+/// Does what the command line says.
+pub fn run() -> ExitCode {
+    let Arguments { command, target, json } = Arguments::parse();
+    let out = Out::new(json);
+    let session = || Ok(Session { client: Client::new(&target)?, out });
+    let outcome = match command {
+        Command::Serve(arguments) => return serve::run(arguments),
+        Command::Demo(arguments) => return demo::run(&arguments),
+        Command::Config(action) => return config::run(&action),
+        Command::Schedule(arguments) => schedule::run(&arguments, out, &session),
+        Command::Sign(arguments) => signatures::sign(&arguments, out),
+        Command::Verify(arguments) => signatures::verify(&arguments, out),
+        Command::Openapi => out.bytes(crate::api::openapi_text().as_bytes()),
+        Command::Completions { shell } => completions(shell, out),
+        online => session().and_then(|session| run_online(online, &session)),
+    };
+    outcome.map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
+}
+
+fn run_online(command: Command, session: &Session) -> Outcome {
+    match command {
+        Command::Listen(arguments) => listen::run(*arguments, session),
+        Command::Send(arguments) => send::run(&arguments, session),
+        Command::Endpoints(action) => endpoints::run(action, session),
+        Command::Events(action) => events::run(action, session),
+        Command::Deliveries(action) => deliveries::run(action, session),
+        Command::Lanes(action) => lanes::run(action, session),
+        Command::DeadLetters(action) => dead_letters::run(action, session),
+        Command::Replay(arguments) => replay::run(arguments, session),
+        Command::Audit(action) => audit::run(action, session),
+        Command::Tenants(action) => tenants::run(action, session),
+        Command::EventTypes(action) => event_types::run(action, session),
+        Command::Keys(action) => keys::run(action, session),
+        Command::Whoami => keys::whoami(session),
+        Command::Backup(arguments) => upkeep::backup(&arguments, session),
+        Command::Prune => upkeep::prune(session),
+        Command::Serve(_)
+        | Command::Demo(_)
+        | Command::Config(_)
+        | Command::Schedule(_)
+        | Command::Sign(_)
+        | Command::Verify(_)
+        | Command::Openapi
+        | Command::Completions { .. } => unreachable!("these need no session"),
+    }
+}
+
+fn completions(shell: clap_complete::Shell, out: Out) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "railpost", &mut text);
+    out.bytes(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_text_names_every_command_once() {
+        for command in Arguments::command().get_subcommands() {
+            let line = format!("\n  {} ", command.get_name());
+            assert_eq!(HELP.matches(&line).count(), 1, "{}", command.get_name());
+        }
+    }
+}

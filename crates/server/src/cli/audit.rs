@@ -1,0 +1,43 @@
+//! `railpost audit`: who changed what.
+
+use super::Session;
+use super::failure::Outcome;
+use super::list::{self, Paging};
+use super::out::{Column, age, cut, field, whole};
+
+/// What can be done with the audit trail.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Action {
+    /// List its entries, the newest first
+    List {
+        /// Of all tenants (needs an admin key)
+        #[arg(long)]
+        everywhere: bool,
+        /// Only what was done to this
+        #[arg(long, value_name = "ID")]
+        target: Option<String>,
+        /// Only from this time on (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Only before this time (RFC 3339)
+        #[arg(long, value_name = "TIME")]
+        before: Option<String>,
+        #[command(flatten)]
+        paging: Paging,
+    },
+}
+
+const COLUMNS: [Column; 4] = [
+    whole("when", |item| age(item, "at")),
+    cut("action", |item| field(item, "action")),
+    whole("target", |item| field(item, "target")),
+    whole("actor", |item| field(item, "actor")),
+];
+
+pub(super) fn run(action: Action, session: &Session) -> Outcome {
+    let Action::List { everywhere, target, from, before, paging } = action;
+    let client = &session.client;
+    let url = if everywhere { client.of_server(&["audit"]) } else { client.of_tenant(&["audit"]) };
+    let url = list::with_query(url, &[("target", &target), ("from", &from), ("before", &before)]);
+    list::show(session, &url, &paging, &COLUMNS)
+}

@@ -1,0 +1,50 @@
+//! `railpost demo`: the protocol shown live, on loopback.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use railpost_engine::Span;
+use tokio::runtime::Runtime;
+
+use crate::demo::{self, Options};
+
+/// What `demo` may be told.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The port of loopback to listen on; 0 for any that is free.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Show only the first so many scenes.
+    #[arg(long, value_name = "N")]
+    scenes: Option<usize>,
+    /// End after the scenes instead of going on until Ctrl-C.
+    #[arg(long)]
+    exit_after_scenes: bool,
+    /// How long the receiver that is down stays down, such as 20s.
+    #[arg(long, value_name = "SPAN", default_value = "20s")]
+    down_for: Span,
+}
+
+#[allow(clippy::print_stderr, reason = "a command talks to its user")]
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let options = Options {
+        port: arguments.port,
+        scenes: arguments.scenes.unwrap_or(usize::MAX),
+        exit_after_scenes: arguments.exit_after_scenes,
+        down_for: Duration::from_millis(arguments.down_for.as_millis()),
+    };
+    let runtime = Runtime::new().expect("threads can be made");
+    let stop = async {
+        // Without a way to hear Ctrl-C, it ends the process by itself.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    match runtime.block_on(demo::run(options, &mut std::io::stdout(), stop)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("railpost: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

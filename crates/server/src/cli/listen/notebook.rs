@@ -1,0 +1,118 @@
+//! What a receiver remembers, to tell duplicates and disorder.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+use railpost_wire::{EventId, Key, Received, Seq};
+
+use crate::limits::LISTEN_REMEMBERED_MAX;
+
+/// Which events were acknowledged, and how far each lane has come.
+#[derive(Debug, Default)]
+pub(crate) struct Notebook {
+    acknowledged: Remembered<EventId, ()>,
+    lanes: Remembered<Option<Key>, Seq>,
+}
+
+impl Notebook {
+    /// Writes down what came, and says what is remarkable about it.
+    pub(crate) fn note(&mut self, received: &Received, acknowledges: bool) -> Option<String> {
+        let remark = self.remark(received);
+        if acknowledges {
+            self.acknowledged.put(received.event_id.clone(), ());
+            if let Some(seq) = received.seq {
+                let last = self.lanes.get(&received.key).copied();
+                self.lanes.put(received.key.clone(), last.map_or(seq, |last| last.max(seq)));
+            }
+        }
+        remark
+    }
+
+    fn remark(&self, received: &Received) -> Option<String> {
+        if self.acknowledged.get(&received.event_id).is_some() {
+            return Some("duplicate".to_owned());
+        }
+        let (seq, last) = (received.seq?, self.lanes.get(&received.key)?);
+        match seq.get().cmp(&(last.get() + 1)) {
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Less => Some(format!("behind seq {last}")),
+            std::cmp::Ordering::Greater => Some(format!("ahead of seq {}", last.get() + 1)),
+        }
+    }
+}
+
+/// A map that forgets its oldest entries.
+#[derive(Debug)]
+struct Remembered<K, V> {
+    entries: HashMap<K, V>,
+    order: VecDeque<K>,
+}
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
+    fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key)
+    }
+
+    fn put(&mut self, key: K, value: V) {
+        if self.entries.insert(key.clone(), value).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > LISTEN_REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn received(id: &str, key: &str, seq: u64) -> Received {
+        Received {
+            event_id: id.parse().unwrap(),
+            key: Some(key.parse().unwrap()),
+            seq: Some(seq.try_into().unwrap()),
+            attempt: Some(1),
+            replay: false,
+            timestamp: 0,
+        }
+    }
+
+    #[test]
+    fn duplicates_and_disorder_are_remarked_and_retries_are_not() {
+        let mut notebook = Notebook::default();
+        for (id, key, seq, acknowledges, remark) in [
+            ("a", "x", 4, false, None),
+            ("a", "x", 4, true, None),
+            ("b", "x", 5, true, None),
+            ("a", "x", 4, true, Some("duplicate")),
+            ("c", "x", 6, true, None),
+            ("e", "x", 8, true, Some("ahead of seq 7")),
+            ("d", "x", 7, true, Some("behind seq 8")),
+            ("f", "y", 1, true, None),
+        ] {
+            let noted = notebook.note(&received(id, key, seq), acknowledges);
+            assert_eq!(noted.as_deref(), remark, "{id}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_when_there_are_too_many() {
+        let mut remembered = Remembered::default();
+        for number in 0..=LISTEN_REMEMBERED_MAX {
+            remembered.put(number, ());
+        }
+        assert_eq!(remembered.get(&0), None);
+        assert_eq!(remembered.get(&1), Some(&()));
+        assert_eq!(remembered.entries.len(), LISTEN_REMEMBERED_MAX);
+    }
+}

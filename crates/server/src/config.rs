@@ -1,0 +1,215 @@
+//! What can be configured, and where it comes from: defaults, a TOML file, the environment and
+//! flags, in rising order.
+//!
+//! [`fields`] is the table of all fields with what is allowed; `default.toml` is the same in words.
+
+mod fields;
+mod load;
+mod show;
+
+pub(crate) use fields::is_postgres_url;
+pub use fields::{FIELDS, Field, Kind};
+pub use load::{ConfigError, ConfigErrors, Inputs, Loaded, Source};
+pub(crate) use show::show_url;
+pub use show::{DEFAULT_TOML, show};
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use railpost_engine::Span;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::BODY_LEN_MAX_DEFAULT;
+
+/// Everything that can be configured. `default.toml` is the same in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where it listens and keeps its files.
+    pub server: ServerConfig,
+    /// Where everything is written.
+    pub store: StoreConfig,
+    /// How attempts leave.
+    pub delivery: DeliveryConfig,
+    /// What clients may ask for.
+    pub limits: LimitsConfig,
+    /// How long things are kept.
+    pub retention: RetentionConfig,
+    /// Log lines.
+    pub log: LogConfig,
+    /// Traces.
+    pub telemetry: TelemetryConfig,
+}
+
+/// Where the server listens and keeps its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// The address of API and dashboard.
+    pub listen: SocketAddr,
+    /// The URL by which receivers and people reach this server; empty for the address it listens on.
+    pub public_url: String,
+    /// The folder of database and master key.
+    pub data_dir: PathBuf,
+    /// An admin key of the operator's choosing; empty for one that is made on the first start.
+    pub admin_key: String,
+    /// How long attempts under way may take to end when the server stops.
+    pub drain_timeout: Span,
+    /// The file of the certificate chain in PEM, to listen with TLS; empty to listen without.
+    pub tls_certificate: String,
+    /// The file of its private key in PEM.
+    pub tls_key: String,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8087)),
+            public_url: String::new(),
+            data_dir: "./railpost-data".into(),
+            admin_key: String::new(),
+            drain_timeout: Span::from_secs(20),
+            tls_certificate: String::new(),
+            tls_key: String::new(),
+        }
+    }
+}
+
+/// Where everything is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreConfig {
+    /// `sqlite:PATH`, `postgres://…` or `memory:`; empty for SQLite in the data folder.
+    pub url: String,
+    /// The file of the master key; empty for `master.key` in the data folder.
+    pub master_key_file: String,
+}
+
+/// Whether receivers on this machine's loopback may be sent to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AllowLoopback {
+    /// While the API itself listens on loopback alone and has no public URL: whoever can create an
+    /// endpoint is on this machine already.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How attempts leave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeliveryConfig {
+    /// Most attempts under way at once, over all endpoints.
+    pub in_flight_max: u32,
+    /// Networks that may be sent to although they are private or special.
+    pub allow_networks: Vec<String>,
+    /// Receivers on this machine's loopback.
+    pub allow_loopback: AllowLoopback,
+    /// Refuse endpoints with `http` URLs.
+    pub https_only: bool,
+    /// How long the URL in a thin envelope opens its event.
+    pub thin_url_ttl: Span,
+}
+
+impl Default for DeliveryConfig {
+    fn default() -> Self {
+        Self {
+            in_flight_max: 4_096,
+            allow_networks: Vec::new(),
+            allow_loopback: AllowLoopback::default(),
+            https_only: false,
+            thin_url_ttl: Span::from_hours(72),
+        }
+    }
+}
+
+/// What clients may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// How long a client may take to send a request's body.
+    pub request_timeout: Span,
+    /// Requests a second of one API key, and how many of them may come at once.
+    pub requests_per_second: u32,
+    /// See `requests_per_second`.
+    pub requests_burst: u32,
+    /// Endpoints of one tenant.
+    pub endpoints_per_tenant: u32,
+    /// Connections at once.
+    pub connections_max: u32,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: BODY_LEN_MAX_DEFAULT,
+            request_timeout: Span::from_secs(30),
+            requests_per_second: 50_000,
+            requests_burst: 50_000,
+            endpoints_per_tenant: 1_000,
+            connections_max: 10_000,
+        }
+    }
+}
+
+/// How long things are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// Events all of whose deliveries are closed, and audit entries.
+    pub closed: Span,
+    /// Dead letters that hold no lane.
+    pub dead: Span,
+    /// Answers to requests that may come again.
+    pub idempotency: Span,
+    /// How often what is past its time is deleted.
+    pub prune_every: Span,
+}
+
+impl Default for RetentionConfig {
+    fn default() -> Self {
+        Self {
+            closed: Span::from_days(30),
+            dead: Span::from_days(90),
+            idempotency: Span::from_hours(48),
+            prune_every: Span::from_mins(10),
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// Log lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// How they look.
+    pub format: LogFormat,
+    /// The least that is worth a line.
+    pub level: crate::telemetry::Level,
+}
+
+/// Traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryConfig {
+    /// Where traces go, such as `http://127.0.0.1:4318`; empty for nowhere.
+    pub otlp_url: String,
+}

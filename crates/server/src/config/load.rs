@@ -1,0 +1,337 @@
+//! From file, environment and flags to a configuration, or to all that is wrong with them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::fields::{FIELDS, Field};
+use super::{Config, show};
+
+/// What a configuration is made of, besides the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// The file's path and content, if there is one.
+    pub file: Option<(PathBuf, String)>,
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// Flags: the flag, the field it sets, and the value's text.
+    pub flags: Vec<(&'static str, &'static str, String)>,
+}
+
+/// A configuration, and where each field that is not its default comes from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What is in force.
+    pub config: Config,
+    /// Where fields come from, by path.
+    pub sources: BTreeMap<&'static str, Source>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A line of a file.
+    File(PathBuf, usize),
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(path, line) => write!(f, "{}, line {line}", path.display()),
+            Source::Variable(name) => f.write_str(name),
+            Source::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    source: Option<Source>,
+    problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{source}: {}", self.problem),
+            None => f.write_str(&self.problem),
+        }
+    }
+}
+
+/// All that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Variables that are no fields: the command line's own.
+const OTHER_VARIABLES: [&str; 5] =
+    ["RAILPOST_URL", "RAILPOST_API_KEY", "RAILPOST_TENANT", "RAILPOST_SECRET", "RAILPOST_CONFIG"];
+
+impl Config {
+    /// Makes a configuration of all inputs, or says everything that is wrong with them.
+    pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigErrors> {
+        let mut layers = Layers::default();
+        if let Some((path, text)) = &inputs.file {
+            layers.add_file(path, text);
+        }
+        for (name, value) in &inputs.environment {
+            layers.add_variable(name, value);
+        }
+        for (flag, path, text) in &inputs.flags {
+            let field = FIELDS.iter().find(|field| field.path == *path);
+            let field = field.expect("a flag sets a field that exists");
+            layers.set(field, field.kind.of_text(text), Source::Flag(flag));
+        }
+        layers.finish()
+    }
+}
+
+/// What has been set so far, and what was wrong with it.
+#[derive(Debug, Default)]
+struct Layers {
+    values: BTreeMap<&'static str, (Value, Source)>,
+    errors: Vec<ConfigError>,
+}
+
+impl Layers {
+    fn add_file(&mut self, path: &Path, text: &str) {
+        let at = |line| Source::File(path.to_owned(), line);
+        let table = match text.parse::<Table>() {
+            Ok(table) => table,
+            Err(error) => {
+                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                return self.refuse(at(line), error.message().to_owned());
+            }
+        };
+        for (section, value) in table {
+            let Value::Table(fields) = value else {
+                let line = line_of_key(text, &section, None);
+                self.refuse(at(line), unknown(&section));
+                continue;
+            };
+            for (name, value) in fields {
+                let line = line_of_key(text, &section, Some(&name));
+                self.add_key(&format!("{section}.{name}"), value, at(line));
+            }
+        }
+    }
+
+    fn add_key(&mut self, path: &str, value: Value, source: Source) {
+        match FIELDS.iter().find(|field| field.path == path) {
+            Some(field) => self.set(field, value, source),
+            None => self.refuse(source, unknown(path)),
+        }
+    }
+
+    fn add_variable(&mut self, name: &str, text: &str) {
+        let ours = name.starts_with("RAILPOST_") && !name.starts_with("RAILPOST_TEST_");
+        if !ours || OTHER_VARIABLES.contains(&name) {
+            return;
+        }
+        let source = Source::Variable(name.to_owned());
+        match FIELDS.iter().find(|field| field.variable() == name) {
+            Some(field) => self.set(field, field.kind.of_text(text), source),
+            None => {
+                let fields = FIELDS.iter().map(Field::variable);
+                let known = fields.chain(OTHER_VARIABLES.map(str::to_owned));
+                let problem = format!("no such variable is known{}", hint(name, known));
+                self.refuse(source, problem);
+            }
+        }
+    }
+
+    fn set(&mut self, field: &Field, value: Value, source: Source) {
+        if field.kind.allows(&value) {
+            self.values.insert(field.path, (value, source));
+            return;
+        }
+        let shown = show::value(field, &value);
+        let problem = format!("{} = {shown}: expected {}", field.path, field.kind);
+        self.refuse(source, problem);
+    }
+
+    fn refuse(&mut self, source: Source, problem: String) {
+        self.errors.push(ConfigError { source: Some(source), problem });
+    }
+
+    fn finish(mut self) -> Result<Loaded, ConfigErrors> {
+        let mut table = Table::new();
+        for (path, (value, _)) in &self.values {
+            let (section, name) = path.split_once('.').expect("a path has a section");
+            let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(section) = section {
+                section.insert(name.to_owned(), value.clone());
+            }
+        }
+        let config: Config = match table.try_into() {
+            Ok(config) => config,
+            Err(error) => {
+                let error = ConfigError { source: None, problem: error.to_string() };
+                self.errors.push(error);
+                return Err(ConfigErrors(self.errors));
+            }
+        };
+        self.check_together(&config);
+        if !self.errors.is_empty() {
+            return Err(ConfigErrors(self.errors));
+        }
+        let sources = self.values.into_iter().map(|(path, (_, source))| (path, source)).collect();
+        Ok(Loaded { config, sources })
+    }
+
+    /// What no field can say alone.
+    fn check_together(&mut self, config: &Config) {
+        let (certificate, key) = (&config.server.tls_certificate, &config.server.tls_key);
+        if certificate.is_empty() != key.is_empty() {
+            let problem = "server.tls_certificate and server.tls_key: expected both or neither";
+            self.errors.push(ConfigError { source: None, problem: problem.to_owned() });
+        }
+    }
+}
+
+fn unknown(path: &str) -> String {
+    let known = FIELDS.iter().map(|field| field.path.to_owned());
+    format!("{path}: no such field is known{}", hint(path, known))
+}
+
+/// The known name that was probably meant.
+fn hint(name: &str, known: impl Iterator<Item = String>) -> String {
+    let near = known.map(|candidate| (distance(name, &candidate), candidate)).min();
+    match near {
+        Some((distance, candidate)) if distance <= (name.len() / 4).max(2) => {
+            format!("; did you mean {candidate}?")
+        }
+        _ => String::new(),
+    }
+}
+
+/// How many letters have to be put in, taken out or changed to make one text of the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, letter) in from.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = line + 1;
+        for (column, other) in to.iter().enumerate() {
+            let changed = corner + usize::from(letter != *other);
+            corner = row[column + 1];
+            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The line on which a section, or a field of it, stands; the first if that cannot be told.
+fn line_of_key(text: &str, section: &str, name: Option<&str>) -> usize {
+    let Ok(document) = toml::de::DeTable::parse(text) else { return 1 };
+    let Some((key, value)) = document.get_ref().iter().find(|(key, _)| key.get_ref() == section)
+    else {
+        return 1;
+    };
+    let span = match (name, value.get_ref()) {
+        (Some(name), toml::de::DeValue::Table(fields)) => {
+            fields.iter().find(|(key, _)| key.get_ref() == name).map(|(key, _)| key.span())
+        }
+        _ => Some(key.span()),
+    };
+    line_of(text, span.map_or(0, |span| span.start))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    fn load(file: &str, environment: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
+        let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        Config::load(&Inputs {
+            file: Some(("railpost.toml".into(), file.to_owned())),
+            environment: environment.iter().map(pair).collect(),
+            flags: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let file = "[limits]\nrequests_burst = 1\nrequests_per_second = 1\nconnections_max = 1\n";
+        let inputs = Inputs {
+            file: Some(("railpost.toml".into(), file.to_owned())),
+            environment: vec![
+                ("RAILPOST_LIMITS_REQUESTS_BURST".to_owned(), "2".to_owned()),
+                ("RAILPOST_LIMITS_CONNECTIONS_MAX".to_owned(), "2".to_owned()),
+            ],
+            flags: vec![("--connections", "limits.connections_max", "3".to_owned())],
+        };
+        let loaded = Config::load(&inputs).unwrap();
+        let limits = &loaded.config.limits;
+        let seen = [limits.requests_per_second, limits.requests_burst, limits.connections_max];
+        assert_eq!(seen, [1, 2, 3]);
+        let source = |path| loaded.sources[path].to_string();
+        assert_eq!(source("limits.requests_per_second"), "railpost.toml, line 3");
+        assert_eq!(source("limits.requests_burst"), "RAILPOST_LIMITS_REQUESTS_BURST");
+        assert_eq!(source("limits.connections_max"), "--connections");
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_path_value_range_and_source() {
+        let file = "[server]\nlisten = \"here\"\n\n[limits]\nbody_bytes_max = 5\nbody_byte_max = 7\n[lmits]\na = 1\n";
+        let errors = load(file, &[("RAILPOST_LOG_LEVEL", "loud"), ("RAILPOST_LOG_LEVLE", "info")]);
+        let text = errors.unwrap_err().to_string();
+        for expected in [
+            "railpost.toml, line 2: server.listen = \"here\": expected an address and a port",
+            "railpost.toml, line 5: limits.body_bytes_max = 5: expected a whole number from 1024 to 67108864",
+            "railpost.toml, line 6: limits.body_byte_max: no such field is known; did you mean limits.body_bytes_max?",
+            "railpost.toml, line 8: lmits.a: no such field is known",
+            "RAILPOST_LOG_LEVEL: log.level = \"loud\": expected one of \"debug\", \"info\", \"warn\", \"error\"",
+            "RAILPOST_LOG_LEVLE: no such variable is known; did you mean RAILPOST_LOG_LEVEL?",
+        ] {
+            assert!(text.contains(expected), "{expected}\nnot in\n{text}");
+        }
+        assert_eq!(text.lines().count(), 6, "{text}");
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_even_when_it_is_wrong() {
+        let text = load("", &[("RAILPOST_SERVER_ADMIN_KEY", "hunter2")]).unwrap_err().to_string();
+        assert!(text.contains("server.admin_key") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_says_where() {
+        let text = load("[server]\nlisten = \n", &[]).unwrap_err().to_string();
+        assert!(text.starts_with("railpost.toml, line 2: "), "{text}");
+    }
+
+    #[test]
+    fn variables_of_the_command_line_and_of_tests_are_left_alone() {
+        let loaded = load("", &[("RAILPOST_URL", "x"), ("RAILPOST_TEST_X", "y"), ("PATH", "z")]);
+        assert_eq!(loaded.unwrap().config, Config::default());
+    }
+
+    #[test]
+    fn tls_needs_certificate_and_key() {
+        let text = load("[server]\ntls_key = \"key.pem\"\n", &[]).unwrap_err().to_string();
+        assert!(text.contains("both or neither"), "{text}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The dashboard: pages for people, drawn on the server.
+//!
+//! It knows nothing that the API does not say: every figure and every change is a call of the API's own
+//! routes, in this process, as whoever has signed in ([`visit::Visit::get`]). So permissions, checks
+//! and the audit trail are the API's. The pages work without script; `assets/script.js` adds live
+//! updates and countdowns. Nothing is fetched from elsewhere, and the content security policy says so.
+//!
+//! Start with the table of routes in [`mounted`].
+
+mod session;
+mod visit;
+mod sign_in;
+mod shown;
+mod table;
+mod form;
+mod chart;
+mod layout;
+mod live;
+
+mod overview;
+mod lanes;
+mod endpoints;
+mod events;
+mod deliveries;
+mod dead_letters;
+mod replays;
+mod keys;
+mod audit;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{MethodRouter, get, post};
+use http::{HeaderValue, header};
+use maud::Markup;
+
+pub(crate) use session::FrontDesk;
+pub use sign_in::one_time_link;
+
+use crate::app::App;
+use visit::{Refused, Visit};
+
+/// The address from which a request came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) std::net::IpAddr);
+
+/// What the dashboard's routes have at hand: the server's parts, and the API.
+#[derive(Clone, Debug)]
+struct Desk {
+    app: Arc<App>,
+    api: Router,
+}
+
+/// What a page's handler answers.
+enum Reply {
+    /// A page.
+    Page(layout::Page),
+    /// Go there: a change was made.
+    Goto(String),
+    /// Anything else.
+    Raw(Response),
+}
+
+type Answered = Result<Reply, Refused>;
+
+/// The API's router with the dashboard beside it.
+pub(crate) fn mounted(app: &Arc<App>, api: Router) -> Router {
+    let desk = Desk { app: app.clone(), api: api.clone() };
+    let of_tenant = [
+        ("", shows(&desk, overview::of_tenant)),
+        ("/lanes", shows(&desk, lanes::page)),
+        ("/lanes/{id}/{action}", does(&desk, lanes::act)),
+        ("/live/lanes", shows(&desk, live::lanes)),
+        ("/endpoints", shows(&desk, endpoints::list).merge(does(&desk, endpoints::create))),
+        ("/endpoints/new", shows(&desk, endpoints::new)),
+        ("/endpoints/{id}", shows(&desk, endpoints::detail)),
+        (
+            "/endpoints/{id}/edit",
+            shows(&desk, endpoints::edit).merge(does(&desk, endpoints::change)),
+        ),
+        ("/endpoints/{id}/{action}", does(&desk, endpoints::act)),
+        ("/endpoints/{id}/secrets/{secret}/{action}", does(&desk, endpoints::act_on_secret)),
+        ("/events", shows(&desk, events::list)),
+        ("/events/{id}", shows(&desk, events::detail)),
+        ("/events/{id}/redeliver", does(&desk, events::redeliver)),
+        ("/deliveries", shows(&desk, deliveries::list)),
+        ("/deliveries/{id}", shows(&desk, deliveries::detail)),
+        ("/deliveries/{id}/discard", does(&desk, deliveries::discard)),
+        ("/dead-letters", shows(&desk, dead_letters::list).merge(does(&desk, dead_letters::act))),
+        ("/replays", shows(&desk, replays::list).merge(does(&desk, replays::start))),
+        ("/replays/{id}", shows(&desk, replays::detail)),
+        ("/replays/{id}/cancel", does(&desk, replays::cancel)),
+        ("/live/replays/{id}", shows(&desk, live::replay)),
+        ("/keys", shows(&desk, keys::list).merge(does(&desk, keys::create))),
+        ("/keys/{id}/revoke", does(&desk, keys::revoke)),
+        ("/audit", shows(&desk, audit::list)),
+    ];
+    let mut router = Router::new()
+        .route("/", get(async || Redirect::to("/dashboard")))
+        .route("/dashboard", shows(&desk, overview::start))
+        .route("/dashboard/all", shows(&desk, overview::of_all))
+        .route("/dashboard/switch", shows(&desk, overview::switch))
+        .route("/dashboard/sign-out", does(&desk, sign_in::sign_out))
+        .route("/dashboard/sign-in", sign_in::routes(&desk))
+        .route(
+            "/dashboard/style.css",
+            asset("text/css", include_str!("dashboard/assets/style.css")),
+        )
+        .route(
+            "/dashboard/script.js",
+            asset("text/javascript", include_str!("dashboard/assets/script.js")),
+        )
+        .route(
+            "/dashboard/icon.svg",
+            asset("image/svg+xml", include_str!("dashboard/assets/icon.svg")),
+        );
+    for (path, methods) in of_tenant {
+        router = router.route(&format!("/dashboard/t/{{tenant}}{path}"), methods);
+    }
+    let router = router
+        .route("/dashboard/{*rest}", shows(&desk, layout::nowhere))
+        .layer(axum::middleware::map_response(async |response: Response| guarded(response)));
+    api.merge(router)
+}
+
+/// The route that shows a page to whoever has signed in.
+fn shows<F, R>(desk: &Desk, handler: F) -> MethodRouter
+where
+    F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Answered> + Send + 'static,
+{
+    let desk = desk.clone();
+    get(async move |request: Request| answer(desk, request, handler).await)
+}
+
+/// The route that changes something for whoever has signed in.
+fn does<F, R>(desk: &Desk, handler: F) -> MethodRouter
+where
+    F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Answered> + Send + 'static,
+{
+    let desk = desk.clone();
+    post(async move |request: Request| answer(desk, request, handler).await)
+}
+
+/// The way of every request: who is it, was it their own wish, then the page.
+async fn answer<F, R>(desk: Desk, request: Request, handler: F) -> Response
+where
+    F: Fn(Visit) -> R,
+    R: Future<Output = Answered>,
+{
+    let visit = match Visit::begin(desk, request).await {
+        Ok(visit) => visit,
+        Err(response) => return *response,
+    };
+    match handler(visit.clone()).await {
+        Ok(Reply::Page(page)) => layout::response(http::StatusCode::OK, page.drawn(&visit).await),
+        Ok(Reply::Goto(path)) => Redirect::to(&path).into_response(),
+        Ok(Reply::Raw(response)) => response,
+        Err(refused) => layout::refusal(&visit, &refused).await,
+    }
+}
+
+fn asset(content_type: &'static str, text: &'static str) -> MethodRouter {
+    get(async move || {
+        let mut response = Response::new(Body::from(text));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    })
+}
+
+/// What a page may do: nothing but what this server itself gives it.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+);
+
+fn guarded(response: Response) -> Response {
+    let mut response = crate::api::guarded(response);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    response
+}
+
+impl Reply {
+    fn page(title: &str, tab: layout::Tab, body: Markup) -> Answered {
+        Ok(Self::Page(layout::Page { title: title.to_owned(), tab, body }))
+    }
+}

@@ -1,0 +1,124 @@
+//! Endpoints: the list, one of them, creating and editing, and what can be done to one.
+
+mod detail;
+mod edit;
+
+use http::Method;
+use maud::html;
+use serde_json::{Value, json};
+
+use super::layout::Tab;
+use super::shown::{badge, items, text};
+use super::table::{empty, page_query, pager, table};
+use super::visit::Visit;
+use super::{Answered, Reply};
+use crate::api::Needs;
+use crate::limits::TABLE_ROWS_MAX;
+
+pub(super) use detail::detail;
+pub(super) use edit::{change, create, edit, new};
+
+pub(super) async fn list(visit: Visit) -> Answered {
+    let page =
+        visit.get(&format!("/endpoints?{}", page_query(&visit, &[], TABLE_ROWS_MAX))).await?;
+    let row = |endpoint: &Value| {
+        let id = text(endpoint, "id");
+        vec![
+            html! {
+                a href=(visit.path(&format!("/endpoints/{id}"))) { (text(endpoint, "url")) }
+                @if !text(endpoint, "description").is_empty() {
+                    br; span.muted { (text(endpoint, "description")) }
+                }
+            },
+            badge(text(endpoint, "status")),
+            html! {
+                @for filter in endpoint["types"].as_array().into_iter().flatten() {
+                    code { (filter.as_str().unwrap_or_default()) } " "
+                }
+            },
+            visit.ago(&endpoint["created_at"]),
+        ]
+    };
+    let rows: Vec<_> = items(&page).iter().map(row).collect();
+    let body = html! {
+        div.heading {
+            h1 { "Endpoints" }
+            @if visit.may(Needs::Manage) {
+                a.button.primary href=(visit.path("/endpoints/new")) { "New endpoint" }
+            }
+        }
+        @if rows.is_empty() {
+            (empty(
+                "No endpoint yet. An endpoint is where events go:",
+                Some("railpost endpoints create --url https://example.com/hooks"),
+            ))
+        } @else {
+            (table("Endpoints", &["URL", "Status", "Event types", "Created"], &rows))
+        }
+        (pager(&visit, &[], &page))
+    };
+    Reply::page("Endpoints", Tab::Endpoints, body)
+}
+
+/// Pauses, resumes, tests or deletes an endpoint, or gives it a secret.
+pub(super) async fn act(visit: Visit) -> Answered {
+    let (id, action) = (visit.param("id").to_owned(), visit.param("action").to_owned());
+    let (api, page) = (format!("/endpoints/{id}"), format!("/endpoints/{id}"));
+    let answered = match action.as_str() {
+        "pause" | "resume" => visit.post(&format!("{api}/{action}"), None).await,
+        "test" => visit.post(&format!("{api}/test"), Some(&json!({}))).await,
+        "rotate" => {
+            let body = json!({ "overlap": visit.field("overlap") });
+            visit.post(&format!("{api}/secrets/rotate"), Some(&body)).await
+        }
+        "add-secret" => {
+            let body = json!({ "kind": visit.field("kind") });
+            visit.post(&format!("{api}/secrets"), Some(&body)).await
+        }
+        "delete" => visit.call(Method::DELETE, &visit.api_path(&api), None).await,
+        _ => return super::layout::nowhere(visit).await,
+    };
+    let answer = match visit.or_back(&page, answered)? {
+        Ok(answer) => answer,
+        Err(back) => return Ok(back),
+    };
+    Ok(match action.as_str() {
+        "pause" => visit.then(&page, "The endpoint is paused. Its backlog is kept."),
+        "resume" => visit.then(&page, "The endpoint is sent to again."),
+        "test" => {
+            let delivery = format!("/deliveries/{}", text(&answer, "delivery"));
+            visit.then(&delivery, "A test event is on its way to this endpoint alone.")
+        }
+        "delete" => visit.then("/endpoints", "The endpoint is deleted."),
+        "rotate" => visit.then_reveal(
+            &page,
+            "A new secret signs from here on; the old ones until they expire.",
+            text(&answer, "value"),
+        ),
+        _ => visit.then_reveal(
+            &page,
+            "A new secret signs beside the others.",
+            text(&answer, "value"),
+        ),
+    })
+}
+
+/// Reveals or deletes a secret.
+pub(super) async fn act_on_secret(visit: Visit) -> Answered {
+    let (secret, page) = (visit.param("secret"), format!("/endpoints/{}", visit.param("id")));
+    let path = visit.api_path(&format!("/secrets/{secret}"));
+    let reveals = visit.param("action") == "reveal";
+    let answered = match reveals {
+        true => visit.call(Method::POST, &format!("{path}/reveal"), None).await,
+        false => visit.call(Method::DELETE, &path, None).await,
+    };
+    Ok(match visit.or_back(&page, answered)? {
+        Ok(answer) if reveals => visit.then_reveal(
+            &page,
+            "The secret; that it was looked at is on record.",
+            text(&answer, "value"),
+        ),
+        Ok(_) => visit.then(&page, "The secret signs nothing any more."),
+        Err(back) => back,
+    })
+}

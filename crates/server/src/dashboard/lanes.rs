@@ -1,0 +1,51 @@
+//! Lanes, live: what waits, what is on the wire, what landed, and which lanes are held.
+//!
+//! A lane is a row: the sender's queue on the left, the wire, the consumer on the right. The picture is
+//! drawn from the API's own lists, anew whenever something in them changed.
+
+mod board;
+
+use maud::{Markup, html};
+
+use super::layout::Tab;
+use super::visit::{Refused, Visit};
+use super::{Answered, Reply};
+
+pub(super) async fn page(visit: Visit) -> Answered {
+    let board = live(&visit).await?;
+    let body = html! {
+        h1 { "Lanes" }
+        p.lead {
+            "Each key is a lane: a delivery leaves when the one before it was acknowledged. Held lanes "
+            "come first, then those that moved last."
+        }
+        div id="board" data-live=(visit.path("/live/lanes")) { (board) }
+        p.hidden role="status" aria-live="polite" id="board-status" {}
+    };
+    Reply::page("Lanes", Tab::Lanes, body)
+}
+
+/// The part of the page that changes.
+pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
+    let lanes = board::gather(visit).await?;
+    Ok(board::drawn(visit, &lanes))
+}
+
+/// Replays, skips or discards the dead letter that holds a lane.
+pub(super) async fn act(visit: Visit) -> Answered {
+    let (lane, action) = (visit.param("id"), visit.param("action"));
+    let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;
+    match visit.or_back("/lanes", answered)? {
+        Ok(_) => Ok(visit.then("/lanes", format!("The lane is released: {}.", done(action)))),
+        Err(back) => Ok(back),
+    }
+}
+
+/// What was done to the dead letter that held the lane.
+pub(super) fn done(action: &str) -> &'static str {
+    match action {
+        "replay" => "its dead letter is sent again",
+        "skip" => "it moves on without its dead letter, which stays on record",
+        _ => "its dead letter was discarded",
+    }
+}

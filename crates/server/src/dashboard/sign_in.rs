@@ -1,0 +1,183 @@
+//! Signing in with an API key or a link, and signing out.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::MethodRouter;
+use http::{HeaderValue, StatusCode, header};
+use maud::{Markup, html};
+use railpost_engine::Span;
+use railpost_store::{ApiKey, Scope};
+
+use super::visit::{COOKIE, Refused, Visit, form, same_site, value};
+use super::{Answered, Desk, Peer, Reply, layout, shown};
+use crate::app::App;
+
+/// The path of a link that opens the dashboard once, within a few minutes, for whoever sits at the
+/// terminal on which it is printed. It goes behind the server's own URL.
+pub fn one_time_link(app: &App) -> String {
+    format!("/dashboard/sign-in?token={}", app.front_desk.make_link(app))
+}
+
+/// What the form holds: a link's token, or nothing yet; where to go then; and what went wrong.
+#[derive(Default)]
+struct Form {
+    token: String,
+    next: String,
+    problem: Option<String>,
+}
+
+pub(super) fn routes(desk: &Desk) -> MethodRouter {
+    let desk = desk.clone();
+    axum::routing::get(async |request: Request| show(&request))
+        .post(async move |request: Request| sign_in(desk, request).await)
+}
+
+fn show(request: &Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let fields: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
+    let text = |name| value(&fields, name).unwrap_or_default().to_owned();
+    page(StatusCode::OK, &Form { token: text("token"), next: text("next"), problem: None })
+}
+
+async fn sign_in(desk: Desk, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let fields = match form(&parts, body).await {
+        Ok(fields) if same_site(&parts.headers) => fields,
+        Ok(_) => {
+            return layout::bare(&Refused::new(
+                403,
+                "Sign in here",
+                "the form came from elsewhere",
+            ));
+        }
+        Err(refused) => return layout::bare(&refused),
+    };
+    let text = |name| value(&fields, name).unwrap_or_default().trim().to_owned();
+    let next = text("next");
+    let address = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
+    if let Some(wait) = desk.app.front_desk.must_wait(&desk.app, address) {
+        return page(
+            StatusCode::TOO_MANY_REQUESTS,
+            &Form { next, problem: Some(too_often(wait)), ..Form::default() },
+        );
+    }
+    match key_of(&desk, &text("token"), &text("key")).await {
+        Ok((key, by_link)) => begun(&desk.app, key, by_link, &next),
+        Err(problem) => {
+            desk.app.front_desk.failed(&desk.app, address);
+            page(
+                StatusCode::UNAUTHORIZED,
+                &Form { next, problem: Some(problem), ..Form::default() },
+            )
+        }
+    }
+}
+
+/// The key that a link or an API key's text stands for.
+async fn key_of(desk: &Desk, token: &str, text: &str) -> Result<(Arc<ApiKey>, bool), String> {
+    if !token.is_empty() {
+        let key = desk.app.front_desk.use_link(&desk.app, token);
+        return key.map(|key| (key, true)).ok_or_else(|| {
+            "This link was used already, or is too old. Sign in with an API key, or start the server \
+             again for a new link."
+                .to_owned()
+        });
+    }
+    let key =
+        desk.app.keys.find(&desk.app, text).await.map_err(|problem| capital(&problem.detail))?;
+    match key.scope {
+        Scope::PublishOnly => {
+            Err("This API key may only publish events: it sees nothing here.".into())
+        }
+        _ => Ok((key, false)),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+fn too_often(wait: Span) -> String {
+    format!("Too many sign-ins failed from this address. Try again in {}.", shown::span(wait))
+}
+
+fn begun(app: &App, key: Arc<ApiKey>, by_link: bool, next: &str) -> Response {
+    let token = app.front_desk.begin(app, key, by_link);
+    // Only a path of our own: a link must not lead from the form to elsewhere.
+    let is_own = next.starts_with("/dashboard") && !next.contains("sign-");
+    let mut response = Redirect::to(if is_own { next } else { "/dashboard" }).into_response();
+    set_cookie(app, &mut response, &token, "");
+    response
+}
+
+fn set_cookie(app: &App, response: &mut Response, token: &str, rest: &str) {
+    let secure = if is_secure(app) { "; Secure" } else { "" };
+    let cookie =
+        format!("{COOKIE}={token}; Path=/dashboard; HttpOnly; SameSite=Strict{secure}{rest}");
+    if let Ok(value) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, value);
+    }
+}
+
+/// Whether browsers reach this server by TLS alone.
+fn is_secure(app: &App) -> bool {
+    let server = &app.config.server;
+    server.public_url.starts_with("https:") || !server.tls_certificate.is_empty()
+}
+
+pub(super) async fn sign_out(visit: Visit) -> Answered {
+    visit.end();
+    let mut response = Redirect::to("/dashboard/sign-in").into_response();
+    set_cookie(&visit.desk.app, &mut response, "", "; Max-Age=0");
+    Ok(Reply::Raw(response))
+}
+
+fn page(status: StatusCode, form: &Form) -> Response {
+    layout::response(status, layout::plain("Sign in", &body(form)))
+}
+
+fn body(form: &Form) -> Markup {
+    html! {
+        h1 { "Sign in" }
+        @if let Some(problem) = &form.problem {
+            p.flash.problem role="alert" id="key-problem" { (problem) }
+        }
+        @if form.token.is_empty() { (key_form(form)) } @else { (link_form(form)) }
+    }
+}
+
+fn key_form(form: &Form) -> Markup {
+    let described = form.problem.is_some().then_some("key-problem");
+    html! {
+        form.stack method="post" action="/dashboard/sign-in" {
+            input type="hidden" name="next" value=(form.next);
+            label for="key" { "API key" }
+            input id="key" name="key" type="password" required autocomplete="current-password" autofocus
+                placeholder="rp_…" aria-invalid=(form.problem.is_some()) aria-describedby=[described];
+            button.primary type="submit" { "Sign in" }
+        }
+        p.hint {
+            "The first start of the server prints an admin key. With one at hand, make another: "
+            code { "railpost keys create dashboard --scope read-only" }
+        }
+    }
+}
+
+/// A link is used up by a press of the button, which the script does: a program that only looks at
+/// links does not use it up.
+fn link_form(form: &Form) -> Markup {
+    html! {
+        form.stack method="post" action="/dashboard/sign-in" data-submit-now {
+            input type="hidden" name="token" value=(form.token);
+            input type="hidden" name="next" value=(form.next);
+            p { "This link opens the dashboard once." }
+            button.primary type="submit" { "Open the dashboard" }
+        }
+    }
+}

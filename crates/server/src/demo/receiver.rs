@@ -1,0 +1,204 @@
+//! Receivers on loopback that misbehave in named ways, and deduplicate by the event's id.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::DemoError;
+
+/// Arrivals that are remembered: far more than a scene looks at.
+const ARRIVALS_MAX: usize = 500;
+
+/// How a receiver misbehaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// Refuses the first two attempts of each event with 503.
+    Flaky,
+    /// Does the work, but its answer to the first attempt is lost.
+    Forgetful,
+    /// Answers after a second.
+    Slow,
+    /// Refuses everything with 503 for this long.
+    Down(Duration),
+    /// Refuses one key for good with 422, until it is mended.
+    Poisoned(&'static str),
+    /// Takes a few requests a second and refuses the rest with 429 and Retry-After.
+    RateLimiting,
+}
+
+/// One request that came, and what it was answered.
+#[derive(Clone, Debug)]
+pub(super) struct Arrival {
+    pub(super) event: String,
+    pub(super) key: String,
+    pub(super) seq: u64,
+    pub(super) attempt: u32,
+    pub(super) status: u16,
+    /// Whether the event had been applied before: it was ignored.
+    pub(super) is_duplicate: bool,
+}
+
+/// A receiver that runs until it is dropped.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub(super) url: String,
+    mind: Arc<Mind>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Mind {
+    manner: Manner,
+    began: Instant,
+    mended: AtomicBool,
+    bucket: Mutex<(Instant, u32)>,
+    applied: Mutex<BTreeSet<String>>,
+    arrivals: watch::Sender<Vec<Arrival>>,
+}
+
+/// Requests that the rate-limiting receiver takes per second.
+const TAKEN_PER_SECOND: u32 = 3;
+
+impl Receiver {
+    pub(super) async fn start(name: &str, manner: Manner) -> Result<Self, DemoError> {
+        let failed = |error| DemoError::new("a receiver did not start", error);
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+        let url = format!("http://{}/{name}", listener.local_addr().map_err(failed)?);
+        let mind = Arc::new(Mind {
+            manner,
+            began: Instant::now(),
+            mended: AtomicBool::new(false),
+            bucket: Mutex::new((Instant::now(), 0)),
+            applied: Mutex::default(),
+            arrivals: watch::Sender::default(),
+        });
+        let mut serving = JoinSet::new();
+        serving.spawn(listen(listener, mind.clone()));
+        Ok(Self { url, mind, _serving: serving })
+    }
+
+    /// What has come, once it is as wanted.
+    pub(super) async fn wait(&self, wanted: impl Fn(&[Arrival]) -> bool) -> Vec<Arrival> {
+        let mut arrivals = self.mind.arrivals.subscribe();
+        let found = arrivals.wait_for(|arrivals| wanted(arrivals)).await;
+        found.map(|arrivals| arrivals.clone()).unwrap_or_default()
+    }
+
+    /// Mends what the receiver refuses for good, or breaks it again.
+    pub(super) fn mend(&self, mended: bool) {
+        self.mind.mended.store(mended, Ordering::Relaxed);
+    }
+}
+
+async fn listen(listener: TcpListener, mind: Arc<Mind>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let mind = mind.clone();
+        connections.spawn(async move {
+            let service = hyper::service::service_fn(move |request| answer(mind.clone(), request));
+            let builder = auto::Builder::new(TokioExecutor::new());
+            // A connection that breaks is its client's affair.
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn answer(
+    mind: Arc<Mind>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let arrival = arrival(request.headers());
+    // The body is read and thrown away: only its headers matter here.
+    let _ = request.into_body().collect().await;
+    if mind.manner == Manner::Slow {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let (status, text) = mind.judge(&arrival);
+    mind.note(Arrival { status: status.as_u16(), ..arrival });
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(http::header::RETRY_AFTER, 1.into());
+    }
+    Ok(response)
+}
+
+fn arrival(headers: &HeaderMap) -> Arrival {
+    let text = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    Arrival {
+        event: text("webhook-id"),
+        key: text("x-key"),
+        seq: text("x-seq").parse().unwrap_or_default(),
+        attempt: text("x-attempt").parse().unwrap_or(1),
+        status: 0,
+        is_duplicate: false,
+    }
+}
+
+impl Mind {
+    fn judge(&self, arrival: &Arrival) -> (StatusCode, &'static str) {
+        let mended = self.mended.load(Ordering::Relaxed);
+        match self.manner {
+            Manner::Flaky if arrival.attempt <= 2 => (StatusCode::SERVICE_UNAVAILABLE, "not now"),
+            Manner::Forgetful if arrival.attempt == 1 => {
+                self.apply(arrival);
+                (StatusCode::BAD_GATEWAY, "the work is done, the answer got lost")
+            }
+            Manner::Down(how_long) if self.began.elapsed() < how_long => {
+                (StatusCode::SERVICE_UNAVAILABLE, "down")
+            }
+            Manner::Poisoned(key) if arrival.key == key && !mended => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "this cannot be processed")
+            }
+            Manner::RateLimiting if !self.takes() => (StatusCode::TOO_MANY_REQUESTS, "slower"),
+            _ => (StatusCode::OK, "thank you"),
+        }
+    }
+
+    fn takes(&self) -> bool {
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        if bucket.0.elapsed() >= Duration::from_secs(1) {
+            *bucket = (Instant::now(), 0);
+        }
+        bucket.1 += 1;
+        bucket.1 <= TAKEN_PER_SECOND
+    }
+
+    /// Applies an event once; says whether it had been applied before.
+    fn apply(&self, arrival: &Arrival) -> bool {
+        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        while applied.len() > ARRIVALS_MAX {
+            applied.pop_first();
+        }
+        !applied.insert(arrival.event.clone())
+    }
+
+    fn note(&self, mut arrival: Arrival) {
+        if arrival.status == 200 {
+            arrival.is_duplicate = self.apply(&arrival);
+        }
+        self.arrivals.send_modify(|arrivals| {
+            if arrivals.len() >= ARRIVALS_MAX {
+                arrivals.remove(0);
+            }
+            arrivals.push(arrival);
+        });
+    }
+}

@@ -1,0 +1,7 @@
+//! The binary `railpost`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    railpost::cli::run()
+}

@@ -1,0 +1,223 @@
+//! A running server: opens the store, starts the dispatcher, listens, and drains.
+
+mod listen;
+mod opening;
+mod tls;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use railpost_dispatch::{
+    Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
+};
+use railpost_engine::Span;
+use railpost_store::{Source, SystemSource};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::api;
+use crate::app::App;
+use crate::config::{AllowLoopback, Config};
+use crate::limits::SPANS_LAST_TIMEOUT;
+use crate::replays;
+use crate::seal::Seal;
+use crate::telemetry::{Log, Telemetry};
+use crate::thin::ThinLinks;
+use crate::upkeep;
+use listen::Door;
+
+pub use opening::DEFAULT_TENANT;
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    app: Arc<App>,
+    address: SocketAddr,
+    url: String,
+    admin_key: Option<String>,
+    /// Tells those who listen and those who keep the store in shape to stop.
+    stop: watch::Sender<bool>,
+    /// Tells whoever sends spans that there will be no more.
+    last: watch::Sender<bool>,
+    listening: JoinHandle<()>,
+    replaying: JoinHandle<()>,
+    dispatching: JoinHandle<()>,
+    upkeep: [JoinHandle<()>; 2],
+    exporting: Option<JoinHandle<()>>,
+}
+
+/// Why a server did not start, and what to do about it.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+fn failed(what: &str, error: impl fmt::Display) -> StartError {
+    StartError(format!("{what}: {error}"))
+}
+
+impl Server {
+    /// Starts a server. When this answers, it accepts requests.
+    pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
+        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        let door = Door::open(&config).await?;
+        let (master, store) = opening::open(&config, &source).await?;
+        let guard = guard(&config)?;
+        let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
+        let routes = api::routes();
+        let routes = routes.iter().map(|route| (route.method.to_string(), route.path));
+        let otlp_url = &config.telemetry.otlp_url;
+        let telemetry = Telemetry::new(log, routes, otlp_url, source.clone());
+        let (telemetry, exporter) = telemetry.map_err(StartError)?;
+        let telemetry = Arc::new(telemetry);
+        let url = public_url(&config, door.address);
+        let thin = ThinLinks::new(&master, &url, config.delivery.thin_url_ttl, source.clone());
+        let parts = Parts {
+            store: store.clone(),
+            sender: sender.map_err(|error| failed("sender", error))?,
+            source: source.clone(),
+            watch: telemetry.clone(),
+            thin_url: Arc::new(thin.clone()),
+        };
+        let mut dispatch = DispatcherConfig::default();
+        dispatch.engine.in_flight_max = config.delivery.in_flight_max;
+        let (dispatcher, dispatching) =
+            Dispatcher::start(parts, &dispatch).await.map_err(|error| failed("store", error))?;
+        let app = Arc::new(App {
+            config,
+            store,
+            dispatcher,
+            guard,
+            source,
+            telemetry,
+            thin,
+            seal: Seal::new(&master),
+            keys: Default::default(),
+            rates: Default::default(),
+            under_way: Default::default(),
+            front_desk: Default::default(),
+            replays: Default::default(),
+            catalogue: Default::default(),
+            pages: Default::default(),
+            sampled: Default::default(),
+        });
+        let admin_key = opening::first_start(&app).await?;
+        let (stop, stopping) = watch::channel(false);
+        let (last, ending) = watch::channel(false);
+        let upkeep = [
+            tokio::spawn(upkeep::prune_regularly(app.clone(), stopping.clone())),
+            tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
+        ];
+        let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
+        let address = door.address;
+        let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
+        let listening = tokio::spawn(door.listen(app.clone(), stopping));
+        Ok(Self {
+            app,
+            address,
+            url,
+            admin_key,
+            stop,
+            last,
+            listening,
+            replaying,
+            dispatching,
+            upkeep,
+            exporting,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL by which it is reached.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The admin key that was made on this start, if one was: nobody can ask for it again.
+    pub fn admin_key(&self) -> Option<&str> {
+        self.admin_key.as_deref()
+    }
+
+    /// What its requests have at hand.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Takes no more requests, lets those under way end, and attempts too, within the configured
+    /// time; what has not ended then is found in the store by the next start. Says whether all of it
+    /// ended.
+    pub async fn drain(self) -> bool {
+        let patience = duration(self.app.config.server.drain_timeout);
+        let _ = self.stop.send(true);
+        self.app.front_desk.close();
+        let drained = async {
+            // A client that does not read its answer must not cost the attempts their time.
+            let answered = tokio::time::timeout(patience / 2, self.listening).await.is_ok();
+            let _ = self.replaying.await;
+            self.app.dispatcher.stop().await;
+            let _ = self.dispatching.await;
+            for task in self.upkeep {
+                let _ = task.await;
+            }
+            self.app.telemetry.write_figures(&*self.app.store).await;
+            answered
+        };
+        let drained = tokio::time::timeout(patience, drained).await.unwrap_or(false);
+        let _ = self.last.send(true);
+        if let Some(exporting) = self.exporting {
+            let _ = tokio::time::timeout(duration(SPANS_LAST_TIMEOUT), exporting).await;
+        }
+        drained
+    }
+}
+
+pub(crate) fn duration(span: Span) -> Duration {
+    Duration::from_millis(span.as_millis())
+}
+
+/// The URL by which this server is reached.
+fn public_url(config: &Config, address: SocketAddr) -> String {
+    let scheme = if config.server.tls_certificate.is_empty() { "http" } else { "https" };
+    match config.server.public_url.as_str() {
+        "" => format!("{scheme}://{address}"),
+        url => url.trim_end_matches('/').to_owned(),
+    }
+}
+
+fn guard(config: &Config) -> Result<Guard, StartError> {
+    let bad = |error| failed("delivery.allow_networks", error);
+    let mut networks = Vec::new();
+    for network in &config.delivery.allow_networks {
+        networks
+            .push(NamedNetwork::new("allow_networks", network).map_err(|e| bad(e.to_string()))?);
+    }
+    if allows_loopback(config) {
+        for network in ["127.0.0.0/8", "::1/128"] {
+            networks.push(NamedNetwork::new("loopback", network).map_err(|e| bad(e.to_string()))?);
+        }
+    }
+    Ok(Guard::new(GuardConfig { networks, https_only: config.delivery.https_only }))
+}
+
+/// Whether receivers on this machine's loopback may be sent to.
+pub(crate) fn allows_loopback(config: &Config) -> bool {
+    match config.delivery.allow_loopback {
+        AllowLoopback::Always => true,
+        AllowLoopback::Never => false,
+        AllowLoopback::Auto => {
+            config.server.listen.ip().is_loopback() && config.server.public_url.is_empty()
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Log lines: one event each, with named fields. A thread of its own writes them: whoever has
+//! something to say only formats it.
+
+use std::fmt::{self, Write as _};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use railpost_engine::Timestamp;
+use railpost_store::{Source, SystemSource};
+use serde::{Deserialize, Serialize};
+
+use crate::api::time::Time;
+use crate::limits::{LOG_FLUSH_TIMEOUT, LOG_LINES_TOGETHER_MAX, LOG_LINES_WAITING_MAX};
+use crate::serve::duration;
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// For whoever looks for a defect.
+    Debug,
+    /// The usual course of things.
+    #[default]
+    Info,
+    /// Something to look at when there is time.
+    Warn,
+    /// Something to look at now.
+    Error,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+        }
+    }
+
+    /// The terminal's colour for it.
+    fn colour(self) -> &'static str {
+        match self {
+            Level::Debug => "\x1b[2m",
+            Level::Info => "\x1b[32m",
+            Level::Warn => "\x1b[33m",
+            Level::Error => "\x1b[31m",
+        }
+    }
+}
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// For machines: a JSON object a line.
+    Json,
+    /// For people.
+    Text {
+        /// With the terminal's colours.
+        colours: bool,
+    },
+}
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    /// A text.
+    Text(&'a str),
+    /// Anything that can be written.
+    Shown(&'a dyn fmt::Display),
+    /// A number.
+    Number(u64),
+    /// A number with a fraction, such as milliseconds.
+    Fraction(f64),
+    /// Yes or no.
+    Truth(bool),
+}
+
+/// Writes log lines. Cheap to clone.
+#[derive(Clone)]
+pub struct Log {
+    level: Level,
+    look: Look,
+    lines: SyncSender<Item>,
+    dropped: Arc<AtomicU64>,
+}
+
+enum Item {
+    Line(String),
+    Flush(SyncSender<()>),
+}
+
+impl Log {
+    /// A log that writes what matters at least this much, as JSON.
+    pub fn new(level: Level, sink: impl Write + Send + 'static) -> Self {
+        Self::with_look(level, Look::Json, sink)
+    }
+
+    /// A log whose lines look like this.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no thread left for it.
+    pub fn with_look(level: Level, look: Look, sink: impl Write + Send + 'static) -> Self {
+        let (lines, inbox) = sync_channel(LOG_LINES_WAITING_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let writer = Writer { inbox, sink, look, dropped: dropped.clone(), told: 0 };
+        let thread = std::thread::Builder::new().name("log".to_owned());
+        thread.spawn(move || writer.run()).expect("a thread can be made");
+        Self { level, look, lines, dropped }
+    }
+
+    /// Whether a line that matters this much is written.
+    pub fn takes(&self, level: Level) -> bool {
+        level >= self.level
+    }
+
+    /// Writes a line: what happened, and its fields. It never waits: a line for which there is no
+    /// room is counted and left out.
+    pub fn line(&self, level: Level, event: &str, fields: &[(&str, Value<'_>)]) {
+        if !self.takes(level) {
+            return;
+        }
+        let line = format_line(self.look, SystemSource.now(), level, event, fields);
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many lines there was no room for.
+    pub fn lines_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until what was said so far is written, but not for long.
+    pub fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        if self.lines.send(Item::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(duration(LOG_FLUSH_TIMEOUT));
+        }
+    }
+}
+
+/// What the thread has that writes.
+struct Writer<S> {
+    inbox: Receiver<Item>,
+    sink: S,
+    look: Look,
+    dropped: Arc<AtomicU64>,
+    /// How many dropped lines have been told of.
+    told: u64,
+}
+
+impl<S: Write> Writer<S> {
+    fn run(mut self) {
+        let mut text = String::new();
+        while let Ok(first) = self.inbox.recv() {
+            let mut waiting = Vec::new();
+            for item in std::iter::once(first).chain(self.inbox.try_iter()) {
+                match item {
+                    Item::Line(line) => text.push_str(&line),
+                    Item::Flush(done) => waiting.push(done),
+                }
+                if text.len() >= LOG_LINES_TOGETHER_MAX {
+                    break;
+                }
+            }
+            self.tell_dropped(&mut text);
+            // Nowhere is left to complain to.
+            let _ = self.sink.write_all(text.as_bytes());
+            let _ = self.sink.flush();
+            text.clear();
+            for done in waiting {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn tell_dropped(&mut self, text: &mut String) {
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        if dropped > self.told {
+            let fields = [("lines", Value::Number(dropped - self.told))];
+            let now = SystemSource.now();
+            text.push_str(&format_line(self.look, now, Level::Warn, "log_lines_dropped", &fields));
+            self.told = dropped;
+        }
+    }
+}
+
+fn format_line(
+    look: Look,
+    now: Timestamp,
+    level: Level,
+    event: &str,
+    fields: &[(&str, Value<'_>)],
+) -> String {
+    let mut line = String::with_capacity(256);
+    let written = match look {
+        Look::Json => json_line(&mut line, now, level, event, fields),
+        Look::Text { colours } => text_line(&mut line, now, (level, colours), event, fields),
+    };
+    written.expect("a text can be written to");
+    line
+}
+
+fn json_line(
+    line: &mut String,
+    now: Timestamp,
+    level: Level,
+    event: &str,
+    fields: &[(&str, Value<'_>)],
+) -> fmt::Result {
+    write!(line, r#"{{"timestamp":"{}","level":"{}""#, Time(now), level.name())?;
+    write!(line, r#","event":{}"#, quoted(event))?;
+    for (name, value) in fields {
+        match value {
+            Value::Text(_) | Value::Shown(_) => {
+                write!(line, r#","{name}":{}"#, quoted(&value.to_string()))?;
+            }
+            plain => write!(line, r#","{name}":{plain}"#)?,
+        }
+    }
+    line.write_str("}\n")
+}
+
+fn text_line(
+    line: &mut String,
+    now: Timestamp,
+    (level, colours): (Level, bool),
+    event: &str,
+    fields: &[(&str, Value<'_>)],
+) -> fmt::Result {
+    let time = Time(now).to_string();
+    let (on, faint, off) =
+        if colours { (level.colour(), "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+    let clock = time.get(11..23).unwrap_or_default();
+    write!(line, "{faint}{clock}{off} {on}{:5}{off} {event}", level.name().to_uppercase())?;
+    for (name, value) in fields {
+        let text = value.to_string();
+        let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && c != '"');
+        let text = if plain { text } else { quoted(&text) };
+        write!(line, " {faint}{name}={off}{text}")?;
+    }
+    line.write_str("\n")
+}
+
+/// A text as JSON: nothing in it can end the line or the field.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(text) => f.write_str(text),
+            Value::Shown(shown) => shown.fmt(f),
+            Value::Number(number) => number.fmt(f),
+            Value::Fraction(number) => write!(f, "{number:.3}"),
+            Value::Truth(truth) => truth.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A sink that keeps what is written once its door is open.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Kept {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    const AT: Timestamp = Timestamp::from_millis(1_700_000_000_123);
+
+    #[test]
+    fn a_line_is_json_or_text() {
+        let fields = [
+            ("tenant", Value::Text("acme")),
+            ("message", Value::Text("a \"b\"\nc")),
+            ("attempt", Value::Number(3)),
+            ("latency_ms", Value::Fraction(1.5)),
+            ("replay", Value::Truth(false)),
+        ];
+        let line = |look| format_line(look, AT, Level::Warn, "attempt", &fields);
+        assert_eq!(
+            line(Look::Json),
+            concat!(
+                r#"{"timestamp":"2023-11-14T22:13:20.123Z","level":"warn","event":"attempt","#,
+                r#""tenant":"acme","message":"a \"b\"\nc","attempt":3,"latency_ms":1.500,"replay":false}"#,
+                "\n"
+            )
+        );
+        assert_eq!(
+            line(Look::Text { colours: false }),
+            "22:13:20.123 WARN  attempt tenant=acme message=\"a \\\"b\\\"\\nc\" attempt=3 \
+             latency_ms=1.500 replay=false\n"
+        );
+        assert!(line(Look::Text { colours: true }).contains("\x1b[33mWARN \x1b[0m"));
+    }
+
+    #[test]
+    fn what_matters_less_is_not_written() {
+        let kept = Kept::default();
+        let log = Log::new(Level::Warn, kept.clone());
+        log.line(Level::Info, "quiet", &[]);
+        log.line(Level::Error, "loud", &[]);
+        log.flush();
+        let text = kept.text();
+        assert!(text.contains("loud") && !text.contains("quiet"), "{text}");
+    }
+
+    #[test]
+    fn lines_without_room_are_counted_and_told_of() {
+        let kept = Kept::default();
+        let log = Log::new(Level::Info, kept.clone());
+        let door = kept.0.lock().unwrap();
+        let mut said = 0;
+        while log.lines_dropped() < 5 {
+            log.line(Level::Info, "said", &[]);
+            said += 1;
+        }
+        drop(door);
+        log.flush();
+        let text = kept.text();
+        let count = |event: &str| text.matches(&format!("\"event\":\"{event}\"")).count();
+        assert_eq!(count("said") as u64 + log.lines_dropped(), said);
+        assert!(text.contains(r#""event":"log_lines_dropped","lines":"#), "nothing was said of it");
+    }
+}

@@ -1,0 +1,62 @@
+//! What keeps the store in shape while the server runs: retention, and the writing of figures.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use railpost_engine::{Span, Timestamp};
+use railpost_store::limits::UPKEEP_STEP_MAX;
+use railpost_store::{PruneStep, Pruned, StoreError};
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::limits::FIGURES_EVERY;
+use crate::serve::duration;
+use crate::telemetry::{Level, Value};
+
+/// Deletes what is past its time, in small steps, until nothing is left of it. Says how much that was.
+pub(crate) async fn prune(app: &App) -> Result<Pruned, StoreError> {
+    let now = app.source.now();
+    let retention = &app.config.retention;
+    let before =
+        |span: Span| Timestamp::from_millis(now.as_millis().saturating_sub(span.as_millis()));
+    let mut step = PruneStep {
+        closed_before: before(retention.closed),
+        dead_before: before(retention.dead),
+        after: None,
+        limit: UPKEEP_STEP_MAX,
+    };
+    let mut all = Pruned::default();
+    loop {
+        let pruned = app.store.prune(step.clone()).await?;
+        all.events += pruned.events;
+        all.deliveries += pruned.deliveries;
+        all.others += pruned.others;
+        app.telemetry.metrics.pruned_events.fetch_add(pruned.events, Ordering::Relaxed);
+        match pruned.next {
+            Some(next) => step.after = Some(next),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Prunes now and then, until the server stops.
+pub(crate) async fn prune_regularly(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
+    let every = duration(app.config.retention.prune_every);
+    while !stops_within(every, &mut stopping).await {
+        if let Err(problem) = prune(&app).await {
+            let fields = [("problem", Value::Shown(&problem))];
+            app.telemetry.log.line(Level::Warn, "prune_failed", &fields);
+        }
+    }
+}
+
+/// Writes figures now and then, until the server stops.
+pub(crate) async fn write_figures_regularly(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
+    while !stops_within(duration(FIGURES_EVERY), &mut stopping).await {
+        app.telemetry.write_figures(&*app.store).await;
+    }
+}
+
+async fn stops_within(span: std::time::Duration, stopping: &mut watch::Receiver<bool>) -> bool {
+    tokio::time::timeout(span, stopping.wait_for(|stop| *stop)).await.is_ok()
+}

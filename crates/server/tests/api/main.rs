@@ -1,0 +1,29 @@
+//! The API over real HTTP: a server in this process, a client, and receivers on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod world;
+mod receiver;
+mod scene;
+mod things;
+
+mod abuse;
+mod at_rest;
+mod audit;
+mod endpoints;
+mod event_types;
+mod isolation;
+mod keys;
+mod openapi;
+mod publishing;
+mod cloudevents;
+mod streaming;
+mod reading;
+mod ordering;
+mod replays;
+mod thin;
+mod idempotency;
+mod limits;
+mod figures;
+mod secrets;
+mod tenants;

@@ -1,0 +1,205 @@
+//! Every page, in light and dark: no complaint of the browser, no serious finding of the accessibility
+//! checker, nothing wider than the screen. Pictures of them, if a folder for them is named.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::receiver::Receiver;
+use crate::scene::of_tenant;
+use crate::webdriver::{Browser, setting};
+use crate::world::World;
+
+/// A world with something of everything, long keys and URLs included.
+fn full_world(receiver: &Receiver, down: &Receiver) -> World {
+    let world = World::new();
+    let url = format!("{}/{}", receiver.url(), "a-path-that-goes-on-".repeat(8));
+    let policy = json!({"quarantine_after": null, "breaker": null});
+    world.endpoint_with(&json!({"url": url, "types": ["order.*"], "policy": policy, "description": "the shop's orders"}));
+    let retrying = json!({
+        "breaker": null,
+        "retry": {"backoff": {"strategy": "exponential", "base": "5m", "jitter": "none"}},
+    });
+    down.answers(&[503; 8]);
+    world.endpoint_with(&json!({"url": down.url(), "types": ["invoice.*"], "policy": retrying, "description": "the bookkeeper, down at the moment"}));
+    receiver.answers(&[422]);
+    let poison = format!("customer-{}", "0123456789".repeat(9));
+    for number in 1..=4 {
+        world.publish(&format!("p{number}"), "order.created", Some(&poison));
+    }
+    world.delivery_in("p1", "dead");
+    for number in 0..30 {
+        world.publish(&format!("o{number}"), "order.paid", Some(&format!("order-{}", number % 6)));
+    }
+    for number in 0..6 {
+        world.publish(
+            &format!("i{number}"),
+            "invoice.sent",
+            Some(&format!("invoice-{}", number % 2)),
+        );
+    }
+    world.delivery_in("o29", "delivered");
+    world.delivery_in("i1", "waiting");
+    world.key("default", "read-only");
+    world.look_until("figures?range=15m", |figures| figures["total"]["attempts"] != 0);
+    world
+        .post(
+            &of_tenant("replays"),
+            &json!({"action": "replay", "filter": {"state": "dead"}, "dry_run": true}),
+        )
+        .expect(202);
+    world
+}
+
+/// The name and path of every page in this world.
+fn pages(world: &World) -> Vec<(&'static str, String)> {
+    let first = |path: &str| world.look(path)["items"][0]["id"].as_str().unwrap().to_owned();
+    let of_tenant = |path: &str| format!("/dashboard/t/default{path}");
+    vec![
+        ("overview", of_tenant("?range=15m")),
+        ("all-tenants", "/dashboard/all?range=15m".to_owned()),
+        ("lanes", of_tenant("/lanes")),
+        ("endpoints", of_tenant("/endpoints")),
+        ("endpoint", of_tenant(&format!("/endpoints/{}?range=15m", first("endpoints")))),
+        ("endpoint-new", of_tenant("/endpoints/new")),
+        ("endpoint-edit", of_tenant(&format!("/endpoints/{}/edit", first("endpoints")))),
+        ("events", of_tenant("/events")),
+        ("event", of_tenant(&format!("/events/{}", first("events")))),
+        ("deliveries", of_tenant("/deliveries")),
+        ("delivery", of_tenant(&format!("/deliveries/{}", first("dead-letters")))),
+        ("dead-letters", of_tenant("/dead-letters")),
+        ("replays", of_tenant("/replays")),
+        ("replay", of_tenant(&format!("/replays/{}", first("replays")))),
+        ("keys", of_tenant("/keys")),
+        ("audit", of_tenant("/audit")),
+    ]
+}
+
+#[test]
+fn no_page_has_complaints_serious_findings_or_overflow_in_light_and_dark() {
+    let (receiver, down) = (Receiver::new(), Receiver::new());
+    let world = full_world(&receiver, &down);
+    let browser = Browser::signed_in(&world, &world.admin);
+    let pages = pages(&world);
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        for (name, path) in &pages {
+            browser.check(name, path, scheme);
+            assert_eq!(browser.complaints(), Vec::<String>::new(), "{name}");
+        }
+        browser.check("not-found", "/dashboard/t/default/nowhere", scheme);
+        browser.complaints();
+    }
+    browser.click(".who button");
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        browser.check("sign-in", "/dashboard/sign-in", scheme);
+    }
+}
+
+#[test]
+fn pages_without_anything_on_them_say_what_to_do_next() {
+    let world = World::new();
+    let browser = Browser::signed_in(&world, &world.admin);
+    for (path, word) in [
+        ("", "railpost endpoints create"),
+        ("/lanes", "railpost send"),
+        ("/endpoints", "railpost endpoints create"),
+        ("/events", "railpost send"),
+        ("/deliveries", "railpost send"),
+        ("/dead-letters", "has landed"),
+        ("/replays", "Start one from the dead letters"),
+        ("/keys", "railpost keys create"),
+    ] {
+        let path = format!("/dashboard/t/default{path}");
+        browser.check(
+            &format!("empty{}", path.replace("/dashboard/t/default", "").replace('/', "-")),
+            &path,
+            "light",
+        );
+        assert!(browser.text("main").contains(word), "{path}");
+    }
+}
+
+#[test]
+fn a_long_list_comes_in_pages() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    world.endpoint(&receiver, &json!({}));
+    for batch in 0..10 {
+        let event = |number: u32| json!({"id": format!("e{batch}-{number}"), "type": "t", "payload": number});
+        let events: Vec<Value> = (0..1000).map(event).collect();
+        world.post(&of_tenant("events/batch"), &json!({ "events": events })).expect(202);
+    }
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go("/dashboard/t/default/events");
+    assert_eq!(browser.count("tbody tr"), 50);
+    let first = browser.text("tbody a");
+    browser.click("a[rel=next]");
+    browser.wait_for("a[href$='/events?']");
+    assert_eq!(browser.count("tbody tr"), 50);
+    assert_ne!(browser.text("tbody a"), first);
+}
+
+impl Browser {
+    fn prefer(&self, scheme: &str) {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.chromium("Emulation.setEmulatedMedia", &features);
+    }
+
+    /// Looks a page over: accessibility, and its width on a small and a large screen.
+    fn check(&self, name: &str, path: &str, scheme: &str) {
+        for width in [360, 1920, 1280] {
+            let size =
+                json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+            self.chromium("Emulation.setDeviceMetricsOverride", &size);
+            self.go(path);
+            self.wait_for("main h1");
+            let wide = self.script("return document.documentElement.scrollWidth - innerWidth", &[]);
+            assert!(wide.as_i64().unwrap() <= 0, "{name} is {wide} px too wide at {width} px");
+            if width != 1920 {
+                self.picture(&if width == 360 {
+                    format!("{name}-360-{scheme}")
+                } else {
+                    format!("{name}-{scheme}")
+                });
+            }
+        }
+        assert_eq!(self.findings(), Vec::<String>::new(), "{name} in {scheme}");
+    }
+
+    /// The serious and critical findings of the accessibility checker.
+    fn findings(&self) -> Vec<String> {
+        let axe = setting("RAILPOST_TEST_INTEROP").join("node_modules/axe-core/axe.min.js");
+        let axe = std::fs::read_to_string(&axe)
+            .unwrap_or_else(|error| panic!("{}: {error}", axe.display()));
+        self.script(&axe, &[]);
+        let run = "const done = arguments[0];
+            axe.run({resultTypes: ['violations']}).then(found => done(found.violations
+                .filter(it => ['serious', 'critical'].includes(it.impact))
+                .map(it => it.id + ': ' + it.nodes.map(node => node.html).join(' | '))));";
+        let found = self.script_later(run, &[]);
+        found
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|finding| finding.as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Takes a picture of the page, if a folder for pictures is named.
+    fn picture(&self, name: &str) {
+        let Some(folder) = std::env::var_os("RAILPOST_SCREENSHOTS").map(PathBuf::from) else {
+            return;
+        };
+        let size = "return [innerWidth, Math.min(document.documentElement.scrollHeight, 1600)]";
+        let size = self.script(size, &[]);
+        let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
+        let shot = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let shot = self.chromium("Page.captureScreenshot", &shot);
+        let bytes = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();
+    }
+}

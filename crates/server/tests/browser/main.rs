@@ -1,0 +1,22 @@
+//! The dashboard in a real browser, and the demo.
+//!
+//! `cargo xtask with-services test -p railpost --test browser` installs Chromium if it is missing and
+//! says where it is. With `RAILPOST_SCREENSHOTS=FOLDER` a picture of every page is written there.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[allow(dead_code, reason = "the tests of the API use more of it")]
+#[path = "../api/world.rs"]
+mod world;
+#[allow(dead_code, reason = "the tests of the API use more of it")]
+#[path = "../api/receiver.rs"]
+mod receiver;
+#[allow(dead_code, reason = "the tests of the API use more of it")]
+#[path = "../api/scene.rs"]
+mod scene;
+
+mod webdriver;
+mod signing_in;
+mod operating;
+mod every_page;
+mod demonstration;

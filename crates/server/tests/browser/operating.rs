@@ -1,0 +1,176 @@
+//! What operators do: hold and release, replay, rotate, create, and what they may not do.
+
+use serde_json::{Value, json};
+
+use crate::receiver::Receiver;
+use crate::scene::of_tenant;
+use crate::webdriver::Browser;
+use crate::world::World;
+
+/// A page of the default tenant.
+fn page(path: &str) -> String {
+    format!("/dashboard/t/default{path}")
+}
+
+/// A world in which `poison` is held by its first event, with two behind it.
+fn held_world() -> (World, Receiver) {
+    let (world, receiver) = (World::new(), Receiver::new());
+    world.endpoint(&receiver, &json!({}));
+    receiver.answers(&[422]);
+    for id in ["e1", "e2", "e3"] {
+        world.publish(id, "order.created", Some("poison"));
+    }
+    world.delivery_in("e1", "dead");
+    (world, receiver)
+}
+
+#[test]
+fn a_lane_is_seen_held_and_released_without_a_reload() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    world.endpoint(&receiver, &json!({}));
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/lanes"));
+    browser.wait_for(".empty");
+    receiver.answers(&[422]);
+    for id in ["e1", "e2", "e3"] {
+        world.publish(id, "order.created", Some("poison"));
+    }
+    browser.wait_for(".lane.held[data-key=poison] .held-note");
+    let note = browser.text(".held-note p");
+    assert!(note.contains("refused for good, last answer 422. 2 wait behind it"), "{note}");
+    assert!(browser.text("#board-status").contains("1 held"), "screen readers hear of it");
+    browser.click(".held-note button.primary");
+    browser.wait_for(".flash");
+    browser.wait_without(".lane.held");
+    browser.wait_until_landed("poison", 3);
+    let seqs: Vec<_> =
+        (0..4).map(|_| receiver.next().header("x-seq").unwrap().to_owned()).collect();
+    assert_eq!(seqs, ["1", "1", "2", "3"]);
+}
+
+impl Browser {
+    /// Waits until that many deliveries of a lane have landed.
+    #[track_caller]
+    fn wait_until_landed(&self, key: &str, count: usize) {
+        self.wait_for(&format!(".lane[data-key={key}] .landed:nth-of-type({count})"));
+    }
+}
+
+#[test]
+fn a_dead_letter_that_was_chosen_is_replayed() {
+    let (world, _receiver) = held_world();
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/dead-letters"));
+    browser.click("input[name=delivery]");
+    browser.click("button[value=replay].primary");
+    browser.wait_for(".flash");
+    for id in ["e1", "e2", "e3"] {
+        world.delivery_in(id, "delivered");
+    }
+    browser.go(&page("/dead-letters"));
+    assert!(browser.text(".empty").contains("No dead letter"));
+}
+
+#[test]
+fn all_that_match_are_replayed_after_a_preview_of_how_many_and_in_which_order() {
+    let (world, _receiver) = held_world();
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/dead-letters?key=poison"));
+    browser.click("form[action$=replays] button[value=replay]");
+    browser.wait_for("ol.order li");
+    let held = world.look("dead-letters")["items"][0]["id"].clone();
+    assert_eq!(browser.text("ol.order li"), held.as_str().unwrap());
+    browser.click("form[action$=replays] button.primary");
+    browser.wait_for("progress");
+    browser.wait_for("[data-announce] .badge.good");
+    for id in ["e1", "e2", "e3"] {
+        world.delivery_in(id, "delivered");
+    }
+}
+
+#[test]
+fn a_secret_is_rotated_and_shown_once() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page(&format!("/endpoints/{endpoint}")));
+    browser.click("form[action$=rotate] button");
+    browser.wait_for("code.secret");
+    assert!(browser.text("code.secret").starts_with("whsec_"));
+    let secrets = world.look(&format!("endpoints/{endpoint}/secrets"));
+    assert_eq!(secrets["items"].as_array().unwrap().len(), 2);
+    browser.go(&page(&format!("/endpoints/{endpoint}")));
+    browser.wait_for("#secrets");
+    assert_eq!(browser.count("code.secret"), 0);
+}
+
+#[test]
+fn a_bad_url_is_explained_beside_its_field_and_a_good_one_makes_an_endpoint() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/endpoints/new"));
+    browser.fill("#url", "not a url");
+    browser.fill("#description", "the shop");
+    browser.click("main button.primary");
+    browser.wait_for("#url-problem");
+    let described = "return document.querySelector('#url').getAttribute('aria-describedby')";
+    assert_eq!(browser.script(described, &[]), json!("url-problem url-hint"));
+    let typed = "return [document.querySelector('#url').value, document.querySelector('#description').value]";
+    assert_eq!(
+        browser.script(typed, &[]),
+        json!(["not a url", "the shop"]),
+        "nothing typed is lost"
+    );
+    browser.fill("#url", &receiver.url());
+    browser.click("main button.primary");
+    browser.wait_for("code.secret");
+    assert_eq!(browser.text("h1"), receiver.url());
+    browser.go(&format!("{}/edit", browser.path()));
+    browser.fill("#description", "the new shop");
+    browser.click("main button.primary");
+    browser.wait_for(".flash");
+    let endpoints = world.look("endpoints");
+    assert_eq!(endpoints["items"][0]["description"], "the new shop");
+}
+
+#[test]
+fn an_endpoint_is_paused_and_resumed() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page(&format!("/endpoints/{endpoint}")));
+    for (button, status) in [("pause", "paused"), ("resume", "active")] {
+        browser.click(&format!("form[action$={button}] button"));
+        browser.wait_for(".flash");
+        let endpoint: Value = world.look(&format!("endpoints/{endpoint}"));
+        assert_eq!(endpoint["status"], status);
+    }
+}
+
+#[test]
+fn an_operator_without_the_scope_sees_no_button_and_is_refused() {
+    let (world, _receiver) = held_world();
+    let browser = Browser::signed_in(&world, &world.key("default", "read-only"));
+    let endpoint = world.look("endpoints")["items"][0]["id"].as_str().unwrap().to_owned();
+    let lane = world.look("lanes")["items"][0]["lane"].to_string();
+    for path in ["/lanes", "/dead-letters", "/endpoints", &format!("/endpoints/{endpoint}")] {
+        browser.go(&page(path));
+        browser.wait_for("main h1");
+        assert_eq!(browser.count("main form[method=post]"), 0, "{path}");
+        assert_eq!(browser.count("main a.button"), 0, "{path}");
+    }
+    let posts = "const csrf = document.querySelector('[name=csrf]').value;
+        fetch(arguments[0], {method: 'POST', body: new URLSearchParams({csrf})})
+            .then(answer => arguments[1](answer.status));";
+    for path in [
+        format!("/lanes/{lane}/replay"),
+        format!("/endpoints/{endpoint}/pause"),
+        format!("/endpoints/{endpoint}/rotate"),
+        "/keys".to_owned(),
+        "/endpoints".to_owned(),
+    ] {
+        let status = browser.script_later(posts, &[page(&path).into()]);
+        assert_eq!(status, 403, "{path}");
+    }
+    assert_eq!(world.get(&of_tenant("lanes")).json()["items"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,15 @@
+//! The command line: the real executable against a real server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::print_stderr, reason = "what is left out is said")]
+
+mod world;
+
+mod offline;
+mod errors;
+mod tenants;
+mod sending;
+mod listening;
+mod resources;
+mod upkeep;
+mod docs;

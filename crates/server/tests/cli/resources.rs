@@ -1,0 +1,159 @@
+//! Endpoints, events, deliveries, lanes, dead letters, keys, event types and the audit trail.
+
+use serde_json::{Value, json};
+
+use crate::world::{Running, World};
+
+/// A receiver that is registered with this world's server, and its endpoint.
+fn listener(world: &World, flags: &[&str]) -> (Running, String) {
+    let arguments = [&["listen", "--port", "0", "--register", "--json"], flags].concat();
+    let mut running = Running::start(world.command(&arguments));
+    let endpoint = running.json()["endpoint"].as_str().unwrap().to_owned();
+    (running, endpoint)
+}
+
+fn items(list: &Value) -> &Vec<Value> {
+    list["items"].as_array().unwrap()
+}
+
+#[test]
+fn an_endpoint_is_created_shown_changed_and_deleted() {
+    let world = World::new();
+    let create = ["endpoints", "create", "--url", "http://127.0.0.1:9999/", "--type", "order.*"];
+    let flags = ["--description", "orders", "--retry-max-attempts", "7", "--header", "x-a: b"];
+    let created = world.json(&[&create[..], &flags].concat());
+    let id = created["id"].as_str().unwrap();
+    assert!(created["secret"]["value"].as_str().unwrap().starts_with("whsec_"), "{created}");
+    assert_eq!(created["policy"]["retry"]["max_attempts"], 7);
+    let changed =
+        world.json(&["endpoints", "update", id, "--ordering", "none", "--envelope", "thin"]);
+    assert_eq!((&changed["envelope"], &changed["types"]), (&json!("thin"), &json!(["order.*"])));
+    let retry = &changed["policy"]["retry"]["max_attempts"];
+    assert_eq!((&changed["policy"]["ordering"], retry), (&json!("none"), &json!(7)));
+    assert_eq!(world.json(&["endpoints", "show", id])["description"], "orders");
+    assert_eq!(world.json(&["endpoints", "pause", id])["status"], "paused");
+    assert!(world.run(&["endpoints", "resume", id]).expect(0).out.contains("is active"));
+    assert_eq!(world.json(&["endpoints", "health", id])["open"], 0);
+    assert_eq!(world.run(&["endpoints", "schedule", id]).expect(0).out.lines().count(), 7);
+    assert_eq!(world.run(&["schedule", id, "--attempts", "3"]).expect(0).out.lines().count(), 3);
+    assert!(world.run(&["endpoints", "list"]).expect(0).out.contains(id));
+    world.run(&["endpoints", "update", id]).expect(2);
+    world.run(&["endpoints", "delete", id, "--yes"]).expect(0);
+    let gone = world.run(&["endpoints", "show", id]).expect(1);
+    assert!(gone.err.contains("railpost endpoints list"), "{}", gone.err);
+}
+
+#[test]
+fn secrets_are_listed_without_values_rotated_and_revealed() {
+    let world = World::new();
+    let created = world.json(&["endpoints", "create", "--url", "http://127.0.0.1:9999/"]);
+    let id = created["id"].as_str().unwrap();
+    let made = world.json(&["endpoints", "rotate", id, "--overlap", "1h"]);
+    let value = made["value"].as_str().unwrap();
+    let listed = world.run(&["endpoints", "secrets", id, "--json"]).expect(0);
+    assert_eq!(items(&listed.json()).len(), 2);
+    assert!(!listed.out.contains(value));
+    let revealed = world.json(&["endpoints", "reveal", id, made["id"].as_str().unwrap()]);
+    assert_eq!(revealed["value"], value);
+}
+
+#[test]
+fn a_delivery_is_followed_from_send_to_its_attempts() {
+    let world = World::new();
+    let (mut running, endpoint) = listener(&world, &["--fail-first", "1", "--retry-fixed", "10ms"]);
+    let sent = world.json(&[
+        "send",
+        "order.paid",
+        "--key",
+        "42",
+        "--data",
+        r#"{"b": 1, "a": 2}"#,
+        "--wait",
+    ]);
+    let delivery = &sent["deliveries"][0];
+    assert_eq!(
+        (&delivery["state"], &delivery["endpoint"]),
+        (&json!("delivered"), &json!(endpoint))
+    );
+    let outcomes: Vec<&Value> = delivery["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attempt| &attempt["outcome"])
+        .collect();
+    assert_eq!(outcomes, ["retryable", "acknowledged"]);
+    let (first, second) = (running.json(), running.json());
+    assert_eq!((&first["answer"], &second["answer"]), (&json!("500"), &json!("200")));
+    assert_eq!((&first["verified"], &second["verified"]), (&json!(true), &json!(true)));
+    let (id, event) = (delivery["id"].as_str().unwrap(), sent["receipt"]["id"].as_str().unwrap());
+    assert_eq!(world.run(&["events", "payload", event]).expect(0).out, r#"{"b": 1, "a": 2}"#);
+    assert_eq!(world.json(&["events", "show", event])["key"], "42");
+    assert_eq!(items(&world.json(&["events", "list", "--type", "order.paid"])).len(), 1);
+    assert_eq!(items(&world.json(&["events", "deliveries", event]))[0]["id"], id);
+    assert_eq!(items(&world.json(&["deliveries", "list", "--state", "delivered"]))[0]["id"], id);
+    assert_eq!(world.json(&["deliveries", "show", id])["attempts"], 2);
+    let table = world.run(&["deliveries", "attempts", id]).expect(0).out;
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    world.run(&["events", "redeliver", event, "--to", &endpoint]).expect(0);
+    assert_eq!(running.json()["remark"], "duplicate");
+    assert_eq!(running.interrupt(), 0);
+    assert_eq!(items(&world.json(&["endpoints", "list"])).len(), 0);
+}
+
+#[test]
+fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
+    let world = World::new();
+    let flags = ["--fail-first", "1", "--retry-max-attempts", "1"];
+    let (mut running, _) = listener(&world, &flags);
+    let failed = world.run(&["send", "order.placed", "--key", "7", "--wait"]).expect(1);
+    assert!(failed.err.contains("railpost dead-letters list"), "{}", failed.err);
+    world.run(&["send", "order.paid", "--key", "7"]).expect(0);
+    let lanes = world.json(&["lanes", "list"]);
+    let held_by = items(&lanes)[0]["held_by"].as_str().unwrap();
+    let dead = world.json(&["dead-letters", "list"]);
+    assert_eq!((items(&dead).len(), &items(&dead)[0]["id"]), (1, &json!(held_by)));
+    assert_eq!(world.json(&["dead-letters", "show", held_by])["last_status"], 500);
+    for list in [&["lanes", "list"][..], &["dead-letters", "list"]] {
+        let table = world.run(list).expect(0).out;
+        assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    }
+    world.run(&["dead-letters", "replay", held_by]).expect(0);
+    let arrived: Vec<Value> = (0..3).map(|_| running.json()["seq"].clone()).collect();
+    assert_eq!(arrived, [1, 1, 2]);
+}
+
+#[test]
+fn keys_are_created_used_and_revoked() {
+    let world = World::new();
+    let created = world.json(&["keys", "create", "ci", "--scope", "publish-only"]);
+    let (id, key) = (created["id"].as_str().unwrap(), created["key"].as_str().unwrap());
+    world.run(&["send", "a.b", "--api-key", key]).expect(0);
+    let refused = world.run(&["endpoints", "list", "--api-key", key]).expect(1);
+    assert!(refused.err.contains("railpost whoami"), "{}", refused.err);
+    assert_eq!(world.json(&["whoami", "--api-key", key])["key"]["scope"], "publish-only");
+    assert!(!world.run(&["keys", "list", "--json"]).expect(0).out.contains(key));
+    world.run(&["keys", "revoke", id]).expect(0);
+    world.run(&["send", "a.b", "--api-key", key]).expect(1);
+}
+
+#[test]
+fn an_event_type_refuses_what_does_not_fit_its_schema() {
+    let world = World::new();
+    let schema = r#"1={"type": "object", "required": ["total"]}"#;
+    world.json(&["event-types", "put", "order.paid", "--validation", "reject", "--schema", schema]);
+    let refused = world.run(&["send", "order.paid", "--schema-version", "1"]).expect(1);
+    assert!(refused.err.contains("railpost event-types show"), "{}", refused.err);
+    assert!(world.run(&["event-types", "list"]).expect(0).out.contains("order.paid"));
+    assert_eq!(world.json(&["event-types", "show", "order.paid"])["validation"], "reject");
+    world.run(&["event-types", "delete", "order.paid"]).expect(0);
+}
+
+#[test]
+fn the_audit_trail_says_what_was_done() {
+    let world = World::new();
+    world.run(&["keys", "create", "ci"]).expect(0);
+    let entries = world.json(&["audit", "list"]);
+    assert_eq!(items(&entries)[0]["action"], "key.create");
+    let table = world.run(&["audit", "list", "--everywhere"]).expect(0).out;
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+}

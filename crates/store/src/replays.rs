@@ -1,0 +1,167 @@
+//! Replays as jobs: what a person asked to be done to many deliveries, and how far it has got.
+
+use railpost_engine::{Stage, Timestamp};
+use railpost_wire::{EndpointId, EventType, Key, ReplayId, TenantId};
+use serde::{Deserialize, Serialize};
+
+use crate::{Cursor, Period};
+
+/// A job that does the same to every delivery that its filter finds. It is written by
+/// [`Write::PutReplay`](crate::Write::PutReplay), and its form in a store is stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replay {
+    /// Its id.
+    pub id: ReplayId,
+    /// Whose deliveries.
+    pub tenant: TenantId,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// Who asked for it: an API key's id.
+    pub actor: String,
+    /// What is done.
+    pub action: ReplayAction,
+    /// To which deliveries.
+    pub filter: ReplayFilter,
+    /// Most deliveries per second; nothing for as fast as it goes.
+    pub rate_per_s: Option<u32>,
+    /// Whether it only counts what it would do.
+    pub dry_run: bool,
+    /// Where it stands.
+    pub state: ReplayState,
+    /// What it has done.
+    pub progress: ReplayProgress,
+    /// How far it has got in the list of deliveries: after a restart it goes on from there.
+    pub cursor: Option<Cursor>,
+    /// Why it failed.
+    pub problem: Option<String>,
+    /// When it ended; nothing while it runs, and only then.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What is done to each delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayAction {
+    /// A dead letter is sent again, in its place.
+    Replay,
+    /// A held lane moves on; the dead letter stays where people can see it.
+    Skip,
+    /// It need not arrive.
+    Discard,
+    /// Its event is delivered once more, to this endpoint.
+    Redeliver {
+        /// Which.
+        to: EndpointId,
+    },
+}
+
+/// Which deliveries of the tenant a replay is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayFilter {
+    /// In this stage only.
+    pub stage: Option<Stage>,
+    /// To this endpoint only.
+    pub endpoint: Option<EndpointId>,
+    /// Of events of this type only.
+    pub event_type: Option<EventType>,
+    /// Of events with this key only.
+    pub key: Option<Key>,
+    /// Made then only.
+    pub created: Period,
+}
+
+/// Where a replay stands. All but the first are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayState {
+    /// It has more to do.
+    Running,
+    /// It came to the end.
+    Done,
+    /// A person stopped it.
+    Cancelled,
+    /// It cannot go on.
+    Failed,
+}
+
+/// How much a replay has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayProgress {
+    /// Deliveries that the filter found.
+    pub matched: u64,
+    /// Those it was done to.
+    pub done: u64,
+    /// Those whose state did not allow it.
+    pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::ListKind;
+
+    fn replay() -> Replay {
+        Replay {
+            id: ReplayId::from_u128(1),
+            tenant: "acme".parse().unwrap(),
+            created_at: Timestamp::from_millis(5),
+            actor: "key_x".to_owned(),
+            action: ReplayAction::Redeliver { to: EndpointId::from_u128(2) },
+            filter: ReplayFilter {
+                stage: Some(Stage::Dead),
+                endpoint: Some(EndpointId::from_u128(3)),
+                event_type: Some("order.paid".parse().unwrap()),
+                key: Some("k".parse().unwrap()),
+                created: Period { from: Some(Timestamp::from_millis(1)), before: None },
+            },
+            rate_per_s: Some(50),
+            dry_run: true,
+            state: ReplayState::Failed,
+            progress: ReplayProgress { matched: 3, done: 2, refused: 1 },
+            cursor: Some(Cursor::at(ListKind::Deliveries, &[7_u8; 16])),
+            problem: Some("no such endpoint".to_owned()),
+            finished_at: Some(Timestamp::from_millis(9)),
+        }
+    }
+
+    #[test]
+    fn the_stored_form_never_changes() {
+        let expected = serde_json::json!({
+            "id": "rpl_00000000000000000000000001",
+            "tenant": "acme",
+            "created_at": 5,
+            "actor": "key_x",
+            "action": {"redeliver": {"to": "ep_00000000000000000000000002"}},
+            "filter": {
+                "stage": "dead",
+                "endpoint": "ep_00000000000000000000000003",
+                "event_type": "order.paid",
+                "key": "k",
+                "created": {"from": 1, "before": null},
+            },
+            "rate_per_s": 50,
+            "dry_run": true,
+            "state": "failed",
+            "progress": {"matched": 3, "done": 2, "refused": 1},
+            "cursor": "AgcHBwcHBwcHBwcHBwcHBwc",
+            "problem": "no such endpoint",
+            "finished_at": 9,
+        });
+        assert_eq!(serde_json::to_value(replay()).unwrap(), expected);
+        assert_eq!(serde_json::from_value::<Replay>(expected).unwrap(), replay());
+    }
+
+    #[test]
+    fn the_names_of_actions_and_states_never_change() {
+        use ReplayAction::*;
+        for (action, name) in [(Replay, "replay"), (Skip, "skip"), (Discard, "discard")] {
+            assert_eq!(serde_json::to_value(action).unwrap(), name);
+        }
+        use ReplayState::*;
+        for (state, name) in
+            [(Running, "running"), (Done, "done"), (Cancelled, "cancelled"), (Failed, "failed")]
+        {
+            assert_eq!(serde_json::to_value(state).unwrap(), name);
+        }
+    }
+}
