@@ -1,0 +1,257 @@
+//! What is measured: every case of a run, by name.
+
+use crate::limits::{BULK_CONNECTIONS, CONNECTIONS, STREAM_LINES};
+use crate::load::plan::{Form, Keys};
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) what: What,
+    /// Which of the floors it is compared with: `hop` and `forward` with this behind them.
+    pub(crate) floor: Option<&'static str>,
+}
+
+impl Case {
+    /// Whether it measures Railpost itself.
+    pub(crate) fn needs_railpost(&self) -> bool {
+        !matches!(self.what, What::Disk | What::Floor(_))
+    }
+}
+
+/// What kind of measurement it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    /// What a durable write costs.
+    Disk,
+    /// Load without Railpost.
+    Floor(Floor),
+    /// Load through Railpost.
+    Publish(Publish),
+    /// Two endpoints, one of which hangs or is not there.
+    Hanging { hangs: bool, per_s: Option<u64> },
+    /// A hundred tenants, one of which is like the others or sends fifty times as much.
+    Tenants { noisy: bool },
+    /// Events pile up behind an endpoint that is down.
+    Backlog,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floor {
+    /// Through the plain forwarder, or straight into the sink.
+    pub(crate) forwarded: bool,
+    pub(crate) connections: u32,
+    pub(crate) payload_bytes: usize,
+    pub(crate) per_s: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publish {
+    pub(crate) store: Store,
+    pub(crate) form: Form,
+    pub(crate) payload_bytes: usize,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) keys: Keys,
+    pub(crate) per_s: Option<u64>,
+}
+
+impl Publish {
+    /// Connections that suit the form.
+    pub(crate) fn connections(&self) -> u32 {
+        if self.form.events() > 1 { BULK_CONNECTIONS } else { CONNECTIONS }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Sqlite,
+    Postgres,
+    Memory,
+}
+
+/// Where an event goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Endpoints {
+    /// To one of so many.
+    OneOf(u32),
+    /// To all of so many.
+    AllOf(u32),
+}
+
+const SMALL: usize = 512;
+const LARGE: usize = 8 * 1024;
+
+const HOP: Floor =
+    Floor { forwarded: false, connections: CONNECTIONS, payload_bytes: SMALL, per_s: None };
+const FORWARD: Floor = Floor { forwarded: true, ..HOP };
+
+/// Single events of 512 bytes with 10,000 keys for one endpoint: the others vary one thing each.
+pub(crate) const PLAIN: Publish = Publish {
+    store: Store::Sqlite,
+    form: Form::Single,
+    payload_bytes: SMALL,
+    endpoints: Endpoints::OneOf(1),
+    keys: Keys::Many(10_000),
+    per_s: None,
+};
+const BATCH: Publish = Publish { form: Form::Batch(100), ..PLAIN };
+const STREAM: Publish = Publish { form: Form::Stream(STREAM_LINES), ..PLAIN };
+const SLOW: Publish = Publish { per_s: Some(200), ..PLAIN };
+const STEADY: Publish = Publish { per_s: Some(2_000), ..PLAIN };
+
+/// Every case, in the order in which they run.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = floors();
+    cases.extend(sqlite());
+    cases.extend(postgres());
+    cases.extend(memory());
+    cases.extend(isolation());
+    let about = "1,000,000 events pile up in 100,000 lanes, a crash, the drain";
+    cases.push(Case { name: "backlog", about, what: What::Backlog, floor: None });
+    cases.push(floor("forward-again", "as forward, at the end: has the machine changed?", FORWARD));
+    cases
+}
+
+fn floors() -> Vec<Case> {
+    let large = |of: Floor| Floor { payload_bytes: LARGE, ..of };
+    let paced = |of: Floor, per_s| Floor { per_s: Some(per_s), ..of };
+    let about = "append 4 KiB and fdatasync, on the disk the stores use";
+    vec![
+        Case { name: "fdatasync", about, what: What::Disk, floor: None },
+        floor("hop", "load straight into the sink, 512 B", HOP),
+        floor("forward", "load, plain forwarder, sink, 512 B", FORWARD),
+        floor(
+            "sequential",
+            "one client, one request after the other",
+            Floor { connections: 1, ..HOP },
+        ),
+        floor("hop-8k", "as hop, 8 KiB", large(HOP)),
+        floor("forward-8k", "as forward, 8 KiB", large(FORWARD)),
+        floor("hop-200", "as hop, 200/s by schedule", paced(HOP, 200)),
+        floor("forward-200", "as forward, 200/s by schedule", paced(FORWARD, 200)),
+        floor("hop-2000", "as hop, 2,000/s by schedule", paced(HOP, 2_000)),
+        floor("forward-2000", "as forward, 2,000/s by schedule", paced(FORWARD, 2_000)),
+    ]
+}
+
+fn floor(name: &'static str, about: &'static str, floor: Floor) -> Case {
+    Case { name, about, what: What::Floor(floor), floor: None }
+}
+
+fn publish(name: &'static str, about: &'static str, floor: &'static str, publish: Publish) -> Case {
+    Case { name, about, what: What::Publish(publish), floor: Some(floor) }
+}
+
+fn sqlite() -> Vec<Case> {
+    let hundred = Publish { endpoints: Endpoints::OneOf(100), ..PLAIN };
+    let fan_out = Publish { endpoints: Endpoints::AllOf(10), ..PLAIN };
+    let large = Publish { payload_bytes: LARGE, ..PLAIN };
+    let hot = Publish { keys: Keys::Hot, ..PLAIN };
+    let no_keys = Publish { keys: Keys::None, ..PLAIN };
+    vec![
+        publish(
+            "sqlite-single",
+            "one event per request, 512 B, 10,000 keys, 1 endpoint",
+            "",
+            PLAIN,
+        ),
+        publish("sqlite-batch", "as single, 100 events per request", "", BATCH),
+        publish("sqlite-stream", "as single, NDJSON with 1,000 lines per request", "", STREAM),
+        publish("sqlite-8k", "as single, 8 KiB", "-8k", large),
+        publish(
+            "sqlite-100-endpoints",
+            "as single, each event to one of 100 endpoints",
+            "",
+            hundred,
+        ),
+        publish("sqlite-fan-out-10", "as single, each event to all of 10 endpoints", "", fan_out),
+        publish("sqlite-hot-key", "as single, one key for all", "", hot),
+        publish("sqlite-no-keys", "as single, no keys", "", no_keys),
+        publish("sqlite-200", "as single, 200/s by schedule", "-200", SLOW),
+        publish("sqlite-2000", "as single, 2,000/s by schedule", "-2000", STEADY),
+    ]
+}
+
+fn postgres() -> Vec<Case> {
+    let on = |of: Publish| Publish { store: Store::Postgres, ..of };
+    vec![
+        publish(
+            "postgres-single",
+            "one event per request, 512 B, 10,000 keys, 1 endpoint",
+            "",
+            on(PLAIN),
+        ),
+        publish("postgres-batch", "as single, 100 events per request", "", on(BATCH)),
+        publish(
+            "postgres-stream",
+            "as single, NDJSON with 1,000 lines per request",
+            "",
+            on(STREAM),
+        ),
+        publish("postgres-200", "as single, 200/s by schedule", "-200", on(SLOW)),
+        publish("postgres-2000", "as single, 2,000/s by schedule", "-2000", on(STEADY)),
+    ]
+}
+
+fn memory() -> Vec<Case> {
+    let on = |of: Publish| Publish { store: Store::Memory, ..of };
+    vec![
+        publish(
+            "memory-single",
+            "one event per request, 512 B, 10,000 keys, 1 endpoint",
+            "",
+            on(PLAIN),
+        ),
+        publish("memory-batch", "as single, 100 events per request", "", on(BATCH)),
+        publish("memory-stream", "as single, NDJSON with 1,000 lines per request", "", on(STREAM)),
+        publish("memory-200", "as single, 200/s by schedule", "-200", on(SLOW)),
+        publish("memory-2000", "as single, 2,000/s by schedule", "-2000", on(STEADY)),
+    ]
+}
+
+fn isolation() -> Vec<Case> {
+    let case = |name, about, what| Case { name, about, what, floor: None };
+    let hanging = |hangs, per_s| What::Hanging { hangs, per_s };
+    vec![
+        case("beside-none", "one endpoint alone, full load", hanging(false, None)),
+        case("beside-hanging", "the same beside one that hangs 10 s", hanging(true, None)),
+        case("beside-none-2000", "one endpoint alone, 2,000/s", hanging(false, Some(2_000))),
+        case(
+            "beside-hanging-2000",
+            "the same beside one that hangs 10 s",
+            hanging(true, Some(2_000)),
+        ),
+        case("tenants-even", "100 tenants, 20/s each", What::Tenants { noisy: false }),
+        case(
+            "tenants-noisy",
+            "the same, one of them sends 1,000/s: the others",
+            What::Tenants { noisy: true },
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<&str> = all().iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), all().len());
+    }
+
+    #[test]
+    fn every_case_is_compared_with_floors_that_are_measured_before_it() {
+        let cases = all();
+        for (index, case) in cases.iter().enumerate() {
+            for floor in ["hop", "forward"] {
+                let Some(suffix) = case.floor else { continue };
+                let name = format!("{floor}{suffix}");
+                let earlier = cases[..index].iter().any(|case| case.name == name);
+                assert!(earlier, "{} needs {name}", case.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Every bound of a run, with its reason.
+
+use std::time::Duration;
+
+/// Connections of a load generator that publishes single events: enough to keep a server that groups
+/// its commits busy, few enough that none of them waits long on two cores.
+pub(crate) const CONNECTIONS: u32 = 64;
+
+/// Connections that publish batches or streams: each has a hundred events and more under way.
+pub(crate) const BULK_CONNECTIONS: u32 = 8;
+
+/// Connections of a stream of events beside the one that is judged.
+pub(crate) const SIDE_CONNECTIONS: u32 = 16;
+
+/// Lines of one NDJSON request: long enough to be a stream, short enough to fit one measured stretch
+/// many times.
+pub(crate) const STREAM_LINES: u32 = 1_000;
+
+/// Load before the measured stretch: connections are open and tables are warm after it.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The measured stretch: the whole run should take a few minutes.
+pub(crate) const STRETCH: Duration = Duration::from_secs(4);
+
+/// Most events of one measured stretch: what a fast store accepts must still be delivered in time.
+pub(crate) const STRETCH_EVENTS: u64 = 150_000;
+
+/// Most events for one hot key. They leave one after the other, so they take longer than the rest.
+pub(crate) const HOT_KEY_EVENTS: u64 = 30_000;
+
+/// Longest wait for the last delivery of a stretch.
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(60);
+
+/// Events that pile up behind an endpoint that is down, and the lanes they lie in.
+pub(crate) const BACKLOG_EVENTS: u64 = 1_000_000;
+pub(crate) const BACKLOG_LANES: u32 = 100_000;
+
+/// Longest time for the backlog to pile up, and for it to drain: ten times what it should take.
+pub(crate) const BACKLOG_MAX: Duration = Duration::from_secs(900);
+
+/// Parts into which the growth of the backlog is cut: one point of the curve each.
+pub(crate) const BACKLOG_PARTS: u64 = 20;
+
+/// How long an endpoint hangs before it answers.
+pub(crate) const HANG: Duration = Duration::from_secs(10);
+
+/// A quick run is a tenth of a full one.
+pub(crate) const QUICK_DIVISOR: u32 = 10;
+
+/// Largest event number the sink keeps a bit for: 4 MiB an endpoint.
+pub(crate) const NUMBER_MAX: u64 = 1 << 25;
+
+/// One delivery in so many has its signature verified: proof that all are signed, for little CPU.
+pub(crate) const VERIFY_EVERY: u64 = 128;
+
+/// Pause of a connection whose request failed, so that a server that refuses is not hammered.
+pub(crate) const FAILURE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Longest wait for a server to be ready, or for a child process to answer a question.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the parent looks whether something has happened.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Appends that are synced to disk one by one to learn what that costs.
+pub(crate) const SYNCS: usize = 400;
+
+/// Share of a core from which a process with one busy thread counts as used up.
+pub(crate) const CORE_FULL: f64 = 0.95;
+
+/// A pacer that is later than this for one event in a hundred no longer keeps its schedule.
+pub(crate) const PACER_LATE_MAX: Duration = Duration::from_millis(2);
