@@ -98,6 +98,7 @@ pub(crate) fn mounted(app: &Arc<App>, api: Router) -> Router {
         ("/keys", shows(&desk, keys::list).merge(does(&desk, keys::create))),
         ("/keys/{id}/revoke", does(&desk, keys::revoke)),
         ("/audit", shows(&desk, audit::list)),
+        ("/{*rest}", shows(&desk, layout::nowhere)),
     ];
     let mut router = Router::new()
         .route("/", get(async || Redirect::to("/dashboard")))

@@ -21,7 +21,10 @@ pub(super) async fn list(visit: Visit) -> Answered {
             html! { a href=(visit.path(&format!("/replays/{id}"))) { (shown::id(id)) } },
             html! { (text(replay, "action")) @if replay["dry_run"] == true { " (preview)" } },
             badge(text(replay, "state")),
-            html! { (count(number(replay, "done"))) " of " (count(number(replay, "matched"))) },
+            html! {
+                @if replay["dry_run"] == true { (count(number(replay, "matched"))) " match" }
+                @else { (count(number(replay, "done"))) " of " (count(number(replay, "matched"))) }
+            },
             visit.ago(&replay["created_at"]),
         ]
     };
