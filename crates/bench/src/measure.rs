@@ -261,13 +261,14 @@ fn bottleneck(figures: &Figures) -> Option<String> {
 pub(crate) fn failure(arrived: &[ledger::Figures], missing: u64) -> Option<String> {
     let sum = |of: fn(&ledger::Figures) -> u64| arrived.iter().map(of).sum::<u64>();
     let (violations, refused) = (sum(|figures| figures.violations), sum(|figures| figures.refused));
+    // A delivery that is refused leaves a gap in its lane, so it is told first.
+    if refused > 0 {
+        return Some(format!("{refused} deliveries were not signed or not what was published"));
+    }
     if violations > 0 {
         let first =
             arrived.iter().find_map(|figures| figures.violation.clone()).unwrap_or_default();
         return Some(format!("{violations} violations of order: {first}"));
-    }
-    if refused > 0 {
-        return Some(format!("{refused} deliveries were not signed or not what was published"));
     }
     (missing > 0).then(|| format!("{missing} deliveries did not come in time"))
 }
@@ -322,7 +323,8 @@ mod tests {
         for (arrived, missing, expected) in [
             (vec![fine.clone()], 0, None),
             (vec![fine.clone(), slipped], 0, Some("violations of order")),
-            (vec![forged], 0, Some("not signed")),
+            (vec![forged.clone()], 0, Some("not signed")),
+            (vec![ledger::Figures { violations: 1, ..forged }], 0, Some("not signed")),
             (vec![fine], 2, Some("did not come")),
         ] {
             let found = failure(&arrived, missing);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use railpost_engine::{Attempt, AttemptResult, Failure, Timestamp};
 use railpost_store::{AttemptDetail, Parcel, Source, Timing};
-use railpost_wire::{Event, NodeId};
+use railpost_wire::{Envelope, Event, NodeId};
 
 use super::ThinUrl;
 use super::outlet::Outlet;
@@ -44,7 +44,11 @@ impl Job {
         let event = &self.parcel.event;
         let source = format!("/tenants/{}", self.parcel.tenant);
         let source = source.parse().expect("a tenant id is safe in a path");
-        let url = self.thin_url.thin_url(&self.parcel);
+        // Signing a URL that nobody is shown would cost every attempt.
+        let url = match self.outlet.envelope {
+            Envelope::Thin => self.thin_url.thin_url(&self.parcel),
+            _ => String::new(),
+        };
         let content = self.outlet.envelope.wrap(&Event {
             id: &event.id,
             event_type: &event.event_type,

@@ -138,11 +138,9 @@ fn receipt_line(receipt: &Value) -> String {
         .iter()
         .map(|text| format!("\nwarning: {}", text.as_str().unwrap_or_default()))
         .collect();
-    format!(
-        "{} {verb}, {} deliveries{warnings}",
-        field(receipt, "id"),
-        field(receipt, "deliveries")
-    )
+    let noun = if receipt["deliveries"] == 1 { "delivery" } else { "deliveries" };
+    let (id, count) = (field(receipt, "id"), field(receipt, "deliveries"));
+    format!("{id} {verb}, {count} {noun}{warnings}")
 }
 
 fn hint_nobody(session: &Session, receipt: &Value) {

@@ -25,7 +25,7 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
     }
     fields.push(("delivery", Value::Shown(&transition.delivery)));
     let seq = transition.place.map(|place| place.seq);
-    fields.extend(seq.as_ref().map(|seq| ("seq", Value::Shown(seq))));
+    fields.extend(seq.map(|seq| ("seq", Value::Number(seq.get()))));
     fields.push(("attempt", Value::Number(u64::from(detail.number))));
     fields.push(("outcome", Value::Text(words::outcome_name(words::outcome(transition)))));
     fields.push(match detail.result {
