@@ -150,6 +150,17 @@ pub(crate) const QUEUE_MAX: usize = 4096;
 /// Most events and records in one group: past it latency grows and nothing is gained.
 pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
 
+/// Jobs in one group from which on the writer has a crowd before it, and expects the next ones to be on
+/// their way.
+pub(crate) const CROWD_JOBS: usize = 4;
+
+/// How long the writer waits for the rest of a crowd: a fraction of what a commit takes, and every job
+/// that comes meanwhile saves its pages a second writing.
+pub(crate) const CROWD_PAUSE: std::time::Duration = std::time::Duration::from_micros(500);
+
+/// Events and records in one group from which on waiting for more gains little.
+pub(crate) const CROWD_ITEMS: usize = 128;
+
 /// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
 /// every group are then copied once for many changes.
 pub(crate) const SQLITE_CHECKPOINT_PAGES: i64 = 16_384;

@@ -121,8 +121,10 @@ where
         (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
     let (body, bytes) = B::from_body(&app, &parts, body).await?;
     let ctx = Ctx::new(app.clone(), caller);
+    // Boxed, so that what a handler holds is not moved from hand to hand with the request.
+    let work = move |ctx| Box::pin(handler(ctx, path, query, body));
     if !mutates {
-        return Ok(handler(ctx, path, query, body).await?.into_response());
+        return Ok(work(ctx).await?.into_response());
     }
     let request =
         match idempotency::begin(&app, &ctx.caller, &parts, bytes.as_ref(), tenant).await? {
@@ -130,8 +132,7 @@ where
             Standing::Once => None,
             Standing::First(request) => Some(request),
         };
-    let work = handler(ctx.repeatable(request.clone()), path, query, body);
-    match (to_the_end(work).await, request) {
+    match (to_the_end(work(ctx.repeatable(request.clone()))).await, request) {
         (Ok(answer), _) => Ok(answer.into_response()),
         // Another process was faster with the same key: its answer is this request's.
         (Err(problem), Some(request)) if problem.code == Code::IdempotencyInProgress => {

@@ -12,7 +12,7 @@ use railpost_store::{Source, SystemSource};
 use serde::{Deserialize, Serialize};
 
 use crate::api::time::Time;
-use crate::limits::{LOG_FLUSH_TIMEOUT, LOG_LINES_TOGETHER_MAX, LOG_LINES_WAITING_MAX};
+use crate::limits::{LOG_FLUSH_TIMEOUT, LOG_LINES_TOGETHER_MAX, LOG_LINES_WAITING_MAX, LOG_PAUSE};
 use crate::serve::duration;
 
 /// How much a line matters.
@@ -157,10 +157,13 @@ impl<S: Write> Writer<S> {
     fn run(mut self) {
         let mut text = String::new();
         while let Ok(first) = self.inbox.recv() {
-            let mut waiting = Vec::new();
+            let (mut waiting, mut lines) = (Vec::new(), 0);
             for item in std::iter::once(first).chain(self.inbox.try_iter()) {
                 match item {
-                    Item::Line(line) => text.push_str(&line),
+                    Item::Line(line) => {
+                        text.push_str(&line);
+                        lines += 1;
+                    }
                     Item::Flush(done) => waiting.push(done),
                 }
                 if text.len() >= LOG_LINES_TOGETHER_MAX {
@@ -174,6 +177,9 @@ impl<S: Write> Writer<S> {
             text.clear();
             for done in waiting {
                 let _ = done.send(());
+            }
+            if lines > 1 {
+                std::thread::sleep(LOG_PAUSE);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::desk::Desk;
-use crate::limits::{GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX};
+use crate::limits::{CROWD_ITEMS, CROWD_JOBS, CROWD_PAUSE, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX};
 use crate::{Durability, Result, StoreError};
 
 /// A handle to the writer's thread. Dropping it ends the thread, after all that waits is written.
@@ -107,8 +107,10 @@ impl<T: Send, F: FnMut(&mut Desk) -> Result<T> + Send> Job for Task<T, F> {
 }
 
 fn serve(mut desk: Desk, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+    let mut crowded = false;
     while let Some(first) = jobs.blocking_recv() {
-        let mut group = gather(first, &mut jobs);
+        let mut group = gather(first, &mut jobs, crowded);
+        crowded = group.len() >= CROWD_JOBS;
         let result = commit(&mut desk, &mut group);
         if result.is_err() && group.len() > 1 {
             // One job's trouble is not everyone's.
@@ -123,14 +125,28 @@ fn serve(mut desk: Desk, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     }
 }
 
-/// The first job and whatever else waits, up to the bound.
-fn gather(first: Box<dyn Job>, jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+/// The first job and whatever else waits, up to the bound. In a crowd more are on their way: after a
+/// short pause they are in the same commit instead of one of their own.
+fn gather(
+    first: Box<dyn Job>,
+    jobs: &mut mpsc::Receiver<Box<dyn Job>>,
+    crowded: bool,
+) -> Vec<Box<dyn Job>> {
     let mut items = first.order().items;
     let mut group = vec![first];
+    let mut may_pause = crowded;
     while items < GROUP_ITEMS_MAX {
-        let Ok(job) = jobs.try_recv() else { break };
-        items += job.order().items;
-        group.push(job);
+        match jobs.try_recv() {
+            Ok(job) => {
+                items += job.order().items;
+                group.push(job);
+            }
+            Err(_) if may_pause && items < CROWD_ITEMS => {
+                may_pause = false;
+                std::thread::sleep(CROWD_PAUSE);
+            }
+            Err(_) => break,
+        }
     }
     group
 }
