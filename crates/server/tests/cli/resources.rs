@@ -123,6 +123,24 @@ fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
 }
 
 #[test]
+fn many_dead_letters_are_counted_first_and_then_replayed_as_a_job() {
+    let world = World::new();
+    let flags = ["--fail-first", "2", "--retry-max-attempts", "1"];
+    let (mut running, _) = listener(&world, &flags);
+    for key in ["1", "2"] {
+        world.run(&["send", "order.placed", "--key", key, "--wait"]).expect(1);
+    }
+    let counted = world.run(&["replay", "--dry-run"]).expect(0).out;
+    assert!(counted.contains("2 deliveries match"), "{counted}");
+    assert_eq!(items(&world.json(&["dead-letters", "list"])).len(), 2);
+    world.run(&["replay", "--yes"]).expect(0);
+    let arrived: Vec<Value> = (0..4).map(|_| running.json()["attempt"].clone()).collect();
+    assert_eq!(arrived, [1, 1, 2, 2]);
+    let jobs = world.json(&["replay", "list"]);
+    assert_eq!((&items(&jobs)[0]["state"], &items(&jobs)[0]["done"]), (&json!("done"), &json!(2)));
+}
+
+#[test]
 fn keys_are_created_used_and_revoked() {
     let world = World::new();
     let created = world.json(&["keys", "create", "ci", "--scope", "publish-only"]);
