@@ -5,13 +5,7 @@
 
 use crate::limits::{ID_LEN_MAX, SEQ_MAX};
 use crate::text::{Unexpected, serde_as_text, shared_text};
-use std::{
-    cmp::Ordering,
-    fmt::{self, Write},
-    num::NonZeroU64,
-    str::FromStr,
-    sync::Arc,
-};
+use std::{cmp::Ordering, fmt, num::NonZeroU64, str::FromStr, sync::Arc};
 
 macro_rules! generated_id {
     ($name:ident, $prefix:literal, $what:literal) => {
@@ -274,10 +268,9 @@ struct Base32([u8; 16]);
 impl fmt::Display for Base32 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = u128::from_be_bytes(self.0);
-        (0..BASE32_LEN).rev().try_for_each(|place| {
-            let digit = (number >> (5 * place)) & 31;
-            f.write_char(char::from(ALPHABET[digit as usize]))
-        })
+        let digit = |place| ALPHABET[(number >> (5 * place)) as usize & 31];
+        let text: [u8; BASE32_LEN] = std::array::from_fn(|index| digit(BASE32_LEN - 1 - index));
+        f.write_str(std::str::from_utf8(&text).expect("the alphabet is ASCII"))
     }
 }
 

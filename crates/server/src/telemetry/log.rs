@@ -157,13 +157,10 @@ impl<S: Write> Writer<S> {
     fn run(mut self) {
         let mut text = String::new();
         while let Ok(first) = self.inbox.recv() {
-            let (mut waiting, mut lines) = (Vec::new(), 0);
+            let mut waiting = Vec::new();
             for item in std::iter::once(first).chain(self.inbox.try_iter()) {
                 match item {
-                    Item::Line(line) => {
-                        text.push_str(&line);
-                        lines += 1;
-                    }
+                    Item::Line(line) => text.push_str(&line),
                     Item::Flush(done) => waiting.push(done),
                 }
                 if text.len() >= LOG_LINES_TOGETHER_MAX {
@@ -178,9 +175,7 @@ impl<S: Write> Writer<S> {
             for done in waiting {
                 let _ = done.send(());
             }
-            if lines > 1 {
-                std::thread::sleep(LOG_PAUSE);
-            }
+            std::thread::sleep(LOG_PAUSE);
         }
     }
 
@@ -202,7 +197,7 @@ fn format_line(
     event: &str,
     fields: &[(&str, Value<'_>)],
 ) -> String {
-    let mut line = String::with_capacity(256);
+    let mut line = String::with_capacity(512);
     let written = match look {
         Look::Json => json_line(&mut line, now, level, event, fields),
         Look::Text { colours } => text_line(&mut line, now, (level, colours), event, fields),
@@ -218,14 +213,15 @@ fn json_line(
     event: &str,
     fields: &[(&str, Value<'_>)],
 ) -> fmt::Result {
-    write!(line, r#"{{"timestamp":"{}","level":"{}""#, Time(now), level.name())?;
-    write!(line, r#","event":{}"#, quoted(event))?;
+    write!(line, r#"{{"timestamp":"{}","level":"{}","event":"#, Time(now), level.name())?;
+    quote(line, &Value::Text(event))?;
     for (name, value) in fields {
+        line.push_str(",\"");
+        line.push_str(name);
+        line.push_str("\":");
         match value {
-            Value::Text(_) | Value::Shown(_) => {
-                write!(line, r#","{name}":{}"#, quoted(&value.to_string()))?;
-            }
-            plain => write!(line, r#","{name}":{plain}"#)?,
+            Value::Text(_) | Value::Shown(_) => quote(line, value)?,
+            plain => write!(line, "{plain}")?,
         }
     }
     line.write_str("}\n")
@@ -244,17 +240,41 @@ fn text_line(
     let clock = time.get(11..23).unwrap_or_default();
     write!(line, "{faint}{clock}{off} {on}{:5}{off} {event}", level.name().to_uppercase())?;
     for (name, value) in fields {
+        write!(line, " {faint}{name}={off}")?;
         let text = value.to_string();
         let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && c != '"');
-        let text = if plain { text } else { quoted(&text) };
-        write!(line, " {faint}{name}={off}{text}")?;
+        if plain { line.push_str(&text) } else { quote(line, value)? }
     }
     line.write_str("\n")
 }
 
-/// A text as JSON: nothing in it can end the line or the field.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+/// Writes a value as a text of JSON: nothing in it can end the line or the field. There is a line for
+/// every attempt, so nothing is made on the way.
+fn quote(line: &mut String, value: &Value<'_>) -> fmt::Result {
+    line.push('"');
+    write!(Escaping(line), "{value}")?;
+    line.write_str("\"")
+}
+
+/// Writes a text as the inside of a text of JSON.
+struct Escaping<'a>(&'a mut String);
+
+impl fmt::Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(|c: char| c.is_ascii_control() || c == '"' || c == '\\') {
+            let (before, special) = rest.split_at(at);
+            self.0.push_str(before);
+            match special.as_bytes()[0] {
+                c @ (b'"' | b'\\') => self.0.extend(['\\', char::from(c)]),
+                b'\n' => self.0.push_str("\\n"),
+                c => write!(self.0, "\\u{c:04x}")?,
+            }
+            rest = &special[1..];
+        }
+        self.0.push_str(rest);
+        Ok(())
+    }
 }
 
 impl fmt::Display for Value<'_> {
@@ -330,6 +350,16 @@ mod tests {
              latency_ms=1.500 replay=false\n"
         );
         assert!(line(Look::Text { colours: true }).contains("\x1b[33mWARN \x1b[0m"));
+    }
+
+    #[test]
+    fn whatever_a_field_holds_reads_back_from_one_line() {
+        let every: String = (0..=u8::MAX).map(char::from).collect();
+        for text in ["", "plain", "\"", "\\", "\r\n", "é\u{2028}€", &every] {
+            let line = format_line(Look::Json, AT, Level::Info, "e", &[("f", Value::Text(text))]);
+            let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!((read["f"].as_str(), line.matches('\n').count()), (Some(text), 1));
+        }
     }
 
     #[test]
