@@ -14,6 +14,7 @@ mod answer;
 pub(crate) mod auth;
 pub(crate) mod idempotency;
 mod call;
+mod to_the_end;
 mod route;
 mod openapi;
 

@@ -18,6 +18,7 @@ use super::idempotency::{self, Standing};
 use super::path::{FromPath, param};
 use super::problem::{Code, Problem};
 use super::query::FromQuery;
+use super::to_the_end::to_the_end;
 use crate::app::App;
 
 type Serve = Arc<dyn Fn(Arc<App>, Request) -> ServeFuture + Send + Sync>;
@@ -121,10 +122,8 @@ where
         (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
     let (body, bytes) = B::from_body(&app, &parts, body).await?;
     let ctx = Ctx::new(app.clone(), caller);
-    // Boxed, so that what a handler holds is not moved from hand to hand with the request.
-    let work = move |ctx| Box::pin(handler(ctx, path, query, body));
     if !mutates {
-        return Ok(work(ctx).await?.into_response());
+        return Ok(Box::pin(handler(ctx, path, query, body)).await?.into_response());
     }
     let request =
         match idempotency::begin(&app, &ctx.caller, &parts, bytes.as_ref(), tenant).await? {
@@ -132,7 +131,9 @@ where
             Standing::Once => None,
             Standing::First(request) => Some(request),
         };
-    match (to_the_end(work(ctx.repeatable(request.clone()))).await, request) {
+    let work = to_the_end(handler(ctx.repeatable(request.clone()), path, query, body)).await;
+    let defect = |_| Err(Problem::new(Code::Internal, "the request ended in a defect"));
+    match (work.unwrap_or_else(defect), request) {
         (Ok(answer), _) => Ok(answer.into_response()),
         // Another process was faster with the same key: its answer is this request's.
         (Err(problem), Some(request)) if problem.code == Code::IdempotencyInProgress => {
@@ -140,13 +141,4 @@ where
         }
         (Err(problem), _) => Err(problem),
     }
-}
-
-/// Work that changes things goes on when its client goes away: what is committed must reach the
-/// dispatcher too.
-async fn to_the_end<A: Answer>(
-    work: impl Future<Output = Result<A, Problem>> + Send + 'static,
-) -> Result<A, Problem> {
-    let ended = tokio::spawn(work).await;
-    ended.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the request ended in a defect")))
 }

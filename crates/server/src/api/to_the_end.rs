@@ -1,0 +1,82 @@
+//! Work that goes on when nobody waits for it any more.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The work panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Defect;
+
+/// Work that changes things, which goes on when its client goes away: what is committed must reach the
+/// dispatcher too. Most clients stay, so it is done in the client's own task; when that is dropped, the
+/// rest of the work gets a task of its own.
+pub(super) struct ToTheEnd<T: Send + 'static>(Option<Work<T>>);
+
+pub(super) fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> ToTheEnd<T> {
+    ToTheEnd(Some(Box::pin(work)))
+}
+
+impl<T: Send + 'static> Future for ToTheEnd<T> {
+    type Output = Result<T, Defect>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(mut work) = self.0.take() else { return Poll::Ready(Err(Defect)) };
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+            Ok(Poll::Pending) => {
+                self.0 = Some(work);
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(Err(Defect)),
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for ToTheEnd<T> {
+    fn drop(&mut self) {
+        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_any_more_is_done_all_the_same() {
+        let ((go, may_go), (tell, told)) = (oneshot::channel(), oneshot::channel());
+        let mut work = to_the_end(async move {
+            may_go.await.unwrap();
+            tell.send("done").unwrap();
+        });
+        assert!(futures_util::FutureExt::now_or_never(&mut work).is_none());
+        drop(work);
+        go.send(()).unwrap();
+        assert_eq!(told.await, Ok("done"));
+    }
+
+    #[tokio::test]
+    async fn work_that_somebody_waits_for_gives_its_result() {
+        assert_eq!(to_the_end(async { 7 }).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_a_defect_and_not_the_end_of_its_client() {
+        let work = async { panic!("as planned") };
+        assert_eq!(to_the_end::<()>(work).await, Err(Defect));
+    }
+}
