@@ -163,10 +163,22 @@ pub(crate) const CROWD_ITEMS: usize = 128;
 
 /// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
 /// every group are then copied once for many changes.
-pub(crate) const SQLITE_CHECKPOINT_PAGES: i64 = 16_384;
+pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
+
+/// Pages in the write-ahead log that are left for the writer to copy, about: a few milliseconds. Fewer,
+/// and the rest grows while the one before is copied.
+pub(crate) const SQLITE_CHECKPOINT_LEFT: u32 = 256;
 
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;
+
+/// A group settles one lane for so many that it moves on. Most lanes of busy endpoints move on several
+/// times before it is their turn, so that their row is written once for all of it.
+pub(crate) const LANES_SETTLED_SHARE: usize = 4;
+
+/// A group settles one more lane for so many that are not settled. However many lanes there are, they
+/// are all settled after about so many groups: that bounds what has to be remembered.
+pub(crate) const LANES_UNSETTLED_SHARE: usize = 1_024;
 
 // The PostgreSQL backend's own.
 

@@ -1,10 +1,15 @@
-//! Figures in a few bytes: there is a row of them for every minute of every endpoint.
+//! Figures and places in a few bytes: there is a row of figures for every minute of every endpoint, and
+//! one of places for every group.
 //!
 //! First the layout's number, then numbers of seven bits a byte, the lowest first, where a set eighth
-//! bit says that more follow: the six counts, then each map as how many entries it has and the
-//! entries. Keys that are numbers are told as the distance to the one before.
+//! bit says that more follow. Of figures these are the six counts, then the maps; of places it is one
+//! map. A map is how many entries it has and the entries. Keys that are numbers are told as the
+//! distance to the one before.
 
 use std::collections::BTreeMap;
+
+use railpost_engine::LaneId;
+use railpost_wire::Seq;
 
 use crate::histogram::LAST_BUCKET;
 use crate::{Figures, Histogram, Result, StoreError};
@@ -33,6 +38,13 @@ pub(crate) fn encode(figures: &Figures) -> Vec<u8> {
     bytes
 }
 
+/// Lanes, each with a seq.
+pub(crate) fn encode_places(places: &BTreeMap<LaneId, Seq>) -> Vec<u8> {
+    let mut bytes = vec![LAYOUT];
+    put_pairs(&mut bytes, places.iter().map(|(lane, seq)| (lane.0, seq.get())));
+    bytes
+}
+
 fn put_pairs(bytes: &mut Vec<u8>, pairs: impl ExactSizeIterator<Item = (u64, u64)>) {
     put(bytes, pairs.len() as u64);
     let mut last = 0;
@@ -57,6 +69,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Figures> {
     Reader(bytes).figures().ok_or_else(refuse)
 }
 
+/// Reads back what [`encode_places`] wrote.
+pub(crate) fn decode_places(bytes: &[u8]) -> Result<Vec<(LaneId, Seq)>> {
+    let refuse = || StoreError::Corrupt("places do not read back".to_owned());
+    Reader(bytes).places().ok_or_else(refuse)
+}
+
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -75,6 +93,14 @@ impl Reader<'_> {
             deliver_ms: self.histogram()?,
         };
         self.0.is_empty().then_some(figures)
+    }
+
+    fn places(&mut self) -> Option<Vec<(LaneId, Seq)>> {
+        let [LAYOUT] = self.take(1)? else { return None };
+        let places = self.pairs()?.into_iter();
+        let places: Option<_> =
+            places.map(|(lane, seq)| Some((LaneId(lane), Seq::new(seq)?))).collect();
+        places.filter(|_| self.0.is_empty())
     }
 
     fn take(&mut self, len: usize) -> Option<&[u8]> {
@@ -199,6 +225,23 @@ mod tests {
         assert!(decode(&[&[2], &bytes[1..]].concat()).is_err(), "another layout");
     }
 
+    fn places(pairs: &[(u64, u64)]) -> BTreeMap<LaneId, Seq> {
+        let place = |(lane, seq): &(u64, u64)| (LaneId(*lane), Seq::new(*seq).unwrap());
+        pairs.iter().map(place).collect()
+    }
+
+    #[test]
+    fn the_layout_of_places_never_changes() {
+        let places = places(&[(3, 1), (5, 300)]);
+        let bytes = [1, 2, 3, 1, 2, 0xac, 2];
+        assert_eq!(encode_places(&places), bytes);
+        assert_eq!(decode_places(&bytes), Ok(Vec::from_iter(places)));
+        for len in 0..bytes.len() {
+            assert!(decode_places(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(decode_places(&[1, 1, 3, 0]).is_err(), "a seq of 0");
+    }
+
     proptest! {
         #[test]
         fn whatever_is_stored_reads_back(figures in any_figures()) {
@@ -207,7 +250,7 @@ mod tests {
 
         #[test]
         fn no_bytes_break_the_reader(bytes in vec(any::<u8>(), 0..60)) {
-            let _ = decode(&bytes);
+            let _ = (decode(&bytes), decode_places(&bytes));
         }
     }
 }

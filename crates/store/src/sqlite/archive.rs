@@ -4,6 +4,7 @@ use railpost_engine::Stage;
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Params};
 
+use super::lanes::Unsettled;
 use super::rows::{Scan, all, listing, one};
 use crate::delivery_ids::nth;
 use crate::limits::LIST_SCAN_MAX;
@@ -188,7 +189,11 @@ pub(super) fn attempts(
     Ok(Listing::cut(found?, limit, ListKind::Attempts))
 }
 
-pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listing<HeldLane>> {
+pub(super) fn held_lanes(
+    db: &Connection,
+    query: &HeldLaneQuery,
+    unsettled: &Unsettled,
+) -> Result<Listing<HeldLane>> {
     let limit = query.page.limit()?;
     let after = query.page.position::<[u8; 16]>(ListKind::HeldLanes)?.unwrap_or_default();
     let sql = concat!(
@@ -204,7 +209,9 @@ pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listi
     let mut found = Vec::new();
     for endpoint in endpoints(db, &query.tenant, query.endpoint)? {
         found.extend(all(db, sql, (endpoint, after, limit + 1), |columns| {
-            rows::held_lane(columns)
+            let (id, held) = rows::held_lane(columns)?;
+            let last = unsettled.get(held.lane).map_or(held.last, |seq| seq.max(held.last));
+            Ok((id, HeldLane { last, ..held }))
         })?);
     }
     found.sort_unstable_by_key(|(id, _)| *id);

@@ -5,9 +5,10 @@ use std::path::Path;
 use railpost_engine::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
+use super::checkpoints::Checkpoints;
 use super::errors::At;
 use super::notes::Notes;
-use super::schema;
+use super::{lanes, schema};
 use crate::limits::{
     SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_STATEMENTS_CACHED, SQLITE_WRITER_CACHE_KIB,
 };
@@ -16,6 +17,8 @@ use crate::{Result, Setup, StoreError};
 /// The write connection and the writer's notes.
 #[derive(Debug)]
 pub(super) struct Desk {
+    // In this order they go: the writer's connection closes the file last, which tidies it.
+    _checkpoints: Checkpoints,
     pub(super) db: Connection,
     pub(super) setup: Setup,
     pub(super) notes: Notes,
@@ -23,7 +26,7 @@ pub(super) struct Desk {
 }
 
 /// A path is a path, even if it looks like a URI; one thread has the connection.
-const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
+pub(super) const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
     .union(OpenFlags::SQLITE_OPEN_CREATE)
     .union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
@@ -41,10 +44,11 @@ impl Desk {
         db.pragma_update(None, "journal_mode", "WAL").at("opening the file")?;
         db.pragma_update(None, "synchronous", "FULL").at("opening the file")?;
         db.pragma_update(None, "cache_size", -SQLITE_WRITER_CACHE_KIB).at("opening the file")?;
-        db.pragma_update(None, "wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
-            .at("opening the file")?;
         schema::migrate(&mut db, &setup, found)?;
-        Ok(Self { db, setup, notes: Notes::default(), flushed: true })
+        lanes::settle_all(&mut db)?;
+        let checkpoints = Checkpoints::start(path, &mut db, SQLITE_CHECKPOINT_PAGES)?;
+        let notes = Notes::default();
+        Ok(Self { _checkpoints: checkpoints, db, setup, notes, flushed: true })
     }
 
     /// Starts a group.
@@ -60,8 +64,9 @@ impl Desk {
 
     /// Commits a group.
     pub(super) fn end(&mut self) -> Result<()> {
-        self.notes.write_lanes(&self.db)?;
+        self.notes.lanes.write(&self.db)?;
         self.db.prepare_cached("COMMIT")?.execute([]).at("the commit of a group")?;
+        self.notes.lanes.committed();
         Ok(())
     }
 

@@ -198,7 +198,8 @@ impl<'a> Shelf<'a> {
     fn add_delivery(&mut self, new: NewDelivery<'_>) -> Result<Accepted> {
         let NewDelivery { id, event, key, to, again } = new;
         let lane = to.lane_for(key.as_ref()).map(Option::<&Key>::cloned);
-        let place = lane.map(|key| self.notes.next_place(self.db, to.num, key)).transpose()?;
+        let place =
+            lane.map(|key| self.notes.lanes.next_place(self.db, to.num, key)).transpose()?;
         self.insert_delivery.execute((
             id.to_bytes(),
             event,

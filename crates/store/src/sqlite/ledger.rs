@@ -7,6 +7,7 @@ use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
 use super::desk::Desk;
+use super::lanes::Unsettled;
 use super::notes::Notes;
 use super::rows::{all, one};
 use crate::loading::{attempt_view, lane_page};
@@ -220,17 +221,25 @@ impl<'a> Journal<'a> {
     }
 }
 
-pub(super) fn load(db: &Connection, load: Load) -> Result<Page> {
+/// `given` is the last seq of the lane that is asked for, if it was not settled before the read began.
+pub(super) fn load(
+    db: &Connection,
+    load: Load,
+    given: Option<Seq>,
+    unsettled: &Unsettled,
+) -> Result<Page> {
     let (Load::Lanes { endpoint, .. }
     | Load::Lane { endpoint, .. }
     | Load::Unkeyed { endpoint, .. }) = load;
     let sql = "SELECT num FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
     let num = db.prepare_cached(sql)?.query_row([endpoint.to_bytes()], |row| row.get(0));
     // No endpoint has the number 0, so there is nothing to find.
-    let from = Shelf { db, endpoint, num: num.optional()?.unwrap_or(0) };
+    let from = Shelf { db, endpoint, num: num.optional()?.unwrap_or(0), unsettled };
     match load {
         Load::Lanes { after, limit, window, .. } => from.lanes(after, limit as usize, window),
-        Load::Lane { lane, from: seq, limit, .. } => from.lane(lane, seq, limit).map(Page::Lane),
+        Load::Lane { lane, from: seq, limit, .. } => {
+            from.lane(lane, seq, limit, given).map(Page::Lane)
+        }
         Load::Unkeyed { after, due_by, limit, .. } => from.unkeyed(after, due_by, limit as usize),
     }
 }
@@ -240,6 +249,7 @@ struct Shelf<'a> {
     db: &'a Connection,
     endpoint: EndpointId,
     num: i64,
+    unsettled: &'a Unsettled,
 }
 
 impl Shelf<'_> {
@@ -257,16 +267,23 @@ impl Shelf<'_> {
             if lanes.len() == limit {
                 return Ok(Page::Lanes { lanes, next: Some(LaneId(last as u64)) });
             }
-            lanes.push(self.lane(LaneId(lane as u64), Seq::FIRST, window)?);
+            lanes.push(self.open_lane(LaneId(lane as u64), window)?);
             last = lane;
         }
     }
 
-    fn lane(&self, lane: LaneId, from: Seq, limit: u32) -> Result<LanePage> {
+    /// What is not settled may be newer than this read: it says that there is more, but not that
+    /// everything up to there is closed or listed.
+    fn open_lane(&self, lane: LaneId, window: u32) -> Result<LanePage> {
+        let page = self.lane(lane, Seq::FIRST, window, None)?;
+        Ok(LanePage { last: page.last.max(self.unsettled.get(lane)), ..page })
+    }
+
+    fn lane(&self, lane: LaneId, from: Seq, limit: u32, given: Option<Seq>) -> Result<LanePage> {
         let sql = "SELECT last_seq FROM lanes WHERE id = ?1 AND endpoint = ?2";
         let number = row_number(lane);
         let last = self.db.prepare_cached(sql)?.query_row((number, self.num), |row| row.get(0));
-        let last = last.optional()?.and_then(Seq::new);
+        let last = last.optional()?.and_then(|last| Seq::new(last).max(given));
         let sql = concat!(
             "SELECT ",
             delivery_columns!(),
@@ -275,6 +292,8 @@ impl Shelf<'_> {
              ORDER BY seq LIMIT ?4"
         );
         let deliveries = self.deliveries(sql, (self.num, number, from.get(), limit))?;
+        let last_listed = deliveries.last().and_then(|delivery| delivery.place);
+        let last = last.max(last_listed.map(|place| place.seq));
         Ok(lane_page(lane, from, last, limit as usize, deliveries))
     }
 

@@ -6,7 +6,9 @@
 mod errors;
 mod schema;
 mod rows;
+mod lanes;
 mod notes;
+mod checkpoints;
 mod desk;
 mod writer;
 mod readers;
@@ -29,6 +31,7 @@ use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 
 use desk::Desk;
+use lanes::Unsettled;
 use readers::Readers;
 use writer::{Order, Writer};
 
@@ -49,6 +52,7 @@ pub struct SqliteStore {
     // In this order they go: the writer closes the file last, which tidies it, and before the lock.
     readers: Readers,
     writer: Writer,
+    unsettled: Unsettled,
     setup: Setup,
     path: PathBuf,
     _lock: File,
@@ -60,9 +64,10 @@ impl SqliteStore {
     pub fn open(path: &Path, setup: Setup) -> Result<Self> {
         let lock = lock(path)?;
         let desk = Desk::open(path, setup.clone())?;
+        let unsettled = desk.notes.lanes.unsettled();
         let writer = Writer::start(desk)?;
         let readers = Readers::new(path);
-        Ok(Self { writer, readers, setup, path: path.to_owned(), _lock: lock })
+        Ok(Self { writer, readers, unsettled, setup, path: path.to_owned(), _lock: lock })
     }
 }
 
@@ -116,7 +121,12 @@ impl Ledger for SqliteStore {
 
     async fn load(&self, load: Load) -> Result<Page> {
         check::load(&load)?;
-        self.readers.read(move |db| ledger::load(db, load)).await
+        let unsettled = self.unsettled.clone();
+        let given = match load {
+            Load::Lane { lane, .. } => unsettled.get(lane),
+            Load::Lanes { .. } | Load::Unkeyed { .. } => None,
+        };
+        self.readers.read(move |db| ledger::load(db, load, given, &unsettled)).await
     }
 
     async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
@@ -260,7 +270,8 @@ impl Archive for SqliteStore {
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
-        self.readers.read(move |db| archive::held_lanes(db, &query)).await
+        let unsettled = self.unsettled.clone();
+        self.readers.read(move |db| archive::held_lanes(db, &query, &unsettled)).await
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {

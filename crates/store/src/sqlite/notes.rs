@@ -1,18 +1,18 @@
 //! What the writer remembers of the file, so that it need not look.
 //!
-//! All of it is in the file too: a group that fails makes the writer forget everything.
+//! All of it is in the file too: a group that fails makes the writer forget what it may have changed.
 
 use std::sync::Arc;
 
-use railpost_engine::{LaneId, Place};
-use railpost_wire::{EndpointId, Key, Seq, TenantId};
+use railpost_wire::{EndpointId, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
+use super::lanes::Lanes;
 use super::rows::all;
 use crate::delivery_ids::DeliveryIds;
 use crate::fanout::Subscriber;
-use crate::limits::{BACKLOG_MAX, LANES_CACHED};
+use crate::limits::BACKLOG_MAX;
 use crate::rows::{self, json};
 use crate::{Result, StoreError, TenantSettings};
 
@@ -26,7 +26,7 @@ pub(super) struct Notes {
     /// The tenant's num of an endpoint; none if it is unknown or was removed.
     tenant_of: FxHashMap<EndpointId, Option<i64>>,
     partitions: Option<FxHashMap<u8, u64>>,
-    lanes: LaneCache,
+    pub(super) lanes: Lanes,
 }
 
 /// A tenant as far as accepting events needs to know it.
@@ -38,9 +38,11 @@ pub(super) struct TenantEntry {
 }
 
 impl Notes {
-    /// Forgets everything but the last id: ids ascend.
+    /// Forgets everything that a failed group may have changed; not the last id, for ids ascend.
     pub(super) fn forget(&mut self) {
-        *self = Self { ids: std::mem::take(&mut self.ids), ..Self::default() };
+        self.lanes.forget();
+        let (ids, lanes) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.lanes));
+        *self = Self { ids, lanes, ..Self::default() };
     }
 
     /// Forgets what a change may have changed.
@@ -53,12 +55,6 @@ impl Notes {
     /// Forgets how many deliveries are open: an endpoint is gone with all of its own.
     pub(super) fn forget_backlogs(&mut self) {
         self.backlog.clear();
-    }
-
-    /// Forgets where lanes stand: some of them are gone.
-    pub(super) fn forget_lanes(&mut self) {
-        let changed = std::mem::take(&mut self.lanes.changed);
-        self.lanes = LaneCache { changed, ..LaneCache::default() };
     }
 
     /// The next event's number.
@@ -141,93 +137,10 @@ impl Notes {
         }
         Ok(self.partitions.get_or_insert_default())
     }
-
-    /// The end of the line, which is one longer from here on.
-    pub(super) fn next_place(
-        &mut self,
-        db: &Connection,
-        endpoint: i64,
-        key: Option<Key>,
-    ) -> Result<Place> {
-        let at = (endpoint, key);
-        let lane = match self.lanes.get(&at) {
-            Some(lane) => lane,
-            None => find_lane(db, &at)?,
-        };
-        let seq = lane.last.map_or(Seq::FIRST, Seq::next);
-        self.lanes.put(at, Lane { id: lane.id, last: Some(seq) });
-        Ok(Place { lane: lane.id, seq })
-    }
-
-    /// Writes the last seqs that the group gave out: once per lane, in the order of the table.
-    pub(super) fn write_lanes(&mut self, db: &Connection) -> Result<()> {
-        let mut changed = std::mem::take(&mut self.lanes.changed);
-        changed.sort_unstable_by(|a, b| b.cmp(a));
-        changed.dedup_by_key(|(lane, _)| *lane);
-        let sql = "UPDATE lanes SET last_seq = ?2 WHERE id = ?1";
-        let mut statement = db.prepare_cached(sql)?;
-        for (lane, last) in changed.iter().rev() {
-            statement.execute((lane.0, last.get()))?;
-        }
-        self.lanes.make_room();
-        Ok(())
-    }
 }
 
 fn subscribers(db: &Connection, tenant: i64) -> Result<Arc<[Subscriber]>> {
     let sql = "SELECT num, id, settings FROM endpoints \
                WHERE tenant = ?1 AND removed_at IS NULL ORDER BY id";
     Ok(all(db, sql, [tenant], |columns| rows::subscriber(columns))?.into())
-}
-
-fn find_lane(db: &Connection, (endpoint, key): &(i64, Option<Key>)) -> Result<Lane> {
-    let key = key.as_ref().map_or("", Key::as_str).as_bytes();
-    let sql = "SELECT l.id, l.last_seq FROM lane_keys AS k JOIN lanes AS l ON l.id = k.lane \
-               WHERE k.endpoint = ?1 AND k.key = ?2";
-    let found = db.prepare_cached(sql)?.query_row((endpoint, key), |row| {
-        Ok(Lane { id: LaneId(row.get(0)?), last: Seq::new(row.get(1)?) })
-    });
-    if let Some(lane) = found.optional()? {
-        return Ok(lane);
-    }
-    let sql = "INSERT INTO lanes (endpoint, last_seq) VALUES (?1, 0)";
-    let id = db.prepare_cached(sql)?.insert([endpoint])?;
-    let sql = "INSERT INTO lane_keys (endpoint, key, lane) VALUES (?1, ?2, ?3)";
-    db.prepare_cached(sql)?.execute((endpoint, key, id))?;
-    Ok(Lane { id: LaneId(id as u64), last: None })
-}
-
-/// A lane as far as giving out seqs needs to know it.
-#[derive(Clone, Copy, Debug)]
-struct Lane {
-    id: LaneId,
-    last: Option<Seq>,
-}
-
-/// The lanes that were used of late, in two generations: when the young one is full, the old one is
-/// forgotten.
-#[derive(Debug, Default)]
-struct LaneCache {
-    young: FxHashMap<(i64, Option<Key>), Lane>,
-    old: FxHashMap<(i64, Option<Key>), Lane>,
-    /// The seqs given out by this group.
-    changed: Vec<(LaneId, Seq)>,
-}
-
-impl LaneCache {
-    fn get(&self, at: &(i64, Option<Key>)) -> Option<Lane> {
-        self.young.get(at).or_else(|| self.old.get(at)).copied()
-    }
-
-    fn put(&mut self, at: (i64, Option<Key>), lane: Lane) {
-        self.changed.extend(lane.last.map(|last| (lane.id, last)));
-        self.young.insert(at, lane);
-    }
-
-    /// Between groups only: what a group has changed is not in the file yet.
-    fn make_room(&mut self) {
-        if self.young.len() >= LANES_CACHED {
-            self.old = std::mem::take(&mut self.young);
-        }
-    }
 }

@@ -152,7 +152,7 @@ impl Desk {
             self.db.prepare_cached(sql)?.execute((endpoint, key))?;
             self.db.prepare_cached("DELETE FROM lanes WHERE id = ?1")?.execute([lane])?;
         }
-        self.notes.forget_lanes();
+        self.notes.lanes.forget_keys();
         Ok(lanes.len())
     }
 

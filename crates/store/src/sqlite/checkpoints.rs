@@ -1,0 +1,157 @@
+//! Copies what is in the write-ahead log into the file, ahead of time.
+//!
+//! When the log is full, it is copied into the file and begun anew, and the writer and all who wait for
+//! it stand still meanwhile. So a thread of its own copies most of it before: when half of the way to a
+//! full log is done, half of the rest, and so on. What is left for the writer is little.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+
+use super::errors::At;
+use crate::limits::SQLITE_CHECKPOINT_LEFT;
+use crate::{Result, StoreError};
+
+/// A handle to the thread that copies. Dropping it ends the thread.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    signals: SyncSender<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Signal {
+    Copy,
+    End,
+}
+
+impl Checkpoints {
+    /// Looks after the log of the writer's connection, which is full at so many pages.
+    pub(super) fn start(path: &Path, db: &mut Connection, full: u32) -> Result<Self> {
+        let (signals, inbox) = sync_channel(1);
+        let own = Connection::open_with_flags(path, super::desk::FLAGS);
+        let own = own.at("opening the file to copy its log")?;
+        let thread = std::thread::Builder::new()
+            .name("railpost-checkpoints".to_owned())
+            .spawn(move || copy_when_told(&own, &inbox))
+            .map_err(|error| {
+                StoreError::Unavailable(format!("no thread to copy the log with: {error}"))
+            })?;
+        watch(db, Due::new(full), signals.clone())?;
+        Ok(Self { signals, thread: Some(thread) })
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        let _ = self.signals.send(Signal::End);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn copy_when_told(db: &Connection, inbox: &Receiver<Signal>) {
+    while let Ok(Signal::Copy) = inbox.recv() {
+        // What could not be copied now is copied by the next, or by the writer.
+        let _ = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    }
+}
+
+fn watch(db: &mut Connection, mut due: Due, signals: SyncSender<Signal>) -> Result<()> {
+    let hook = move |wal: &mut Wal, pages: i32| {
+        match due.after(u32::try_from(pages).unwrap_or(0)) {
+            Step::Nothing => {}
+            // If a copy is waiting to begin, it will be of this too.
+            Step::CopyAhead => drop(signals.try_send(Signal::Copy)),
+            // The commit is done whatever comes of this, and the next one tries again.
+            Step::Finish => drop(wal.checkpoint()),
+        }
+        Ok(())
+    };
+    db.wal_hook(Some(hook)).at("watching the log")
+}
+
+/// What is to be done about the log after a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    CopyAhead,
+    Finish,
+}
+
+/// How full the log may get before something is due.
+#[derive(Debug)]
+struct Due {
+    full: u32,
+    next_copy: u32,
+    last: u32,
+}
+
+impl Due {
+    fn new(full: u32) -> Self {
+        Self { full, next_copy: full / 2, last: 0 }
+    }
+
+    fn after(&mut self, pages: u32) -> Step {
+        let began_anew = pages < self.last;
+        self.last = pages;
+        if began_anew {
+            self.next_copy = self.full / 2;
+        }
+        if pages >= self.full {
+            return Step::Finish;
+        }
+        if pages < self.next_copy {
+            return Step::Nothing;
+        }
+        let left = (self.full - pages) / 2;
+        self.next_copy = if left > SQLITE_CHECKPOINT_LEFT { pages + left } else { self.full };
+        Step::CopyAhead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    #[test]
+    fn the_log_is_copied_at_half_of_the_way_and_half_of_the_rest_and_finished_when_full() {
+        let mut due = Due::new(16_384);
+        let mut steps = Vec::new();
+        for pages in (1..=16_400).chain(1..=8_200) {
+            match due.after(pages) {
+                Step::Nothing => {}
+                step => steps.push((pages, step)),
+            }
+        }
+        let ahead = [8_192, 12_288, 14_336, 15_360, 15_872].map(|pages| (pages, Step::CopyAhead));
+        let finish = (16_384..=16_400).map(|pages| (pages, Step::Finish));
+        let expected: Vec<_> = ahead.into_iter().chain(finish).chain([ahead[0]]).collect();
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn a_log_that_is_written_to_all_the_time_begins_anew_and_loses_nothing() {
+        const FULL: u32 = 200;
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("store.db");
+        let mut db = Connection::open(&path).unwrap();
+        db.pragma_update(None, "journal_mode", "WAL").unwrap();
+        let checkpoints = Checkpoints::start(&path, &mut db, FULL).unwrap();
+        db.execute_batch("CREATE TABLE numbers (number INTEGER)").unwrap();
+        for number in 0..20 * FULL {
+            db.execute("INSERT INTO numbers VALUES (?1)", [number]).unwrap();
+        }
+        let sum: u32 = db.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0)).unwrap();
+        assert_eq!(sum, 20 * FULL);
+        let log = std::fs::metadata(dir.path().join("store.db-wal")).unwrap().len();
+        let full_bytes = u64::from(FULL) * (4096 + 24);
+        assert!(log < 5 * full_bytes, "the log has {log} bytes and is full with {full_bytes}");
+        drop(checkpoints);
+        drop(db);
+        assert!(!dir.path().join("store.db-wal").exists(), "the last to close the file tidies it");
+    }
+}
