@@ -1,9 +1,11 @@
 //! The way out to one endpoint: its route, its envelope and its signing secrets, prepared once.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use railpost_engine::{Failure, Guarantee, Timestamp};
 use railpost_store::{Endpoint, EndpointSecret, SecretValue, TlsVersion};
+use railpost_wire::cloudevents::Source;
 use railpost_wire::{Envelope, HeaderNames, Signer};
 
 use crate::{
@@ -19,13 +21,20 @@ pub(super) struct Outlet {
     pub(super) envelope: Envelope,
     pub(super) names: HeaderNames,
     pub(super) resend: Resend,
-    signers: Vec<(Signer, Option<Timestamp>)>,
+    /// Where its events come from, as CloudEvents has it.
+    pub(super) source: Source,
+    signers: Vec<Signer>,
+    /// By signer: when it stops signing.
+    expiries: Vec<Option<Timestamp>>,
 }
 
 impl Outlet {
     pub(super) fn new(endpoint: &Endpoint, secrets: Vec<EndpointSecret>, sender: &Sender) -> Self {
         let policy = &endpoint.settings.policy;
-        let signers = secrets.into_iter().map(|secret| (signer(secret.value), secret.expires_at));
+        let secrets = secrets.into_iter().filter(|_| policy.signed);
+        let (signers, expiries) =
+            secrets.map(|secret| (signer(secret.value), secret.expires_at)).unzip();
+        let source = format!("/tenants/{}", endpoint.tenant);
         Self {
             route: route(endpoint, sender),
             envelope: endpoint.settings.envelope,
@@ -34,14 +43,20 @@ impl Outlet {
                 Guarantee::AtMostOnce => Resend::Never,
                 Guarantee::AtLeastOnce | Guarantee::EffectivelyOnce => Resend::IfUntouched,
             },
-            signers: if policy.signed { signers.collect() } else { Vec::new() },
+            source: source.parse().expect("a tenant id is safe in a path"),
+            signers,
+            expiries,
         }
     }
 
-    /// The secrets that sign at `now`.
-    pub(super) fn signers(&self, now: Timestamp) -> Vec<Signer> {
+    /// The secrets that sign at `now`: most often all.
+    pub(super) fn signers(&self, now: Timestamp) -> Cow<'_, [Signer]> {
         let active = |expires_at: &Option<Timestamp>| expires_at.is_none_or(|at| now < at);
-        let signers = self.signers.iter().filter(|(_, expires_at)| active(expires_at));
+        if self.expiries.iter().all(active) {
+            return Cow::Borrowed(&self.signers);
+        }
+        let signers = self.signers.iter().zip(&self.expiries);
+        let signers = signers.filter(|(_, expires_at)| active(expires_at));
         signers.map(|(signer, _)| signer.clone()).collect()
     }
 }
