@@ -219,7 +219,7 @@ async fn a_schema_of_a_later_version_is_refused() {
     new_store(&address).await;
     client(&address).await.batch_execute("UPDATE store SET version = 99").await.unwrap();
     let refused = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
-    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 2 });
+    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 3 });
 }
 
 /// Adds one event to the tenant's figures of an hour; how many there are then.
@@ -231,24 +231,33 @@ async fn count_one_more(store: &PostgresStore) -> u64 {
     found[0].1.accepted
 }
 
+/// The scripts that made the versions before the newest.
+const OLD_VERSIONS: [&str; 2] =
+    [include_str!("../src/postgres/schema/1.sql"), include_str!("../src/postgres/schema/2.sql")];
+
 #[tokio::test]
-async fn a_schema_of_the_first_version_is_brought_up_to_date() {
-    let (address, other) = (fresh_address().await, fresh_address().await);
+async fn a_schema_of_an_earlier_version_is_brought_up_to_date() {
+    let other = fresh_address().await;
     new_store(&other).await;
     let rows = client(&other).await.query("SELECT key_check FROM store", &[]).await.unwrap();
     let key_check: Vec<u8> = rows[0].get(0);
-    let old = client(&address).await;
-    old.batch_execute(include_str!("../src/postgres/schema/1.sql")).await.unwrap();
-    let sql = "INSERT INTO store (id, version, key_check) VALUES (1, 1, $1)";
-    old.execute(sql, &[&key_check]).await.unwrap();
-    let sql =
-        "INSERT INTO tenants (id, settings, created_at, updated_at) VALUES ('acme', '{}', 5, 5)";
-    old.batch_execute(sql).await.unwrap();
-    for times in 1..=2 {
-        let store = connect(&address).await;
-        assert_eq!(store.check().await.unwrap().schema, 2);
-        assert_eq!(count_one_more(&store).await, times);
-        assert_eq!(store.running_replays().await, Ok(vec![]));
+    for version in 1..=OLD_VERSIONS.len() {
+        let address = fresh_address().await;
+        let old = client(&address).await;
+        old.batch_execute(&OLD_VERSIONS[..version].concat()).await.unwrap();
+        let sql = "INSERT INTO store (id, version, key_check) VALUES (1, $1, $2)";
+        old.execute(sql, &[&(version as i32), &key_check]).await.unwrap();
+        let sql = "INSERT INTO tenants (id, settings, created_at, updated_at) \
+                   VALUES ('acme', '{}', 5, 5)";
+        old.batch_execute(sql).await.unwrap();
+        for times in 1..=2 {
+            let store = connect(&address).await;
+            assert_eq!(store.check().await.unwrap().schema, 3);
+            assert_eq!(count_one_more(&store).await, times);
+            assert_eq!(store.running_replays().await, Ok(vec![]));
+            assert!(matches!(accept(&store, times).await, Ok(Receipt::Accepted { .. })));
+            assert!(matches!(accept(&store, times).await, Ok(Receipt::Duplicate { .. })));
+        }
     }
 }
 
@@ -274,7 +283,7 @@ async fn a_backup_of_the_first_version_can_be_restored() {
     store.backup(&new).await.unwrap();
     std::fs::write(&old, cut_to_schema_1(&std::fs::read(&new).unwrap())).unwrap();
     let restored = PostgresStore::restore(&fresh_address().await, &old, setup(1)).await.unwrap();
-    assert_eq!(restored.check().await.unwrap().schema, 2);
+    assert_eq!(restored.check().await.unwrap().schema, 3);
     assert!(restored.tenant(&tenant()).await.unwrap().is_some());
     assert_eq!(count_one_more(&restored).await, 1);
 }

@@ -8,7 +8,8 @@ use tokio_postgres::{Client, Transaction};
 use crate::{Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of nothing.
-const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
