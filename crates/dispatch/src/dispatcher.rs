@@ -5,8 +5,10 @@
 //! delivery rule.
 
 mod parcels;
+mod fetches;
 mod outlet;
 mod attempt;
+mod lookups;
 mod recorder;
 mod run;
 

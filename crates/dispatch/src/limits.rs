@@ -117,8 +117,34 @@ pub const RECORDS_WAITING_MAX: usize = 16_384;
 /// Records written in one call: a group commit of a millisecond or so.
 pub const RECORD_BATCH_MAX: usize = 1_024;
 
+/// How long records that nobody waits for are gathered before they are written. Ten times as many in a
+/// group touch far fewer than ten times the pages; a crash meanwhile costs duplicates of these.
+pub const RECORD_PAUSE: Duration = Duration::from_millis(10);
+
+/// Loads of lanes in one call.
+pub const LOADS_PER_CALL: usize = 256;
+
+/// Loads of lanes in one call from which on many lanes run low side by side, and the next loads are worth
+/// waiting for. A few lanes that run low ask more seldom than this, and are not kept waiting.
+pub const LOADS_CROWD: usize = 8;
+
+/// How long to wait for them: a lane asks when half of its window is left, which lasts longer.
+pub const LOADS_PAUSE: Duration = Duration::from_millis(2);
+
 /// Parcels fetched in one call.
 pub const PARCELS_PER_FETCH: usize = 256;
+
+/// Most parcels of one endpoint that are read ahead of their turn: what the fastest receiver takes in some
+/// ten milliseconds, which is how long a busy store needs for them.
+pub const READ_AHEAD_MAX: usize = 1_024;
+
+/// The part of the memory for parcels that reading ahead may fill: one in so many bytes. The rest is for
+/// what was just accepted.
+pub const READ_AHEAD_SHARE: usize = 4;
+
+/// What a parcel is taken to need, in bytes, before one of its endpoint was read: more than most, so that the
+/// first look ahead stays short.
+pub const PARCEL_LEN_ASSUMED: usize = 64 * 1024;
 
 /// Bytes of payloads just accepted that are kept in memory, unless configured otherwise.
 pub const PARCELS_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;

@@ -14,6 +14,7 @@ mod schedule;
 mod intake;
 mod attempts;
 mod commands;
+mod ahead;
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use railpost_engine::{AttemptResult, EndpointRecord, Load, Page, Stage, Timestamp, Transition};
 use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,12 @@ pub trait Ledger: Send + Sync {
 
     /// Looks up what is open, as the engine asks for it. Deliveries of a removed endpoint are not.
     async fn load(&self, load: Load) -> Result<Page>;
+
+    /// Looks up several things in one call. The answers come in the order of the loads, each as
+    /// [`load`](Self::load) would give it; if one cannot be had, there is none.
+    async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<Page>> {
+        try_join_all(loads.into_iter().map(|load| self.load(load))).await
+    }
 
     /// All that a sender needs for these deliveries, in any order. One whose event is gone is left
     /// out.

@@ -10,6 +10,9 @@ use railpost_wire::{DeliveryId, TenantId};
 /// What a parcel takes beside its payload, roughly: ids, texts and table entries.
 const OVERHEAD: usize = 512;
 
+/// Ids of parcels that are gone that may always stay in line: fewer are not worth looking for.
+const ORDER_SLACK: usize = 1_024;
+
 /// Parcels by delivery, up to a number of bytes. When it is full, the oldest make room: they are read
 /// from the store when their turn comes.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ impl Parcels {
 
     pub(super) fn get(&self, id: DeliveryId) -> Option<Arc<Parcel>> {
         self.held.get(&id).cloned()
+    }
+
+    pub(super) fn has(&self, id: DeliveryId) -> bool {
+        self.held.contains_key(&id)
     }
 
     pub(super) fn put(&mut self, parcel: Parcel) {
@@ -55,10 +62,15 @@ impl Parcels {
         {
             self.order.pop_front();
         }
+        // One that stays long keeps the ids behind it in line.
+        if self.order.len() > 2 * self.held.len() + ORDER_SLACK {
+            self.order.retain(|id| self.held.contains_key(id));
+        }
     }
 }
 
-fn size(parcel: &Parcel) -> usize {
+/// What a parcel takes, in bytes.
+pub(super) fn size(parcel: &Parcel) -> usize {
     parcel.event.payload.len() + OVERHEAD
 }
 
@@ -87,12 +99,12 @@ pub(super) fn of_receipts(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use railpost_engine::Timestamp;
     use railpost_wire::{EndpointId, EventId};
 
-    fn parcel(number: u128, payload_len: usize) -> Parcel {
+    pub(in crate::dispatcher) fn parcel(number: u128, payload_len: usize) -> Parcel {
         Parcel {
             delivery: DeliveryId::from_u128(number),
             endpoint: EndpointId::from_u128(1),
@@ -132,6 +144,18 @@ mod tests {
         assert_eq!(held(&parcels, 1..=4), [1, 3, 4]);
         (1..=4).for_each(|number| parcels.remove(DeliveryId::from_u128(number)));
         assert_eq!((parcels.bytes, parcels.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_that_stays_does_not_let_the_line_behind_it_grow() {
+        let mut parcels = Parcels::new(1 << 20);
+        parcels.put(parcel(1, 100));
+        for number in 2..=10_000 {
+            parcels.put(parcel(number, 100));
+            parcels.remove(DeliveryId::from_u128(number));
+        }
+        assert!(parcels.order.len() <= ORDER_SLACK + 3, "{}", parcels.order.len());
+        assert_eq!(held(&parcels, 1..=10), [1]);
     }
 
     #[test]

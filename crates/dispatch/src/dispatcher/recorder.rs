@@ -1,21 +1,24 @@
-//! Writes what the engine decided, in batches and in order, and looks up what it asks for.
+//! Writes what the engine decided, in batches and in order, and has looked up what it asks for.
 //!
-//! Records and loads share one queue: a load starts when everything recorded before it is visible,
-//! as the engine's contract wants it. When the store is in trouble, the queue fills up, the run loop
-//! waits, and everything goes on when the store is back.
+//! Records and loads share one queue: a load starts when everything recorded before it that it could show
+//! is visible, as the engine's contract wants it. When the store is in trouble, the queue fills up, the run
+//! loop waits, and everything goes on when the store is back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use railpost_engine::{AttemptToken, EndpointRecord, Input, Load, LoadTicket, Stage, Transition};
+use railpost_engine::{
+    AttemptToken, EndpointRecord, Input, LaneId, Load, LoadTicket, Stage, Transition,
+};
 use railpost_store::{AttemptDetail, Durability, Epoch, RecordBatch, Recorded, Store, StoreError};
-use railpost_wire::DeliveryId;
-use tokio::sync::mpsc;
+use railpost_wire::{DeliveryId, Seq};
+use tokio::sync::{Notify, mpsc};
 
 use super::Watch;
+use super::lookups::Lookups;
 use super::run::News;
-use crate::limits::{RECORD_BATCH_MAX, STORE_RETRY_MAX, STORE_RETRY_MIN};
+use crate::limits::{RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN};
 
 /// Something to write or to look up.
 #[derive(Debug)]
@@ -27,30 +30,61 @@ pub(super) enum Item {
     Load(LoadTicket, Load),
 }
 
+impl Item {
+    /// Whether the engine waits for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self, Self::First(..) | Self::Load(..))
+    }
+}
+
 pub(super) struct Recorder {
     pub(super) store: Arc<dyn Store>,
     pub(super) watch: Arc<dyn Watch>,
     pub(super) epoch: Epoch,
     pub(super) items: mpsc::Receiver<Item>,
+    /// Told when an item that the engine waits for was put into the queue.
+    pub(super) awaited: Arc<Notify>,
+    pub(super) lookups: Lookups,
     pub(super) news: mpsc::UnboundedSender<News>,
 }
 
 impl Recorder {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
-        let mut items = Vec::new();
-        while self.items.recv_many(&mut items, RECORD_BATCH_MAX).await > 0 {
-            let group = Group::of(items.drain(..), self.epoch);
+        while let Some(item) = self.items.recv().await {
+            let mut group = Group::new(self.epoch);
+            self.sort(item, &mut group);
+            self.gather(&mut group).await;
             self.write(group.batch, &group.firsts).await;
-            for (ticket, load) in group.loads {
-                tokio::spawn(look_up(
-                    self.store.clone(),
-                    self.watch.clone(),
-                    ticket,
-                    load,
-                    self.news.clone(),
-                ));
+            group.loads.into_iter().for_each(|(ticket, load)| self.lookups.begin(ticket, load));
+        }
+    }
+
+    /// Adds what is in the queue. A group that nobody waits for may grow for a while.
+    async fn gather(&mut self, group: &mut Group) {
+        let pause = tokio::time::sleep(RECORD_PAUSE);
+        tokio::pin!(pause);
+        loop {
+            while !group.is_full()
+                && let Ok(item) = self.items.try_recv()
+            {
+                self.sort(item, group);
             }
+            if pause.is_elapsed() || !group.may_wait() {
+                return;
+            }
+            tokio::select! {
+                () = &mut pause => {}
+                () = self.awaited.notified() => {}
+            }
+        }
+    }
+
+    /// Looks up at once what the group cannot change, and adds the rest to it.
+    fn sort(&self, item: Item, group: &mut Group) {
+        match item {
+            Item::Load(ticket, load) if !group.concerns(&load) => self.lookups.begin(ticket, load),
+            item => group.add(item),
         }
     }
 
@@ -104,50 +138,59 @@ impl Recorder {
     }
 }
 
-/// What was waiting, sorted by what is to be done with it.
+/// What is written together, and looked up after that.
 struct Group {
     batch: RecordBatch,
     firsts: HashMap<DeliveryId, AttemptToken>,
     loads: Vec<(LoadTicket, Load)>,
+    /// The highest seq of each lane that the batch changes.
+    lanes: HashMap<LaneId, Seq>,
 }
 
 impl Group {
-    fn of(items: impl Iterator<Item = Item>, epoch: Epoch) -> Self {
+    fn new(epoch: Epoch) -> Self {
         let batch = RecordBatch { epoch, ..RecordBatch::default() };
-        let mut group = Self { batch, firsts: HashMap::new(), loads: Vec::new() };
-        for item in items {
-            match item {
-                Item::Transition(transition, detail) => {
-                    group.batch.transitions.push((transition, detail));
-                }
-                Item::Endpoint(record) => group.batch.endpoints.push(record),
-                Item::First(transition, token) => {
-                    group.batch.durability = Durability::Durable;
-                    group.firsts.insert(transition.delivery, token);
-                    group.batch.transitions.push((transition, None));
-                }
-                Item::Load(ticket, load) => group.loads.push((ticket, load)),
-            }
-        }
-        group
+        Self { batch, firsts: HashMap::new(), loads: Vec::new(), lanes: HashMap::new() }
     }
-}
 
-async fn look_up(
-    store: Arc<dyn Store>,
-    watch: Arc<dyn Watch>,
-    ticket: LoadTicket,
-    load: Load,
-    news: mpsc::UnboundedSender<News>,
-) {
-    let input = match store.load(load).await {
-        Ok(page) => Input::Loaded { ticket, page },
-        Err(trouble) => {
-            watch.store_trouble(&trouble);
-            Input::LoadFailed(ticket)
+    fn add(&mut self, item: Item) {
+        match item {
+            Item::Transition(transition, detail) => self.add_transition(transition, detail),
+            Item::Endpoint(record) => self.batch.endpoints.push(record),
+            Item::First(transition, token) => {
+                self.batch.durability = Durability::Durable;
+                self.firsts.insert(transition.delivery, token);
+                self.add_transition(transition, None);
+            }
+            Item::Load(ticket, load) => self.loads.push((ticket, load)),
         }
-    };
-    let _ = news.send(News::Input(input));
+    }
+
+    fn add_transition(&mut self, transition: Transition, detail: Option<AttemptDetail>) {
+        if let Some(place) = transition.place {
+            let last = self.lanes.entry(place.lane).or_insert(place.seq);
+            *last = place.seq.max(*last);
+        }
+        self.batch.transitions.push((transition, detail));
+    }
+
+    fn is_full(&self) -> bool {
+        self.batch.transitions.len() + self.batch.endpoints.len() >= RECORD_BATCH_MAX
+    }
+
+    /// Whether it may be written later: it has something to write, and nobody waits for it.
+    fn may_wait(&self) -> bool {
+        let is_empty = self.batch.transitions.is_empty() && self.batch.endpoints.is_empty();
+        !is_empty && !self.is_full() && self.firsts.is_empty() && self.loads.is_empty()
+    }
+
+    /// Whether a load could show what the batch changes.
+    fn concerns(&self, load: &Load) -> bool {
+        match load {
+            Load::Lane { lane, from, .. } => self.lanes.get(lane).is_some_and(|last| last >= from),
+            Load::Lanes { .. } | Load::Unkeyed { .. } => !self.batch.transitions.is_empty(),
+        }
+    }
 }
 
 /// Asks the store until it answers.
@@ -163,5 +206,76 @@ pub(super) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(STORE_RETRY_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use railpost_engine::{DeliveryState, Place, Progress, Timestamp};
+    use railpost_wire::EndpointId;
+
+    use super::*;
+
+    const ENDPOINT: EndpointId = EndpointId::from_u128(1);
+
+    fn transition(place: Option<(u64, u64)>) -> Item {
+        let place =
+            place.map(|(lane, seq)| Place { lane: LaneId(lane), seq: Seq::new(seq).unwrap() });
+        let transition = Transition {
+            delivery: DeliveryId::from_u128(1),
+            endpoint: ENDPOINT,
+            place,
+            state: DeliveryState::Delivered,
+            progress: Progress::default(),
+            attempt: None,
+            at: Timestamp::default(),
+        };
+        Item::Transition(transition, None)
+    }
+
+    fn lane(lane: u64, from: u64) -> Load {
+        Load::Lane {
+            endpoint: ENDPOINT,
+            lane: LaneId(lane),
+            from: Seq::new(from).unwrap(),
+            limit: 1,
+        }
+    }
+
+    #[test]
+    fn a_load_waits_for_the_records_it_could_show() {
+        let lanes = Load::Lanes { endpoint: ENDPOINT, after: None, limit: 1, window: 1 };
+        let due_by = Timestamp::default();
+        let unkeyed = Load::Unkeyed { endpoint: ENDPOINT, after: None, due_by, limit: 1 };
+        let in_lane = [Some((7, 3)), Some((7, 5)), Some((7, 4))];
+        for (records, load, waits) in [
+            (&[][..], lane(7, 1), false),
+            (&[][..], lanes, false),
+            (&[][..], unkeyed, false),
+            (&in_lane[..], lane(7, 6), false),
+            (&in_lane[..], lane(7, 5), true),
+            (&in_lane[..], lane(7, 1), true),
+            (&in_lane[..], lane(8, 1), false),
+            (&in_lane[..], lanes, true),
+            (&in_lane[..], unkeyed, true),
+            (&[None][..], lane(7, 1), false),
+            (&[None][..], unkeyed, true),
+        ] {
+            let mut group = Group::new(Epoch::default());
+            records.iter().for_each(|place| group.add(transition(*place)));
+            assert_eq!(group.concerns(&load), waits, "{records:?} {load:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_written_later_only_while_nobody_waits_for_it() {
+        let mut group = Group::new(Epoch::default());
+        assert!(!group.may_wait(), "there is nothing to write");
+        group.add(transition(None));
+        assert!(group.may_wait());
+        (1..RECORD_BATCH_MAX).for_each(|_| group.add(transition(None)));
+        assert!(!group.may_wait(), "it is full");
     }
 }

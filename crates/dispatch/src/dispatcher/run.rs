@@ -10,16 +10,18 @@ use railpost_engine::{
 };
 use railpost_store::{AttemptDetail, Parcel};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::attempt::{Job, own_span, without_request};
+use super::fetches::Fetches;
+use super::lookups::{Desk, Lookups};
 use super::outlet::Outlet;
 use super::parcels::Parcels;
 use super::recorder::{Item, Recorder, insist};
 use super::{AttemptEnded, DispatcherConfig, Parts};
 use crate::TraceParent;
-use crate::limits::{INPUTS_PER_TURN, PARCELS_PER_FETCH, RECORDS_WAITING_MAX};
+use crate::limits::{INPUTS_PER_TURN, READ_AHEAD_SHARE, RECORDS_WAITING_MAX};
 
 /// What the run loop is asked to do.
 pub(super) enum Order {
@@ -38,8 +40,8 @@ pub(super) enum Order {
 pub(super) enum News {
     Input(Input),
     Ended(Box<Ended>),
-    /// Parcels that were fetched for these attempts.
-    Fetched(Vec<Attempt>, Vec<Parcel>),
+    /// Parcels that were found of those that were asked for.
+    Fetched(Vec<DeliveryId>, Vec<Parcel>),
 }
 
 /// An attempt that ended, and what it was about.
@@ -59,12 +61,13 @@ pub(super) struct Run {
     parcels: Parcels,
     /// Attempts under way, by the engine's word, that will be reported as [`News::Ended`].
     under_way: usize,
-    /// Attempts whose parcel is to be fetched.
-    to_fetch: Vec<Attempt>,
+    fetches: Fetches,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::UnboundedReceiver<News>,
     reporter: mpsc::UnboundedSender<News>,
     records: mpsc::Sender<Item>,
+    /// Tells the recorder that it has something somebody waits for.
+    awaited: Arc<Notify>,
     recorder: JoinHandle<()>,
     /// Who waits for the end, once it has been asked for.
     stopping: Option<oneshot::Sender<()>>,
@@ -78,11 +81,16 @@ impl Run {
     ) -> Self {
         let (reporter, news) = mpsc::unbounded_channel();
         let (records, items) = mpsc::channel(RECORDS_WAITING_MAX);
+        let awaited = Arc::new(Notify::new());
+        let desk =
+            Desk { store: parts.store.clone(), watch: parts.watch.clone(), news: reporter.clone() };
         let recorder = Recorder {
             store: parts.store.clone(),
             watch: parts.watch.clone(),
             epoch: config.epoch,
             items,
+            awaited: awaited.clone(),
+            lookups: Lookups::start(desk),
             news: reporter.clone(),
         };
         let mut seed = [0; 8];
@@ -93,11 +101,12 @@ impl Run {
             outlets: HashMap::new(),
             parcels: Parcels::new(config.parcels_bytes_max),
             under_way: 0,
-            to_fetch: Vec::new(),
+            fetches: Fetches::new(config.parcels_bytes_max / READ_AHEAD_SHARE),
             inbox,
             news,
             reporter,
             records,
+            awaited,
             recorder: tokio::spawn(recorder.run()),
             stopping: None,
             parts,
@@ -227,7 +236,7 @@ impl Run {
                 let (attempt, result) = (ended.attempt.token, ended.detail.result);
                 self.handle_with(Input::AttemptEnded { attempt, result }, Some(ended)).await;
             }
-            News::Fetched(attempts, parcels) => self.fetched(attempts, parcels),
+            News::Fetched(asked, parcels) => self.fetched(&asked, parcels),
         }
     }
 
@@ -284,15 +293,25 @@ impl Run {
     /// Waits while the recorder is far behind: that is what slows accepting and sending down when the
     /// store is in trouble.
     async fn write(&self, item: Item) {
+        let is_awaited = item.is_awaited();
         // The recorder ends after this loop does.
         let _ = self.records.send(item).await;
+        if is_awaited {
+            self.awaited.notify_one();
+        }
     }
 
     fn start(&mut self, attempt: Attempt) {
         self.under_way += 1;
         match self.parcels.get(attempt.delivery) {
-            Some(parcel) => self.send(attempt, parcel),
-            None => self.to_fetch.push(attempt),
+            Some(parcel) => {
+                self.fetches.started(attempt.endpoint);
+                self.send(attempt, parcel);
+            }
+            None => {
+                let followers = self.engine.behind(attempt.token);
+                self.fetches.wait(attempt, followers, &self.parcels);
+            }
         }
     }
 
@@ -317,29 +336,28 @@ impl Run {
     }
 
     fn fetch_parcels(&mut self) {
-        while !self.to_fetch.is_empty() {
-            let count = self.to_fetch.len().min(PARCELS_PER_FETCH);
-            let attempts: Vec<Attempt> = self.to_fetch.drain(..count).collect();
+        for endpoint in self.fetches.take_due() {
+            self.fetches.look_ahead(endpoint, self.engine.ready(endpoint), &self.parcels);
+        }
+        while let Some(ids) = self.fetches.next() {
             let (parts, reporter) = (self.parts.clone(), self.reporter.clone());
             tokio::spawn(async move {
-                let ids: Vec<_> = attempts.iter().map(|attempt| attempt.delivery).collect();
                 let parcels = insist(&*parts.watch, || parts.store.parcels(ids.clone())).await;
-                let _ = reporter.send(News::Fetched(attempts, parcels));
+                let _ = reporter.send(News::Fetched(ids, parcels));
             });
         }
     }
 
-    fn fetched(&self, attempts: Vec<Attempt>, parcels: Vec<Parcel>) {
-        let mut parcels: HashMap<DeliveryId, Parcel> =
-            parcels.into_iter().map(|parcel| (parcel.delivery, parcel)).collect();
-        for attempt in attempts {
-            match parcels.remove(&attempt.delivery) {
-                Some(parcel) => self.send(attempt, Arc::new(parcel)),
-                None => {
-                    let missing = without_request(&attempt, Failure::PayloadMissing, self.now());
-                    Report::new(attempt, self.reporter.clone()).end(missing);
-                }
+    fn fetched(&mut self, asked: &[DeliveryId], parcels: Vec<Parcel>) {
+        for parcel in parcels {
+            match self.fetches.arrived(&parcel) {
+                Some(attempt) => self.send(attempt, Arc::new(parcel)),
+                None => self.parcels.put(parcel),
             }
+        }
+        for attempt in self.fetches.missing(asked) {
+            let missing = without_request(&attempt, Failure::PayloadMissing, self.now());
+            Report::new(attempt, self.reporter.clone()).end(missing);
         }
     }
 

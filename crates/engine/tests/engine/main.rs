@@ -11,4 +11,5 @@ mod fairness;
 mod commands;
 mod loading;
 mod endpoints;
+mod ahead;
 mod any_input;

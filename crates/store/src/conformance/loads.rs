@@ -69,6 +69,35 @@ pub(super) async fn a_drained_lane_remembers_its_last_seq(world: World) {
     assert_eq!(page.deliveries, []);
 }
 
+pub(super) async fn loads_of_one_call_are_answered_as_each_would_be_alone(world: World) {
+    let endpoint = world.endpoint().await;
+    let batch = ["a", "a", "b"].map(|key| world.event(Some(key)));
+    let accepted = world.accept(batch.into()).await;
+    world.publish(None).await;
+    let lane = |index: usize, from: u64| {
+        let lane = accepted[index].place.unwrap().lane;
+        Load::Lane { endpoint, lane, from: Seq::new(from).unwrap(), limit: 5 }
+    };
+    let lanes = Load::Lanes { endpoint, after: None, limit: 1, window: 1 };
+    let due_by = Timestamp::default();
+    let unkeyed = Load::Unkeyed { endpoint, after: None, due_by, limit: 5 };
+    let loads = vec![lane(2, 1), lanes, lane(0, 2), unkeyed, lane(0, 1)];
+    let together = world.store.load_all(loads.clone()).await.unwrap();
+    let mut alone = Vec::new();
+    for load in loads {
+        alone.push(world.store.load(load).await.unwrap());
+    }
+    assert_eq!(together, alone);
+    assert_eq!(world.store.load_all(Vec::new()).await.unwrap(), []);
+}
+
+pub(super) async fn one_bad_load_of_a_call_refuses_all_of_them(world: World) {
+    let endpoint = world.endpoint().await;
+    let load = |limit| Load::Lane { endpoint, lane: LaneId(1), from: Seq::FIRST, limit };
+    let error = world.store.load_all(vec![load(1), load(0)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Invalid { .. }), "{error}");
+}
+
 pub(super) async fn open_lanes_load_in_pages_by_ascending_id(world: World) {
     let endpoint = world.endpoint().await;
     let keys = ["a", "b", "c", "d", "e"];

@@ -120,6 +120,8 @@ checks! { $
         a_lane_that_ends_before_the_asked_for_seq_says_so
         a_lane_that_is_unknown_or_anothers_is_empty
         a_drained_lane_remembers_its_last_seq
+        loads_of_one_call_are_answered_as_each_would_be_alone
+        one_bad_load_of_a_call_refuses_all_of_them
         open_lanes_load_in_pages_by_ascending_id
         closed_lanes_are_not_loaded
         a_window_shows_where_it_was_cut

@@ -8,10 +8,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::checkpoints::Checkpoints;
 use super::errors::At;
 use super::notes::Notes;
-use super::{lanes, schema};
-use crate::limits::{
-    SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_STATEMENTS_CACHED, SQLITE_WRITER_CACHE_KIB,
-};
+use super::{lanes, schema, statements};
+use crate::limits::{SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_WRITER_CACHE_KIB};
 use crate::{Result, Setup, StoreError};
 
 /// The write connection and the writer's notes.
@@ -38,7 +36,7 @@ impl Desk {
             return Err(StoreError::ReadOnly(format!("{} may only be read", path.display())));
         }
         let found = schema::check(&db, &setup)?;
-        db.set_prepared_statement_cache_capacity(SQLITE_STATEMENTS_CACHED);
+        statements::keep(&db).at("opening the file")?;
         // Counts for a new file only.
         db.pragma_update(None, "page_size", SQLITE_PAGE_LEN).at("opening the file")?;
         db.pragma_update(None, "journal_mode", "WAL").at("opening the file")?;

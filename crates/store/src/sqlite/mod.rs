@@ -5,6 +5,7 @@
 
 mod errors;
 mod schema;
+mod statements;
 mod rows;
 mod lanes;
 mod notes;
@@ -29,9 +30,11 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
+use rusqlite::Connection;
 
 use desk::Desk;
 use lanes::Unsettled;
+use ledger::Asked;
 use readers::Readers;
 use writer::{Order, Writer};
 
@@ -120,13 +123,18 @@ impl Ledger for SqliteStore {
     }
 
     async fn load(&self, load: Load) -> Result<Page> {
-        check::load(&load)?;
+        Ok(self.load_all(vec![load]).await?.swap_remove(0))
+    }
+
+    /// On one snapshot: a thread that is woken and pages that are found serve all of them.
+    async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<Page>> {
+        loads.iter().try_for_each(check::load)?;
         let unsettled = self.unsettled.clone();
-        let given = match load {
-            Load::Lane { lane, .. } => unsettled.get(lane),
-            Load::Lanes { .. } | Load::Unkeyed { .. } => None,
+        let asked: Vec<_> = loads.into_iter().map(|load| Asked::new(load, &unsettled)).collect();
+        let load_all = move |db: &Connection| {
+            asked.iter().map(|asked| ledger::load(db, asked, &unsettled)).collect()
         };
-        self.readers.read(move |db| ledger::load(db, load, given, &unsettled)).await
+        self.readers.read(load_all).await
     }
 
     async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {

@@ -7,7 +7,8 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use super::errors::At;
-use crate::limits::{SQLITE_READER_CACHE_KIB, SQLITE_READERS, SQLITE_STATEMENTS_CACHED};
+use super::statements;
+use crate::limits::{SQLITE_READER_CACHE_KIB, SQLITE_READERS};
 use crate::{Result, StoreError};
 
 /// A few read-only connections that take turns.
@@ -64,7 +65,7 @@ impl Readers {
 fn open(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).at("opening the file for reading")?;
-    db.set_prepared_statement_cache_capacity(SQLITE_STATEMENTS_CACHED);
+    statements::keep(&db).at("opening the file for reading")?;
     db.pragma_update(None, "cache_size", -SQLITE_READER_CACHE_KIB)
         .at("opening the file for reading")?;
     Ok(db)

@@ -1,7 +1,7 @@
 //! Statements that read, and the columns of what they find.
 
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, Params, Row};
+use rusqlite::{Connection, Params, Row, Statement};
 
 use crate::listing::{ListKind, Position, scan};
 use crate::rows::Columns;
@@ -49,7 +49,15 @@ pub(super) fn one<T>(
     values: impl Params,
     read: impl FnOnce(&mut Found<'_, '_>) -> Result<T>,
 ) -> Result<Option<T>> {
-    let mut statement = db.prepare_cached(sql)?;
+    first(&mut *db.prepare_cached(sql)?, values, read)
+}
+
+/// The first row that a prepared query finds.
+pub(super) fn first<T>(
+    statement: &mut Statement<'_>,
+    values: impl Params,
+    read: impl FnOnce(&mut Found<'_, '_>) -> Result<T>,
+) -> Result<Option<T>> {
     let mut found = statement.query(values)?;
     found.next()?.map(|row| read(&mut Found::new(row))).transpose()
 }

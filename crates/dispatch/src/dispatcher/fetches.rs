@@ -1,0 +1,264 @@
+//! Parcels that have to be read from the store: those that attempts wait for, and, ahead of their turn,
+//! those of the deliveries that start next. An attempt that waits takes one of its endpoint's places, so a
+//! backlog leaves no faster than its parcels come.
+
+use std::collections::HashMap;
+
+use railpost_engine::Attempt;
+use railpost_store::Parcel;
+use railpost_wire::{DeliveryId, EndpointId};
+
+use super::parcels::{Parcels, size};
+use crate::limits::{PARCEL_LEN_ASSUMED, PARCELS_PER_FETCH, READ_AHEAD_MAX};
+
+/// What is being read, and for which endpoints to read ahead.
+#[derive(Debug)]
+pub(super) struct Fetches {
+    /// What is being read or about to be, each with the attempt that waits for it.
+    under_way: HashMap<DeliveryId, Option<Attempt>>,
+    /// What is to be read next.
+    wanted: Vec<DeliveryId>,
+    /// Endpoints whose parcels are in the store and not in memory.
+    behind: HashMap<EndpointId, Behind>,
+    /// Those of them for which it is time to look what starts next.
+    due: Vec<EndpointId>,
+    /// Bytes to read ahead, for all of them together.
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Behind {
+    /// Starts until it is time to look ahead again.
+    starts_left: usize,
+    /// What a parcel takes, by those that were read of late.
+    parcel_len: usize,
+}
+
+impl Fetches {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            under_way: HashMap::new(),
+            wanted: Vec::new(),
+            behind: HashMap::new(),
+            due: Vec::new(),
+            bytes_max,
+        }
+    }
+
+    /// An attempt starts that has its parcel.
+    pub(super) fn started(&mut self, endpoint: EndpointId) {
+        let behind = self.behind.get_mut(&endpoint);
+        // At none left, it is due already.
+        if let Some(behind) = behind.filter(|behind| behind.starts_left > 0) {
+            behind.starts_left -= 1;
+            if behind.starts_left == 0 {
+                self.due.push(endpoint);
+            }
+        }
+    }
+
+    /// An attempt starts that has to wait for its parcel. `followers` come after it in its lane, and are
+    /// read with it.
+    pub(super) fn wait(
+        &mut self,
+        attempt: Attempt,
+        followers: impl Iterator<Item = DeliveryId>,
+        parcels: &Parcels,
+    ) {
+        if self.under_way.insert(attempt.delivery, Some(attempt)).is_none() {
+            self.wanted.push(attempt.delivery);
+            let depth = self.depth(attempt.endpoint);
+            self.want(followers.take(depth), parcels);
+        }
+        self.behind
+            .entry(attempt.endpoint)
+            .or_insert(Behind { starts_left: 1, parcel_len: PARCEL_LEN_ASSUMED });
+        self.started(attempt.endpoint);
+    }
+
+    /// The endpoints for which it is time to look ahead.
+    pub(super) fn take_due(&mut self) -> Vec<EndpointId> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Reads ahead what is missing of that which starts next. An endpoint of which nothing is missing is
+    /// left alone until it is.
+    pub(super) fn look_ahead(
+        &mut self,
+        endpoint: EndpointId,
+        ready: impl Iterator<Item = DeliveryId>,
+        parcels: &Parcels,
+    ) {
+        let next: Vec<_> = ready.take(self.depth(endpoint)).collect();
+        let seen = next.len();
+        if self.want(next.into_iter(), parcels) == 0 {
+            self.behind.remove(&endpoint);
+        } else if let Some(behind) = self.behind.get_mut(&endpoint) {
+            behind.starts_left = seen.div_ceil(2);
+        }
+    }
+
+    /// The next parcels to read in one call.
+    pub(super) fn next(&mut self) -> Option<Vec<DeliveryId>> {
+        let count = self.wanted.len().min(PARCELS_PER_FETCH);
+        Some(self.wanted.drain(..count).collect()).filter(|ids: &Vec<_>| !ids.is_empty())
+    }
+
+    /// A parcel was read: the attempt that waits for it, if one does.
+    pub(super) fn arrived(&mut self, parcel: &Parcel) -> Option<Attempt> {
+        if let Some(behind) = self.behind.get_mut(&parcel.endpoint) {
+            behind.parcel_len = (behind.parcel_len * 7 + size(parcel)) / 8;
+        }
+        self.under_way.remove(&parcel.delivery).flatten()
+    }
+
+    /// A call is answered: the attempts whose parcels it did not find.
+    pub(super) fn missing(&mut self, asked: &[DeliveryId]) -> Vec<Attempt> {
+        asked.iter().filter_map(|id| self.under_way.remove(id).flatten()).collect()
+    }
+
+    /// How many parcels may be read ahead for an endpoint.
+    fn depth(&self, endpoint: EndpointId) -> usize {
+        let len = self.behind.get(&endpoint).map_or(PARCEL_LEN_ASSUMED, |behind| behind.parcel_len);
+        (self.bytes_max / self.behind.len().max(1) / len.max(1)).min(READ_AHEAD_MAX)
+    }
+
+    /// Asks for those that are neither here nor on their way. Says how many that were.
+    fn want(&mut self, ids: impl Iterator<Item = DeliveryId>, parcels: &Parcels) -> usize {
+        let before = self.wanted.len();
+        for id in ids {
+            if !parcels.has(id) && !self.under_way.contains_key(&id) {
+                self.under_way.insert(id, None);
+                self.wanted.push(id);
+            }
+        }
+        self.wanted.len() - before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use railpost_engine::{Config, Effect, Endpoint, Engine, Input, Page, Policy, Timestamp};
+
+    use super::super::parcels::tests::parcel;
+    use super::*;
+
+    const ROOM: usize = 1 << 20;
+
+    fn id(number: u128) -> DeliveryId {
+        DeliveryId::from_u128(number)
+    }
+
+    fn ids(numbers: impl Iterator<Item = u128>) -> Vec<DeliveryId> {
+        numbers.map(id).collect()
+    }
+
+    /// Attempts as an engine starts them, for the deliveries 1 to `count`.
+    fn attempts(count: u128) -> Vec<Attempt> {
+        let mut engine = Engine::new(Config::default(), 1);
+        let endpoint = Endpoint {
+            id: EndpointId::from_u128(1),
+            tenant: "acme".parse().unwrap(),
+            policy: Policy::default(),
+            status: railpost_engine::EndpointStatus::Active,
+            failing_since: None,
+        };
+        let now = Timestamp::from_millis(1);
+        engine.handle(now, Input::EndpointAppeared(endpoint));
+        let mut started = Vec::new();
+        while let Some(effect) = engine.poll_effect() {
+            match effect {
+                Effect::Load(ticket, railpost_engine::Load::Unkeyed { endpoint, .. }) => {
+                    let deliveries = (1..=count).map(|number| {
+                        railpost_engine::Accepted { id: id(number), endpoint, place: None }.into()
+                    });
+                    let deliveries = deliveries.collect();
+                    let page = Page::Unkeyed { deliveries, next: None, next_due: None };
+                    engine.handle(now, Input::Loaded { ticket, page });
+                }
+                Effect::Start(attempt) => started.push(attempt),
+                _ => {}
+            }
+        }
+        started
+    }
+
+    #[test]
+    fn what_starts_next_is_read_with_what_is_waited_for() {
+        let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let attempt = attempts(1)[0];
+        fetches.wait(attempt, [id(2), id(3)].into_iter(), &parcels);
+        assert_eq!(fetches.take_due(), [attempt.endpoint]);
+        fetches.look_ahead(attempt.endpoint, ids(2..=6).into_iter(), &parcels);
+        assert_eq!(fetches.next().unwrap(), ids(1..=6));
+        assert_eq!(fetches.next(), None);
+    }
+
+    #[test]
+    fn an_attempt_that_starts_while_its_parcel_is_read_gets_it() {
+        let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let attempts = attempts(2);
+        fetches.wait(attempts[0], [id(2)].into_iter(), &parcels);
+        assert_eq!(fetches.next().unwrap(), ids(1..=2));
+        fetches.wait(attempts[1], std::iter::empty(), &parcels);
+        assert_eq!(fetches.next(), None, "it is on its way");
+        assert_eq!(fetches.arrived(&parcel(2, 10)), Some(attempts[1]));
+        assert_eq!(fetches.missing(&ids(1..=2)), [attempts[0]]);
+        assert_eq!(fetches.arrived(&parcel(1, 10)), None, "nobody waits any more");
+    }
+
+    #[test]
+    fn half_of_what_was_read_ahead_is_left_at_the_next_look() {
+        let (mut fetches, mut parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let attempt = attempts(1)[0];
+        fetches.wait(attempt, std::iter::empty(), &parcels);
+        fetches.take_due();
+        fetches.look_ahead(attempt.endpoint, ids(2..=11).into_iter(), &parcels);
+        let looks: Vec<_> = (0..5)
+            .map(|_| {
+                fetches.started(attempt.endpoint);
+                fetches.take_due().len()
+            })
+            .collect();
+        assert_eq!(looks, [0, 0, 0, 0, 1]);
+        (2..=11).for_each(|number| parcels.put(parcel(number, 10)));
+        fetches.look_ahead(attempt.endpoint, ids(7..=11).into_iter(), &parcels);
+        fetches.started(attempt.endpoint);
+        assert_eq!(fetches.take_due(), [], "all that comes next is here");
+    }
+
+    #[test]
+    fn many_starts_at_once_make_one_look() {
+        let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let attempts = attempts(3);
+        attempts.iter().for_each(|attempt| fetches.wait(*attempt, std::iter::empty(), &parcels));
+        (0..3).for_each(|_| fetches.started(attempts[0].endpoint));
+        assert_eq!(fetches.take_due(), [attempts[0].endpoint]);
+    }
+
+    #[test]
+    fn the_larger_parcels_are_the_fewer_are_read_ahead() {
+        for (payload_len, expected) in [(0, READ_AHEAD_MAX), (15_000, 67), (1 << 20, 1)] {
+            let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+            let attempt = attempts(1)[0];
+            fetches.wait(attempt, std::iter::empty(), &parcels);
+            for _ in 0..100 {
+                fetches.arrived(&parcel(1, payload_len));
+            }
+            fetches.look_ahead(attempt.endpoint, ids(2..=5_000).into_iter(), &parcels);
+            let read = std::iter::from_fn(|| fetches.next()).flatten().count() - 1;
+            assert!(read.abs_diff(expected) <= 1, "{payload_len}: {read}");
+        }
+    }
+
+    #[test]
+    fn without_room_nothing_is_read_ahead() {
+        let (mut fetches, parcels) = (Fetches::new(0), Parcels::new(0));
+        let attempt = attempts(1)[0];
+        fetches.wait(attempt, [id(2)].into_iter(), &parcels);
+        fetches.look_ahead(attempt.endpoint, ids(2..=6).into_iter(), &parcels);
+        assert_eq!(fetches.next().unwrap(), [id(1)]);
+    }
+}

@@ -1,0 +1,24 @@
+//! Looks ahead, for whoever fetches payloads: an attempt whose payload is there when it starts holds
+//! its place for the request alone.
+
+use railpost_wire::{DeliveryId, EndpointId};
+
+use super::Engine;
+use crate::AttemptToken;
+
+impl Engine {
+    /// What is ready to start at an endpoint, in the order in which its gates will let it. Nothing of it
+    /// is certain: it may leave memory before its turn.
+    pub fn ready(&self, endpoint: EndpointId) -> impl Iterator<Item = DeliveryId> {
+        let key = self.endpoint_keys.get(&endpoint);
+        let ready = key.into_iter().flat_map(|key| &self.endpoints[*key].ready);
+        ready.filter_map(|key| Some(self.deliveries.get(*key)?.id))
+    }
+
+    /// What stands behind an attempt's delivery in its lane, as far as it is in memory.
+    pub fn behind(&self, attempt: AttemptToken) -> impl Iterator<Item = DeliveryId> {
+        let first = self.deliveries.get(attempt.delivery).and_then(|held| held.next);
+        let keys = std::iter::successors(first, |key| self.deliveries[*key].next);
+        keys.map(|key| self.deliveries[key].id)
+    }
+}
