@@ -44,7 +44,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use http::{HeaderName, HeaderValue};
 
@@ -90,18 +90,20 @@ pub fn router(app: &Arc<App>) -> Router {
         router = router.route(route.path, method_router(app.clone(), number, route));
     }
     router
-        .fallback(async |request: Request| Problem::not_found("path", request.uri().path()))
-        .method_not_allowed_fallback(async || {
-            Problem::new(Code::MethodNotAllowed, "the path is right, the method is not")
+        .fallback(async |request: Request| {
+            guarded(Problem::not_found("path", request.uri().path()).into_response())
         })
-        .layer(axum::middleware::map_response(async |response: Response| guarded(response)))
+        .method_not_allowed_fallback(async || {
+            let detail = "the path is right, the method is not";
+            guarded(Problem::new(Code::MethodNotAllowed, detail).into_response())
+        })
 }
 
 fn method_router(app: Arc<App>, number: usize, route: &Route) -> MethodRouter {
     let filter = MethodFilter::try_from(route.method.clone()).expect("a method that axum knows");
     let route = route.clone();
     axum::routing::on(filter, async move |request: Request| {
-        observed(app, number, &route, request).await
+        guarded(observed(app, number, &route, request).await)
     })
 }
 
