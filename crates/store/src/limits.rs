@@ -172,7 +172,8 @@ pub(crate) const SQLITE_CHECKPOINT_LEFT: u32 = 256;
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;
 
-/// A group settles one lane for so many that it moves on. Most lanes of busy endpoints move on several
+/// A group settles one lane for so many that it moves on; one that moves on fewer settles them itself,
+/// which costs no more pages than writing them elsewhere. Most lanes of busy endpoints move on several
 /// times before it is their turn, so that their row is written once for all of it.
 pub(crate) const LANES_SETTLED_SHARE: usize = 4;
 

@@ -120,9 +120,12 @@ impl Lanes {
         Ok(lane)
     }
 
-    /// Writes down the seqs that the group gave out, and settles a few lanes.
+    /// Writes down the seqs that the group gave out, and settles a few lanes: its own, if they are as few.
     pub(super) fn write(&mut self, db: &Connection) -> Result<()> {
-        if self.given.is_empty() {
+        if self.given.len() < LANES_SETTLED_SHARE {
+            let own = Vec::from_iter(std::mem::take(&mut self.given));
+            settle(db, &own)?;
+            self.planned = (own, self.round);
             return Ok(());
         }
         let num = db
@@ -147,9 +150,6 @@ impl Lanes {
 
     /// The group is committed.
     pub(super) fn committed(&mut self) {
-        if self.given.is_empty() {
-            return;
-        }
         let (settled, round) = std::mem::take(&mut self.planned);
         self.round = round;
         self.unsettled.change(&settled, &mut self.given);
@@ -172,9 +172,11 @@ pub(super) fn settle_all(db: &mut Connection) -> Result<()> {
     Ok(change.commit()?)
 }
 
-/// Brings the rows of these lanes up to date. A lane that is gone has none.
+/// Brings the rows of these lanes up to date. A lane that is gone has none, and one that moved on since
+/// has a higher seq.
 fn settle(db: &Connection, seqs: &[(LaneId, Seq)]) -> Result<()> {
-    let mut statement = db.prepare_cached("UPDATE lanes SET last_seq = ?2 WHERE id = ?1")?;
+    let sql = "UPDATE lanes SET last_seq = max(last_seq, ?2) WHERE id = ?1";
+    let mut statement = db.prepare_cached(sql)?;
     for (lane, last) in seqs {
         statement.execute((lane.0, last.get()))?;
     }
@@ -252,8 +254,8 @@ mod tests {
 
     impl Model {
         /// Gives out some places, half of them in a few busy lanes.
-        fn give(&mut self, desk: &mut Desk) {
-            for _ in 0..GROUP {
+        fn give(&mut self, desk: &mut Desk, count: u64) {
+            for _ in 0..count {
                 self.step += 1;
                 let key =
                     self.step * self.step * 7 % if self.step.is_multiple_of(2) { KEYS } else { 10 };
@@ -290,12 +292,13 @@ mod tests {
             assert_eq!((given_rows(&desk), desk.notes.lanes.unsettled.len()), (0, 0));
             model.check(&desk);
             for group in 0..200 {
+                let count = [GROUP, 1, 0, GROUP, 2][group % 5];
                 desk.begin(false).unwrap();
                 if group % 7 == 3 {
-                    model.clone().give(&mut desk);
+                    model.clone().give(&mut desk, count);
                     desk.give_up();
                 } else {
-                    model.give(&mut desk);
+                    model.give(&mut desk, count);
                     desk.end().unwrap();
                 }
                 model.check(&desk);
@@ -311,7 +314,7 @@ mod tests {
         let mut most = 0;
         for _ in 0..1_000 {
             desk.begin(false).unwrap();
-            model.give(&mut desk);
+            model.give(&mut desk, GROUP);
             desk.end().unwrap();
             most = most.max(given_rows(&desk));
         }
