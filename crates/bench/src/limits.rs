@@ -22,6 +22,9 @@ pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 /// The measured stretch: the whole run should take a few minutes.
 pub(crate) const STRETCH: Duration = Duration::from_secs(4);
 
+/// Fewest events of a stretch by schedule: twenty of them make a p99, not a single pause of the machine.
+pub(crate) const STRETCH_EVENTS_MIN: u64 = 2_000;
+
 /// Most events of one measured stretch: what a fast store accepts must still be delivered in time.
 pub(crate) const STRETCH_EVENTS: u64 = 150_000;
 

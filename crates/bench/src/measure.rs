@@ -8,7 +8,8 @@ use crate::child::{Load, Sink};
 use crate::figures::{Figures, per_second, ratio};
 use crate::histogram::Histogram;
 use crate::limits::{
-    CORE_FULL, DRAIN_MAX, LOOK_EVERY, PACER_LATE_MAX, QUICK_DIVISOR, STRETCH, WARM_UP,
+    CORE_FULL, DRAIN_MAX, LOOK_EVERY, PACER_LATE_MAX, QUICK_DIVISOR, STRETCH, STRETCH_EVENTS_MIN,
+    WARM_UP,
 };
 use crate::load::Report;
 use crate::load::plan::Plan;
@@ -69,8 +70,9 @@ impl Stage<'_> {
         let mut loads: Vec<Load> = plans.iter().map(|_| Load::start()).collect::<Result<_, _>>()?;
         let warm = self.warm_up(&mut loads, plans, judged)?;
         self.sink.order(&Order::Reset)?;
-        let plans: Vec<Plan> =
-            warm.iter().zip(plans).map(|(warm, plan)| measured(plan, warm, self.scale)).collect();
+        let millis = self.scale.time(stretch(plans[0].per_s)).as_millis() as u64;
+        let measured = |(warm, plan)| measured(plan, warm, self.scale.events(plan.events), millis);
+        let plans: Vec<Plan> = warm.iter().zip(plans).map(measured).collect();
         let (before, begun) = (self.costs(&loads), Instant::now());
         let reports = self.load("measuring", &mut loads, &plans)?;
         let missing =
@@ -154,10 +156,15 @@ impl Stage<'_> {
     }
 }
 
+/// How long to measure, by the rate of what is judged.
+fn stretch(per_s: Option<u64>) -> Duration {
+    let enough = per_s.map(|per_s| Duration::from_secs(STRETCH_EVENTS_MIN.div_ceil(per_s.max(1))));
+    enough.map_or(STRETCH, |enough| enough.max(STRETCH))
+}
+
 /// The measured stretch goes on where the warm-up ended.
-fn measured(plan: &Plan, warm: &Report, scale: Scale) -> Plan {
-    let millis = scale.time(STRETCH).as_millis() as u64;
-    Plan { first: warm.next, events: scale.events(plan.events), millis, ..plan.clone() }
+fn measured(plan: &Plan, warm: &Report, events: u64, millis: u64) -> Plan {
+    Plan { first: warm.next, events, millis, ..plan.clone() }
 }
 
 impl std::ops::Sub for Costs {
@@ -296,6 +303,13 @@ mod tests {
             let scale = Scale { quick, events_max };
             let found = (scale.events(1_000), scale.time(second).as_millis());
             assert_eq!(found, (events, millis), "{scale:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_schedule_is_measured_until_its_p99_means_something() {
+        for (per_s, seconds) in [(None, 4), (Some(2_000), 4), (Some(500), 4), (Some(200), 10)] {
+            assert_eq!(stretch(per_s), Duration::from_secs(seconds), "{per_s:?}");
         }
     }
 
