@@ -165,9 +165,9 @@ pub(crate) const CROWD_ITEMS: usize = 128;
 /// every group are then copied once for many changes.
 pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
 
-/// Pages in the write-ahead log that are left for the writer to copy, about: a few milliseconds. Fewer,
-/// and the rest grows while the one before is copied.
-pub(crate) const SQLITE_CHECKPOINT_LEFT: u32 = 256;
+/// The part of a full write-ahead log that is left for the writer to copy: an eighth. The rest is copied
+/// ahead, by a thread of its own.
+pub(crate) const SQLITE_CHECKPOINT_LEFT_SHARE: u32 = 8;
 
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;

@@ -1,8 +1,8 @@
 //! Copies what is in the write-ahead log into the file, ahead of time.
 //!
 //! When the log is full, it is copied into the file and begun anew, and the writer and all who wait for
-//! it stand still meanwhile. So a thread of its own copies most of it before: when half of the way to a
-//! full log is done, half of the rest, and so on. What is left for the writer is little.
+//! it stand still meanwhile. So a thread of its own copies most of it shortly before. What is left for the
+//! writer is little. Once is enough: each copy is synced, and competes with the writer's own syncs.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
 use super::errors::At;
-use crate::limits::SQLITE_CHECKPOINT_LEFT;
+use crate::limits::SQLITE_CHECKPOINT_LEFT_SHARE;
 use crate::{Result, StoreError};
 
 /// A handle to the thread that copies. Dropping it ends the thread.
@@ -81,34 +81,26 @@ enum Step {
     Finish,
 }
 
-/// How full the log may get before something is due.
+/// When something is due about the log.
 #[derive(Debug)]
 struct Due {
     full: u32,
-    next_copy: u32,
     last: u32,
 }
 
 impl Due {
     fn new(full: u32) -> Self {
-        Self { full, next_copy: full / 2, last: 0 }
+        Self { full, last: 0 }
     }
 
     fn after(&mut self, pages: u32) -> Step {
-        let began_anew = pages < self.last;
-        self.last = pages;
-        if began_anew {
-            self.next_copy = self.full / 2;
+        let last = std::mem::replace(&mut self.last, pages);
+        let ahead = self.full - self.full / SQLITE_CHECKPOINT_LEFT_SHARE;
+        match pages {
+            _ if pages >= self.full => Step::Finish,
+            _ if last < ahead && pages >= ahead => Step::CopyAhead,
+            _ => Step::Nothing,
         }
-        if pages >= self.full {
-            return Step::Finish;
-        }
-        if pages < self.next_copy {
-            return Step::Nothing;
-        }
-        let left = (self.full - pages) / 2;
-        self.next_copy = if left > SQLITE_CHECKPOINT_LEFT { pages + left } else { self.full };
-        Step::CopyAhead
     }
 }
 
@@ -118,18 +110,18 @@ mod tests {
     use tempfile::TempDir;
 
     #[test]
-    fn the_log_is_copied_at_half_of_the_way_and_half_of_the_rest_and_finished_when_full() {
+    fn the_log_is_copied_once_shortly_before_it_is_full_and_finished_when_it_is() {
         let mut due = Due::new(16_384);
         let mut steps = Vec::new();
-        for pages in (1..=16_400).chain(1..=8_200) {
+        for pages in (1..=16_400).step_by(3).chain((1..=14_400).step_by(3)) {
             match due.after(pages) {
                 Step::Nothing => {}
                 step => steps.push((pages, step)),
             }
         }
-        let ahead = [8_192, 12_288, 14_336, 15_360, 15_872].map(|pages| (pages, Step::CopyAhead));
-        let finish = (16_384..=16_400).map(|pages| (pages, Step::Finish));
-        let expected: Vec<_> = ahead.into_iter().chain(finish).chain([ahead[0]]).collect();
+        let ahead = (14_338, Step::CopyAhead);
+        let finish = (16_384..=16_399).step_by(3).map(|pages| (pages, Step::Finish));
+        let expected: Vec<_> = [ahead].into_iter().chain(finish).chain([ahead]).collect();
         assert_eq!(steps, expected);
     }
 
