@@ -1,8 +1,8 @@
 //! The dispatcher: holds an engine, performs its effects, and tells it what came of them.
 //!
-//! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches,
-//! `parcels` just accepted, an `outlet` per endpoint, and a task per `attempt`. None of them holds a
-//! delivery rule.
+//! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches and
+//! `lookups` that read for the engine, `parcels` just accepted and `fetches` of those that have to be
+//! read back, an `outlet` per endpoint, and a task per `attempt`. None of them holds a delivery rule.
 
 mod parcels;
 mod fetches;
