@@ -28,40 +28,35 @@ use crate::api::call::Ctx;
 use crate::api::problem::Problem;
 
 /// One event in structured mode.
-pub(super) fn structured(ctx: &Ctx, body: &Bytes, trace: Option<&str>) -> Result<Event, Problem> {
-    event(ctx, CloudEvent::from_json(body).map_err(refused)?, body, trace)
+pub(super) fn structured(ctx: &Ctx, body: &[u8], trace: Option<&str>) -> Result<Event, Problem> {
+    event(ctx, CloudEvent::from_json(body).map_err(refused)?, trace)
 }
 
 /// One event in binary mode: whatever the body is, it is the payload.
 pub(super) fn binary(
     ctx: &Ctx,
     headers: &HeaderMap,
-    body: &Bytes,
+    body: &[u8],
     trace: Option<&str>,
 ) -> Result<Event, Problem> {
     let pairs = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let mut read = CloudEvent::from_http(pairs, body).map_err(refused)?;
     read.data = Data::None;
-    Ok(Event { payload: body.clone(), ..event(ctx, read, body, trace)? })
+    Ok(Event { payload: Bytes::copy_from_slice(body), ..event(ctx, read, trace)? })
 }
 
 /// A batch of events.
-pub(super) fn batch(ctx: &Ctx, body: &Bytes, trace: Option<&str>) -> Result<Vec<Event>, Problem> {
+pub(super) fn batch(ctx: &Ctx, body: &[u8], trace: Option<&str>) -> Result<Vec<Event>, Problem> {
     let read = CloudEvent::from_json_batch(body).map_err(refused)?;
     check_count(read.len())?;
     let numbered = read.into_iter().enumerate();
     let events = numbered.map(|(index, read)| {
-        event(ctx, read, body, trace).map_err(|problem| problem.within(&format!("[{index}]")))
+        event(ctx, read, trace).map_err(|problem| problem.within(&format!("[{index}]")))
     });
     events.collect()
 }
 
-fn event(
-    ctx: &Ctx,
-    mut read: CloudEvent<'_>,
-    body: &Bytes,
-    trace: Option<&str>,
-) -> Result<Event, Problem> {
+fn event(ctx: &Ctx, mut read: CloudEvent<'_>, trace: Option<&str>) -> Result<Event, Problem> {
     let mut extension = |name: &str| read.extensions.remove(name).map(|value| value.to_string());
     let (key, version) = (extension("partitionkey"), extension("schemaversion"));
     let trace = traceparent(extension("traceparent"), trace)?;
@@ -76,7 +71,7 @@ fn event(
         event_type: parse("type", &read.event_type)?,
         key: key.map(|text| parse(key_field, &text)).transpose()?,
         content_type: content_type(read.datacontenttype.as_deref(), &read.data)?,
-        payload: payload(read.data, body),
+        payload: payload(read.data),
         schema_version: version.map(|text| parse("schemaversion", &text)).transpose()?,
         time: time.map_or_else(|| ctx.now(), Timestamp::from_millis),
         traceparent: trace,
@@ -94,11 +89,11 @@ fn content_type(declared: Option<&str>, data: &Data<'_>) -> Result<ContentType, 
     }
 }
 
-/// The data's bytes: a slice of the body where they stand in it as they are.
-fn payload(data: Data<'_>, body: &Bytes) -> Bytes {
+/// The data's bytes, in memory of their own.
+fn payload(data: Data<'_>) -> Bytes {
     match data {
         Data::None => Bytes::new(),
-        Data::Json(value) => body.slice_ref(value.get().as_bytes()),
+        Data::Json(value) => Bytes::copy_from_slice(value.get().as_bytes()),
         Data::Text(text) => text.into_owned().into(),
         Data::Binary(bytes) => bytes.into_owned().into(),
     }

@@ -184,7 +184,7 @@ pub(crate) async fn publish(
 ) -> Result<Accepted<Receipt>, Problem> {
     let trace = body.traceparent.as_deref();
     let event = match &body.form {
-        Form::Json => event(&ctx, parse_json(&body.bytes)?, &body.bytes, trace)?,
+        Form::Json => event(&ctx, parse_json(&body.bytes)?, trace)?,
         Form::CloudEvents => cloudevents::structured(&ctx, &body.bytes, trace)?,
         Form::Binary(headers) => cloudevents::binary(&ctx, headers, &body.bytes, trace)?,
     };
@@ -208,13 +208,13 @@ pub(crate) async fn publish_batch(
     accept(&ctx, path.tenant, (events, warnings), |events| Accepted(Receipts { events })).await
 }
 
-fn events(ctx: &Ctx, bytes: &Bytes, trace: Option<&str>) -> Result<Vec<Event>, Problem> {
+fn events(ctx: &Ctx, bytes: &[u8], trace: Option<&str>) -> Result<Vec<Event>, Problem> {
     let batch: NewEvents<'_> = parse_json(bytes)?;
     check_count(batch.events.len())?;
     let numbered = batch.events.into_iter().enumerate();
     let events = numbered.map(|(index, new)| {
         let within = |problem: Problem| problem.within(&format!("events[{index}]"));
-        event(ctx, new, bytes, trace).map_err(within)
+        event(ctx, new, trace).map_err(within)
     });
     events.collect()
 }
@@ -228,20 +228,16 @@ pub(super) fn check_count(got: usize) -> Result<(), Problem> {
     Err(Problem::field("events", problem))
 }
 
-/// The event as it is stored. Its payload is a slice of `bytes`, in which it came.
-pub(super) fn event(
-    ctx: &Ctx,
-    new: NewEvent<'_>,
-    bytes: &Bytes,
-    trace: Option<&str>,
-) -> Result<Event, Problem> {
+/// The event as it is stored. Its payload is a copy: a slice would keep all that came with it, and the
+/// connection's buffer, until the last delivery.
+pub(super) fn event(ctx: &Ctx, new: NewEvent<'_>, trace: Option<&str>) -> Result<Event, Problem> {
     let now = ctx.now();
     let id = new.id.unwrap_or_else(|| EventId::generate(now.as_millis(), ctx.app.random()));
     Ok(Event {
         id,
         event_type: new.event_type,
         key: new.key,
-        payload: bytes.slice_ref(new.payload.get().as_bytes()),
+        payload: Bytes::copy_from_slice(new.payload.get().as_bytes()),
         content_type: json_content_type(),
         schema_version: new.schema_version,
         time: new.time.map_or(now, |time| time.0),

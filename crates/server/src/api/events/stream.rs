@@ -162,7 +162,7 @@ impl Publisher {
     }
 
     async fn event(&mut self, line: &Bytes) -> Result<(Event, Vec<String>), Problem> {
-        let event = event(&self.ctx, parse_json(line)?, line, self.trace.as_deref())?;
+        let event = event(&self.ctx, parse_json(line)?, self.trace.as_deref())?;
         let warnings = event_types::check(&self.ctx, &self.tenant, &event).await?;
         Ok((event, warnings))
     }
