@@ -7,22 +7,28 @@ use tokio::time::{Instant, timeout};
 use super::exchange::{Body, BodyEnd, Detail, Response};
 use crate::limits::{BODY_KEPT_MAX, DRAIN_LEN_MAX, DRAIN_TIMEOUT};
 
-/// Notes an answer in `detail`, as it comes. Whether its body was read to the end, so that the
-/// connection has nothing left over from it.
-pub(super) async fn take_answer(
+/// Notes an answer's head in `detail`. Its body is what follows.
+pub(super) fn take_head(
     answer: ::http::Response<Incoming>,
     started: Instant,
     detail: &mut Detail,
-) -> bool {
+) -> Incoming {
     detail.timing.first_byte = Some(started.elapsed());
-    let (head, mut incoming) = answer.into_parts();
-    let response = detail.response.insert(Response {
+    let (head, incoming) = answer.into_parts();
+    detail.response = Some(Response {
         status: head.status.as_u16(),
         version: head.version,
         headers: head.headers,
         body: Body::default(),
     });
-    if head.status.is_success() {
+    incoming
+}
+
+/// Notes an answer's body in `detail`, as it comes. Whether it was read to the end, so that the
+/// connection has nothing left over from it.
+pub(super) async fn take_body(mut incoming: Incoming, detail: &mut Detail) -> bool {
+    let Some(response) = &mut detail.response else { return false };
+    if response.is_success() {
         return drain(&mut incoming).await;
     }
     response.body.end = keep(&mut incoming, &mut response.body.kept).await;

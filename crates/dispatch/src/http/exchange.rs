@@ -99,6 +99,10 @@ impl Body {
 }
 
 impl Response {
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
     /// Its first header fields, within the bounds of what is stored, and whether any was left out.
     pub fn kept_headers(&self) -> (Vec<(&str, Cow<'_, str>)>, bool) {
         let mut len = 0;

@@ -11,11 +11,12 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use super::body::take_answer;
+use super::body::{take_body, take_head};
 use super::dial::Peer;
 use super::exchange::Detail;
 use super::request::{Failed, Message};
@@ -42,27 +43,22 @@ impl H1 {
     }
 
     /// Sends `message` and takes its answer in.
-    pub(super) async fn exchange(
+    pub(super) fn exchange(
         &mut self,
         message: Message,
         started: Instant,
         detail: &mut Detail,
-    ) -> Result<(), Failed> {
+    ) -> impl Future<Output = Result<(), Failed>> {
         self.peer.note(detail);
         let sent = self.requests.try_send_request(message);
-        match self.drive(sent).await {
-            Ok(answer) => {
-                let complete = self.drive(take_answer(answer, started, detail)).await;
-                if !complete {
-                    self.connection = None;
-                }
-                Ok(())
+        async move {
+            let answered = self.drive(pin!(sent)).await;
+            let incoming = take_head(answered.map_err(given_back)?, started, detail);
+            let complete = self.drive(pin!(take_body(incoming, detail))).await;
+            if !complete {
+                self.connection = None;
             }
-            Err(mut error) => {
-                // It comes back only if nothing of it was written.
-                let untouched = error.take_message();
-                Err(Failed { trouble: Trouble::from(error.error()), untouched })
-            }
+            Ok(())
         }
     }
 
@@ -73,16 +69,17 @@ impl H1 {
     }
 
     /// Runs what waits for this connection together with the connection.
-    async fn drive<T>(&mut self, waiting: impl Future<Output = T>) -> T {
-        let mut waiting = pin!(waiting);
-        poll_fn(|cx| {
+    fn drive<T>(
+        &mut self,
+        mut waiting: Pin<&mut impl Future<Output = T>>,
+    ) -> impl Future<Output = T> {
+        poll_fn(move |cx| {
             if let Poll::Ready(done) = waiting.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
             self.poll_connection(cx);
             waiting.as_mut().poll(cx)
         })
-        .await
     }
 
     fn poll_connection(&mut self, cx: &mut Context<'_>) {
@@ -91,6 +88,12 @@ impl H1 {
             self.connection = None;
         }
     }
+}
+
+/// The message comes back only if nothing of it was written.
+fn given_back(mut error: TrySendError<Message>) -> Failed {
+    let untouched = error.take_message();
+    Failed { trouble: Trouble::from(error.error()), untouched }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::Instant;
 
-use super::body::take_answer;
+use super::body::{take_body, take_head};
 use super::dial::Peer;
 use super::exchange::Detail;
 use super::request::{Failed, Message, Resend};
@@ -49,7 +49,8 @@ impl H2 {
         let spare = (resend == Resend::IfUntouched).then(|| message.clone());
         match self.requests.try_send_request(message).await {
             Ok(answer) => {
-                take_answer(answer, started, detail).await;
+                let incoming = take_head(answer, started, detail);
+                take_body(incoming, detail).await;
                 Ok(())
             }
             Err(mut error) => {

@@ -1,6 +1,7 @@
 //! The sender: one request in, one exchange out, always within its deadline.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -91,13 +92,14 @@ impl Sender {
     ///
     /// The answer is its status: once the head is there, trouble with the body changes nothing but
     /// [`BodyEnd`]. Redirects are answers like any other. Dropping the future closes its connection.
-    pub async fn send(&self, request: Request<'_>) -> Exchange {
-        let Request { route, message, resend } = request;
-        let limit = route.timeouts().total();
-        let mut attempt = Attempt::new(&self.0, route, resend);
-        let ended = timeout_at(attempt.started + limit, attempt.run(message)).await;
-        let ended = ended.unwrap_or_else(|_| Err(attempt.cut_off(limit)));
-        attempt.finish(ended)
+    pub fn send<'a>(&'a self, request: Request<'a>) -> impl Future<Output = Exchange> + Send + 'a {
+        let limit = request.route.timeouts().total();
+        let mut attempt = Attempt::new(&self.0, request);
+        async move {
+            let ended = timeout_at(attempt.started + limit, attempt.run()).await;
+            let ended = ended.unwrap_or_else(|_| Err(attempt.cut_off(limit)));
+            attempt.finish(ended)
+        }
     }
 }
 
@@ -140,9 +142,15 @@ fn destination(
 }
 
 /// One attempt under way, and what is known of it so far.
+///
+/// There is a task for each, and all of a task is allocated and copied when it begins, used or not. So
+/// what few attempts need is boxed, and what all need is kept here instead of passed on from future to
+/// future, each of which would have room for it.
 struct Attempt<'a> {
     sender: &'a Inner,
     route: &'a Route,
+    /// What is to be sent; nothing once a connection has taken it.
+    message: Option<Message>,
     resend: Resend,
     started: Instant,
     detail: Detail,
@@ -151,30 +159,29 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(sender: &'a Inner, route: &'a Route, resend: Resend) -> Self {
+    fn new(sender: &'a Inner, request: Request<'a>) -> Self {
+        let Request { route, message, resend } = request;
         let (started, detail) = (Instant::now(), Detail::default());
-        Self { sender, route, resend, started, detail, waits_on: None }
+        Self { sender, route, message: Some(message), resend, started, detail, waits_on: None }
     }
 
-    async fn run(&mut self, message: Message) -> Result<(), Trouble> {
+    async fn run(&mut self) -> Result<(), Trouble> {
         let Some(connection) = self.origin().check_out(self.started) else {
-            return self.run_anew(message).await;
+            return Box::pin(self.run_anew()).await;
         };
         self.detail.reused = true;
-        match self.exchange(connection, message).await {
-            Err(Failed { untouched: Some(message), .. }) => {
-                self.detail.reused = false;
-                self.detail.resent = true;
-                self.run_anew(message).await
-            }
-            ended => ended.map_err(|failed| failed.trouble),
+        let ended = self.exchange(connection).await;
+        if self.message.is_none() {
+            return ended;
         }
+        self.detail.reused = false;
+        self.detail.resent = true;
+        Box::pin(self.run_anew()).await
     }
 
-    async fn run_anew(&mut self, message: Message) -> Result<(), Trouble> {
-        // Most attempts find a connection, so the state of dialling stays out of their size.
-        let connection = Box::pin(self.connect()).await?;
-        self.exchange(connection, message).await.map_err(|failed| failed.trouble)
+    async fn run_anew(&mut self) -> Result<(), Trouble> {
+        let connection = self.connect().await?;
+        self.exchange(connection).await
     }
 
     async fn connect(&mut self) -> Result<Connection, Trouble> {
@@ -200,30 +207,34 @@ impl<'a> Attempt<'a> {
         Ok(Connection::H2(connection))
     }
 
-    async fn exchange(&mut self, connection: Connection, message: Message) -> Result<(), Failed> {
+    /// Sends the message and takes its answer in. If it fails and it is certain that the receiver did
+    /// not act on it, the message is back.
+    async fn exchange(&mut self, connection: Connection) -> Result<(), Trouble> {
         self.sender.pool.keep_swept();
-        match connection {
-            Connection::H1(connection) => self.exchange_h1(connection, message).await,
-            Connection::H2(connection) => self.exchange_h2(connection, message).await,
-        }
+        let ended = match connection {
+            Connection::H1(mut connection) => {
+                let ended = self.exchange_h1(&mut connection).await;
+                if ended.is_ok() {
+                    self.origin().check_in(connection);
+                }
+                ended
+            }
+            Connection::H2(connection) => Box::pin(self.exchange_h2(connection)).await,
+        };
+        ended.map_err(|failed| {
+            self.message = failed.untouched;
+            failed.trouble
+        })
     }
 
-    async fn exchange_h1(
-        &mut self,
-        mut connection: H1,
-        mut message: Message,
-    ) -> Result<(), Failed> {
+    fn exchange_h1(&mut self, connection: &mut H1) -> impl Future<Output = Result<(), Failed>> {
+        let mut message = self.take_message();
         self.route.address_h1(&mut message);
-        connection.exchange(message, self.started, &mut self.detail).await?;
-        self.origin().check_in(connection);
-        Ok(())
+        connection.exchange(message, self.started, &mut self.detail)
     }
 
-    async fn exchange_h2(
-        &mut self,
-        mut connection: H2,
-        mut message: Message,
-    ) -> Result<(), Failed> {
+    async fn exchange_h2(&mut self, mut connection: H2) -> Result<(), Failed> {
+        let mut message = self.take_message();
         self.route.address_h2(&mut message);
         self.waits_on = Some(connection.clone());
         let (started, detail) = (self.started, &mut self.detail);
@@ -235,11 +246,15 @@ impl<'a> Attempt<'a> {
         ended
     }
 
+    fn take_message(&mut self) -> Message {
+        self.message.take().expect("it comes back before it is sent again")
+    }
+
     /// Its time was over. A shared connection on which nothing came may be dead, so that later
     /// attempts must not wait on it too.
     fn cut_off(&mut self, limit: Duration) -> Trouble {
         match &mut self.detail.response {
-            Some(response) if !is_success(response.status) => {
+            Some(response) if !response.is_success() => {
                 response.body.end = BodyEnd::TimedOut;
             }
             Some(_) => {}
@@ -268,10 +283,6 @@ impl<'a> Attempt<'a> {
     fn origin(&self) -> &'a Origin {
         self.route.origin()
     }
-}
-
-fn is_success(status: u16) -> bool {
-    (200..300).contains(&status)
 }
 
 fn answered(response: &Response) -> AttemptResult {
