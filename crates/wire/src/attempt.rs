@@ -4,9 +4,11 @@ use crate::headers::{Header, HeaderNames};
 use crate::ids::{EventId, SEQ_EXPECTED, Seq};
 use crate::names::Key;
 use crate::refusal::{Incoming, Refusal};
-use crate::sign::{Signer, standard_signature, timestamped_signature};
+use crate::sign::{Signer, write_standard, write_timestamped};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
+use std::fmt::{self, Write};
+use std::ops::Range;
 
 /// One attempt, as far as its headers tell of it.
 #[derive(Debug, Clone, Copy)]
@@ -32,25 +34,75 @@ pub struct Attempt<'a> {
 impl Attempt<'_> {
     /// Its headers, by the endpoint's names. Every value is visible ASCII and spaces.
     pub fn headers<'n>(&self, names: &'n HeaderNames) -> Vec<(&'n str, String)> {
-        let value = |header| self.value(header).map(|value| (names.name(header), value));
-        Header::ALL.into_iter().filter_map(value).collect()
+        let values = self.values();
+        values.iter().map(|(header, value)| (names.name(header), value.to_owned())).collect()
     }
 
-    fn value(&self, header: Header) -> Option<String> {
-        let Self { signers, timestamp, body, .. } = *self;
-        match header {
-            Header::WebhookId | Header::IdempotencyKey => Some(self.event_id.to_string()),
-            Header::WebhookTimestamp => Some(timestamp.to_string()),
-            Header::WebhookSignature if signers.is_empty() => None,
-            Header::WebhookSignature => {
-                Some(standard_signature(signers, self.event_id, timestamp, body))
-            }
-            Header::XWebhookSignature => timestamped_signature(signers, timestamp, body),
-            Header::XKey => self.key.map(Key::to_header),
-            Header::XSeq => self.seq.map(|seq| seq.to_string()),
-            Header::XAttempt => Some(self.number.to_string()),
-            Header::XReplay => self.replay.then(|| "true".to_owned()),
+    /// The values of its headers.
+    pub fn values(&self) -> HeaderValues {
+        let (id, timestamp) = (self.event_id.to_string(), self.timestamp.to_string());
+        let mut text = String::with_capacity(VALUES_LEN);
+        let mut ends = [0; Header::ALL.len()];
+        for header in Header::ALL {
+            self.write_value(header, &id, &timestamp, &mut text);
+            ends[header as usize] = text.len();
         }
+        HeaderValues { text, ends }
+    }
+
+    /// Writes the value of one header, or nothing if the attempt does not have it.
+    fn write_value(&self, header: Header, id: &str, timestamp: &str, text: &mut String) {
+        match header {
+            Header::WebhookId | Header::IdempotencyKey => text.push_str(id),
+            Header::WebhookTimestamp => text.push_str(timestamp),
+            Header::WebhookSignature => {
+                write_standard(self.signers, [id, timestamp], self.body, text);
+            }
+            Header::XWebhookSignature => {
+                write_timestamped(self.signers, timestamp, self.body, text);
+            }
+            Header::XKey => text.extend(self.key.into_iter().flat_map(Key::header_parts)),
+            Header::XSeq => write_shown(self.seq, text),
+            Header::XAttempt => write_shown(Some(self.number), text),
+            Header::XReplay => text.push_str(if self.replay { "true" } else { "" }),
+        }
+    }
+}
+
+/// Room for the values of most attempts: two ids, two signatures, and the short ones.
+const VALUES_LEN: usize = 320;
+
+fn write_shown(value: Option<impl fmt::Display>, text: &mut String) {
+    if let Some(value) = value {
+        write!(text, "{value}").expect("a string takes everything");
+    }
+}
+
+/// The values of one attempt's headers, one after the other in one text: every attempt has them, and a
+/// piece of memory for each would cost more than what is written into it.
+#[derive(Debug, Clone)]
+pub struct HeaderValues {
+    text: String,
+    /// By header: where its value ends. It begins where the one before it ends.
+    ends: [usize; Header::ALL.len()],
+}
+
+impl HeaderValues {
+    /// The headers that the attempt has, in the order in which they are sent.
+    pub fn iter(&self) -> impl Iterator<Item = (Header, &str)> {
+        self.places().map(|(header, place)| (header, &self.text[place]))
+    }
+
+    /// Where in the text each value stands. None is empty.
+    pub fn places(&self) -> impl Iterator<Item = (Header, Range<usize>)> + use<> {
+        let begins = [0].into_iter().chain(self.ends);
+        let places = begins.zip(self.ends).map(|(begin, end)| begin..end);
+        Header::ALL.into_iter().zip(places).filter(|(_, place)| !place.is_empty())
+    }
+
+    /// All of the text.
+    pub fn into_text(self) -> String {
+        self.text
     }
 }
 

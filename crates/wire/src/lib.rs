@@ -88,7 +88,7 @@ mod retry_after;
 pub mod cloudevents;
 mod envelope;
 
-pub use attempt::{Attempt, Received};
+pub use attempt::{Attempt, HeaderValues, Received};
 pub use cloudevents::{Content, Source};
 pub use envelope::{Envelope, Event};
 pub use headers::{BadHeaderName, Header, HeaderNames};

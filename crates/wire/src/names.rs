@@ -76,6 +76,11 @@ impl Key {
         percent::encode(&self.0)
     }
 
+    /// The same, piece by piece.
+    pub(crate) fn header_parts(&self) -> impl Iterator<Item = &str> {
+        percent::parts(&self.0)
+    }
+
     /// Reads an `X-Key` header. Needless escapes and lower-case hex are taken too; what the encoding
     /// never leaves bare (a space, a quote, a `%` without two hex digits) is refused.
     pub fn from_header(value: &[u8]) -> Result<Self, Unexpected> {

@@ -11,7 +11,12 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// The header value for `text`.
 pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, ENCODED).to_string()
+    parts(text).collect()
+}
+
+/// The header value for `text`, piece by piece.
+pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    utf8_percent_encode(text, ENCODED)
 }
 
 /// Undoes [`encode`], and takes needless escapes and lower-case hex too.

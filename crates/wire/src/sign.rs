@@ -47,18 +47,31 @@ impl FromStr for Signer {
 ///
 /// `timestamp` is the attempt's, in seconds since 1970.
 pub fn standard_signature(signers: &[Signer], id: &EventId, timestamp: i64, body: &[u8]) -> String {
-    let (id, timestamp) = (id.to_string(), timestamp.to_string());
-    let parts = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
-    let entries: Vec<String> =
-        signers.iter().map(|signer| standard_entry(signer, &parts)).collect();
-    entries.join(" ")
+    let mut text = String::new();
+    write_standard(signers, [&id.to_string(), &timestamp.to_string()], body, &mut text);
+    text
 }
 
-fn standard_entry(signer: &Signer, parts: &[&[u8]]) -> String {
-    match signer {
-        Signer::Secret(secret) => format!("v1,{}", STANDARD.encode(secret.tag(parts))),
-        // Ed25519 reads its message twice, so it needs it in one piece.
-        Signer::Key(key) => format!("v1a,{}", STANDARD.encode(key.sign(&parts.concat()))),
+pub(crate) fn write_standard(
+    signers: &[Signer],
+    [id, timestamp]: [&str; 2],
+    body: &[u8],
+    text: &mut String,
+) {
+    let parts = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+    for (index, signer) in signers.iter().enumerate() {
+        text.push_str(if index == 0 { "" } else { " " });
+        match signer {
+            Signer::Secret(secret) => {
+                text.push_str("v1,");
+                STANDARD.encode_string(secret.tag(&parts), text);
+            }
+            // Ed25519 reads its message twice, so it needs it in one piece.
+            Signer::Key(key) => {
+                text.push_str("v1a,");
+                STANDARD.encode_string(key.sign(&parts.concat()), text);
+            }
+        }
     }
 }
 
@@ -66,18 +79,36 @@ fn standard_entry(signer: &Signer, parts: &[&[u8]]) -> String {
 ///
 /// `timestamp` is the attempt's, in seconds since 1970.
 pub fn timestamped_signature(signers: &[Signer], timestamp: i64, body: &[u8]) -> Option<String> {
-    let text = timestamp.to_string();
-    let parts = [text.as_bytes(), b".", body];
-    let tags = signers.iter().filter_map(|signer| match signer {
-        Signer::Secret(secret) => Some(secret.tag(&parts)),
-        Signer::Key(_) => None,
-    });
-    let entries: String = tags.map(|tag| format!(",v1={}", hex(tag.as_ref()))).collect();
-    (!entries.is_empty()).then(|| format!("t={text}{entries}"))
+    let mut text = String::new();
+    write_timestamped(signers, &timestamp.to_string(), body, &mut text);
+    Some(text).filter(|text| !text.is_empty())
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn write_timestamped(
+    signers: &[Signer],
+    timestamp: &str,
+    body: &[u8],
+    text: &mut String,
+) {
+    let parts = [timestamp.as_bytes(), b".", body];
+    let mut tags = signers
+        .iter()
+        .filter_map(|signer| match signer {
+            Signer::Secret(secret) => Some(secret.tag(&parts)),
+            Signer::Key(_) => None,
+        })
+        .peekable();
+    if tags.peek().is_some() {
+        text.extend(["t=", timestamp]);
+    }
+    for tag in tags {
+        text.push_str(",v1=");
+        write_hex(tag.as_ref(), text);
+    }
+}
+
+fn write_hex(bytes: &[u8], text: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    text.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
 }

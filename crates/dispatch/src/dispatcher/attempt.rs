@@ -59,14 +59,13 @@ impl Job {
             url: &url,
         });
         let signers = self.outlet.signers(now);
-        let own = self.wire_attempt(&content.body, &signers, now).headers(&self.outlet.names);
-        let own = own.into_iter().map(|(name, value)| (Cow::Borrowed(name), value));
+        let own = self.wire_attempt(&content.body, &signers, now).values();
         let body = match &content.body {
             Cow::Borrowed(part) => event.payload.slice_ref(part),
             Cow::Owned(bytes) => Bytes::copy_from_slice(bytes),
         };
-        let headers = own.chain(content.headers);
-        let request = Request::new(route, headers, body)?.with_resend(self.outlet.resend);
+        let request = Request::new(route, content.headers, body)?.with_attempt(own);
+        let request = request.with_resend(self.outlet.resend);
         Ok(match self.trace {
             Some(parent) => request.with_traceparent(parent),
             None => request,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use railpost_engine::{Failure, Guarantee, Timestamp};
 use railpost_store::{Endpoint, EndpointSecret, SecretValue, TlsVersion};
 use railpost_wire::cloudevents::Source;
-use railpost_wire::{Envelope, HeaderNames, Signer};
+use railpost_wire::{Envelope, Signer};
 
 use crate::{
     Certificates, ClientIdentity, CustomHeaders, Resend, Route, RouteConfig, Sender, Target,
@@ -19,7 +19,6 @@ pub(super) struct Outlet {
     /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.
     pub(super) route: Result<Route, (Failure, String)>,
     pub(super) envelope: Envelope,
-    pub(super) names: HeaderNames,
     pub(super) resend: Resend,
     /// Where its events come from, as CloudEvents has it.
     pub(super) source: Source,
@@ -38,7 +37,6 @@ impl Outlet {
         Self {
             route: route(endpoint, sender),
             envelope: endpoint.settings.envelope,
-            names: endpoint.settings.header_names.clone(),
             resend: match policy.guarantee {
                 Guarantee::AtMostOnce => Resend::Never,
                 Guarantee::AtLeastOnce | Guarantee::EffectivelyOnce => Resend::IfUntouched,

@@ -83,24 +83,23 @@ fn is_reserved(name: &HeaderName) -> bool {
         || name.as_str().starts_with("ce-")
 }
 
-/// The names that an endpoint's requests use, parsed once.
+/// The names of the headers that Railpost sends itself, as an endpoint has them, parsed once.
 #[derive(Debug)]
-pub(super) struct KnownNames(Vec<HeaderName>);
+pub(super) struct OwnNames([HeaderName; Header::ALL.len()]);
 
-impl KnownNames {
+impl OwnNames {
     pub(super) fn new(names: &HeaderNames) -> Self {
-        let own = Header::ALL.into_iter().filter_map(|header| parse_name(names.name(header)).ok());
-        Self(own.chain([CONTENT_TYPE]).collect())
+        Self(Header::ALL.map(|header| {
+            HeaderName::from_bytes(names.name(header).as_bytes()).expect("it was checked")
+        }))
     }
 
-    /// The name `text`; parsed only if it is none of the known ones.
-    pub(super) fn get(&self, text: &str) -> Result<HeaderName, BadHeader> {
-        let known = self.0.iter().find(|name| name.as_str().eq_ignore_ascii_case(text));
-        known.map_or_else(|| parse_name(text), |name| Ok(name.clone()))
+    pub(super) fn get(&self, header: Header) -> HeaderName {
+        self.0[header as usize].clone()
     }
 }
 
-fn parse_name(name: &str) -> Result<HeaderName, BadHeader> {
+pub(super) fn parse_name(name: &str) -> Result<HeaderName, BadHeader> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadHeader::new(name, "is no header name"))
 }
 

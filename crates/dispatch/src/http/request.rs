@@ -5,8 +5,9 @@ use std::fmt;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 use http_body_util::Full;
+use railpost_wire::HeaderValues;
 
-use super::headers::{BadHeader, parse_value};
+use super::headers::{BadHeader, parse_name, parse_value};
 use super::route::Route;
 use super::traceparent::TraceParent;
 use super::trouble::Trouble;
@@ -43,8 +44,7 @@ pub struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
-    /// A request with the attempt's own headers, as `wire` makes them, and these bytes. The
-    /// endpoint's static headers come with the route.
+    /// A request with these headers and bytes. The endpoint's static headers come with the route.
     pub fn new<N: AsRef<str>>(
         route: &'r Route,
         headers: impl IntoIterator<Item = (N, String)>,
@@ -54,6 +54,17 @@ impl<'r> Request<'r> {
         *message.method_mut() = Method::POST;
         *message.headers_mut() = with_template(route, headers)?;
         Ok(Self { route, message, resend: Resend::default() })
+    }
+
+    /// The same, with the headers of an attempt, by the endpoint's names.
+    #[must_use]
+    pub fn with_attempt(mut self, values: HeaderValues) -> Self {
+        let (places, text) = (values.places(), Bytes::from(values.into_text()));
+        for (header, place) in places {
+            let value = HeaderValue::from_maybe_shared(text.slice(place)).expect("visible ASCII");
+            self.message.headers_mut().insert(self.route.names().get(header), value);
+        }
+        self
     }
 
     /// The same, as part of a trace.
@@ -94,7 +105,7 @@ fn with_template<N: AsRef<str>>(
     }
     for (name, value) in headers {
         let name = name.as_ref();
-        map.insert(route.names().get(name)?, parse_value(name, value)?);
+        map.insert(parse_name(name)?, parse_value(name, value)?);
     }
     Ok(map)
 }

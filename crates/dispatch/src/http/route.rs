@@ -8,7 +8,7 @@ use ::http::header::{HOST, USER_AGENT};
 use ::http::{HeaderMap, HeaderValue, Uri};
 use railpost_wire::HeaderNames;
 
-use super::headers::{CustomHeaders, KnownNames};
+use super::headers::{CustomHeaders, OwnNames};
 use super::pool::Origin;
 use super::request::Message;
 use super::tls::TlsSettings;
@@ -111,7 +111,7 @@ struct Prepared {
     path: Uri,
     host: HeaderValue,
     template: HeaderMap,
-    names: KnownNames,
+    names: OwnNames,
     timeouts: Timeouts,
 }
 
@@ -125,7 +125,7 @@ impl Route {
             uri,
             path,
             template: template(&config.headers, user_agent),
-            names: KnownNames::new(&config.names),
+            names: OwnNames::new(&config.names),
             timeouts: config.timeouts,
         }))
     }
@@ -143,7 +143,7 @@ impl Route {
         &self.0.template
     }
 
-    pub(super) fn names(&self) -> &KnownNames {
+    pub(super) fn names(&self) -> &OwnNames {
         &self.0.names
     }
 
