@@ -2,12 +2,14 @@
 //!
 //! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches and
 //! `lookups` that read for the engine, `parcels` just accepted and `fetches` of those that have to be
-//! read back, an `outlet` per endpoint, and a task per `attempt`. None of them holds a delivery rule.
+//! read back, an `outlet` per endpoint, and `hands` that make one `attempt` after the other. None of them
+//! holds a delivery rule.
 
 mod parcels;
 mod fetches;
 mod outlet;
 mod attempt;
+mod hands;
 mod lookups;
 mod recorder;
 mod run;

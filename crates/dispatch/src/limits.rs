@@ -156,3 +156,6 @@ pub const REGISTRY_PAGE: u32 = 100;
 pub const STORE_RETRY_MIN: Duration = Duration::from_millis(50);
 /// See [`STORE_RETRY_MIN`].
 pub const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Tasks that wait for their next attempt: enough for a few busy endpoints, and a few kilobytes each.
+pub(crate) const IDLE_HANDS_MAX: usize = 256;

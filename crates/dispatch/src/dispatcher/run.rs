@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::attempt::{Job, own_span, without_request};
 use super::fetches::Fetches;
+use super::hands::{Hand, Hands, Report};
 use super::lookups::{Desk, Lookups};
 use super::outlet::Outlet;
 use super::parcels::Parcels;
@@ -46,11 +47,13 @@ pub(super) enum News {
 
 /// An attempt that ended, and what it was about.
 pub(super) struct Ended {
-    attempt: Attempt,
+    pub(super) attempt: Attempt,
     /// What was sent; nothing if there was nothing to send.
-    parcel: Option<Arc<Parcel>>,
-    trace: Option<TraceParent>,
-    detail: AttemptDetail,
+    pub(super) parcel: Option<Arc<Parcel>>,
+    pub(super) trace: Option<TraceParent>,
+    pub(super) detail: AttemptDetail,
+    /// Who made it and is free now.
+    pub(super) hand: Option<Hand>,
 }
 
 pub(super) struct Run {
@@ -62,6 +65,7 @@ pub(super) struct Run {
     /// Attempts under way, by the engine's word, that will be reported as [`News::Ended`].
     under_way: usize,
     fetches: Fetches,
+    hands: Hands,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::UnboundedReceiver<News>,
     reporter: mpsc::UnboundedSender<News>,
@@ -102,6 +106,7 @@ impl Run {
             parcels: Parcels::new(config.parcels_bytes_max),
             under_way: 0,
             fetches: Fetches::new(config.parcels_bytes_max / READ_AHEAD_SHARE),
+            hands: Hands::default(),
             inbox,
             news,
             reporter,
@@ -231,8 +236,9 @@ impl Run {
             News::Input(input) => {
                 self.handle(input).await;
             }
-            News::Ended(ended) => {
+            News::Ended(mut ended) => {
                 self.under_way -= 1;
+                self.hands.keep(ended.hand.take());
                 let (attempt, result) = (ended.attempt.token, ended.detail.result);
                 self.handle_with(Input::AttemptEnded { attempt, result }, Some(ended)).await;
             }
@@ -315,11 +321,11 @@ impl Run {
         }
     }
 
-    fn send(&self, attempt: Attempt, parcel: Arc<Parcel>) {
+    fn send(&mut self, attempt: Attempt, parcel: Arc<Parcel>) {
         let mut report = Report::new(attempt, self.reporter.clone());
         report.parcel = Some(parcel.clone());
         let Some((outlet, _)) = self.outlets.get(&attempt.endpoint) else {
-            return report.end(without_request(&attempt, Failure::NotSent, self.now()));
+            return report.end(without_request(&attempt, Failure::NotSent, self.now()), None);
         };
         report.trace = own_span(&parcel, &*self.parts.source);
         let job = Job {
@@ -332,7 +338,7 @@ impl Run {
             thin_url: self.parts.thin_url.clone(),
             node: self.node,
         };
-        tokio::spawn(async move { report.end(job.perform().await) });
+        self.hands.give(job, report);
     }
 
     fn fetch_parcels(&mut self) {
@@ -357,47 +363,12 @@ impl Run {
         }
         for attempt in self.fetches.missing(asked) {
             let missing = without_request(&attempt, Failure::PayloadMissing, self.now());
-            Report::new(attempt, self.reporter.clone()).end(missing);
+            Report::new(attempt, self.reporter.clone()).end(missing, None);
         }
     }
 
     fn now(&self) -> Timestamp {
         self.parts.source.now()
-    }
-}
-
-/// Sees to it that an attempt is reported once, even if its task dies.
-struct Report {
-    attempt: Attempt,
-    parcel: Option<Arc<Parcel>>,
-    trace: Option<TraceParent>,
-    reporter: mpsc::UnboundedSender<News>,
-    reported: bool,
-}
-
-impl Report {
-    fn new(attempt: Attempt, reporter: mpsc::UnboundedSender<News>) -> Self {
-        Self { attempt, parcel: None, trace: None, reporter, reported: false }
-    }
-
-    fn end(mut self, detail: AttemptDetail) {
-        self.tell(detail);
-    }
-
-    fn tell(&mut self, detail: AttemptDetail) {
-        self.reported = true;
-        let (attempt, parcel, trace) = (self.attempt, self.parcel.take(), self.trace);
-        let ended = Box::new(Ended { attempt, parcel, trace, detail });
-        let _ = self.reporter.send(News::Ended(ended));
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        if !self.reported {
-            let died = without_request(&self.attempt, Failure::NotSent, Timestamp::default());
-            self.tell(died);
-        }
     }
 }
 
