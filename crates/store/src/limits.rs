@@ -154,12 +154,17 @@ pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
 /// their way.
 pub(crate) const CROWD_JOBS: usize = 4;
 
-/// How long the writer waits for the rest of a crowd: a fraction of what a commit takes, and every job
-/// that comes meanwhile saves its pages a second writing.
-pub(crate) const CROWD_PAUSE: std::time::Duration = std::time::Duration::from_micros(500);
+/// How long the writer naps for the rest of a crowd, and how often at most: all of it a fraction of what
+/// a commit takes, and every job that comes meanwhile saves its pages a second writing.
+pub(crate) const CROWD_NAP: std::time::Duration = std::time::Duration::from_micros(50);
+pub(crate) const CROWD_NAPS: u32 = 10;
 
 /// Events and records in one group from which on waiting for more gains little.
 pub(crate) const CROWD_ITEMS: usize = 128;
+
+/// Groups that look for events before they insert them, after one was found to have been accepted before:
+/// where a producer sends things again there are more of them, and each costs its group a second try.
+pub(crate) const WARY_GROUPS: u32 = 64;
 
 /// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
 /// every group are then copied once for many changes.
@@ -203,3 +208,6 @@ pub(crate) const BACKLOG_RECOUNT: Span = Span::from_secs(30);
 
 /// How long a count is good enough to refuse by.
 pub(crate) const BACKLOG_REFUSE_WITHIN: Span = Span::from_secs(1);
+
+/// Random bytes that a thread fetches at once: enough for a few dozen ids, few enough to be near.
+pub(crate) const RANDOM_AHEAD: usize = 512;

@@ -1,10 +1,13 @@
 //! Where a backend gets the time and its random bytes from: handed in, so that tests choose them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use railpost_engine::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::limits::RANDOM_AHEAD;
 
 /// The time and randomness that a backend needs of its surroundings.
 pub trait Source: Send + Sync + fmt::Debug {
@@ -26,6 +29,68 @@ impl Source for SystemSource {
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
-        SystemRandom::new().fill(bytes).expect("the machine has a source of randomness");
+        thread_local!(static AHEAD: RefCell<Ahead> = const { RefCell::new(Ahead::EMPTY) });
+        AHEAD.with_borrow_mut(|ahead| ahead.fill(bytes));
+    }
+}
+
+/// Random bytes fetched ahead: every event needs a few, and a call of the system for each would cost more
+/// than they do.
+struct Ahead {
+    bytes: [u8; RANDOM_AHEAD],
+    /// How many of them are used.
+    used: usize,
+}
+
+impl Ahead {
+    const EMPTY: Self = Self { bytes: [0; RANDOM_AHEAD], used: RANDOM_AHEAD };
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        if bytes.len() > RANDOM_AHEAD {
+            return fetch(bytes);
+        }
+        if bytes.len() > RANDOM_AHEAD - self.used {
+            fetch(&mut self.bytes);
+            self.used = 0;
+        }
+        let next = &mut self.bytes[self.used..][..bytes.len()];
+        bytes.copy_from_slice(next);
+        // They may be part of a secret: no copy stays.
+        next.fill(0);
+        self.used += bytes.len();
+    }
+}
+
+fn fetch(bytes: &mut [u8]) {
+    SystemRandom::new().fill(bytes).expect("the machine has a source of randomness");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn random_bytes_are_never_given_out_twice() {
+        let mut ahead = Ahead::EMPTY;
+        let mut seen = HashSet::new();
+        for _ in 0..4 * RANDOM_AHEAD {
+            let mut bytes = [0; 10];
+            ahead.fill(&mut bytes);
+            assert!(seen.insert(bytes));
+            assert!(ahead.bytes[..ahead.used].iter().all(|byte| *byte == 0), "a copy stays");
+        }
+    }
+
+    #[test]
+    fn any_number_of_bytes_can_be_had() {
+        for len in [0, 1, RANDOM_AHEAD - 1, RANDOM_AHEAD, RANDOM_AHEAD + 1, 3 * RANDOM_AHEAD] {
+            let mut ahead = Ahead::EMPTY;
+            let (mut one, mut other) = (vec![0; len], vec![0; len]);
+            ahead.fill(&mut one);
+            ahead.fill(&mut other);
+            assert!(len < 16 || one != other, "{len}");
+        }
     }
 }

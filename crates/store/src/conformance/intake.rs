@@ -197,6 +197,48 @@ pub(super) async fn an_event_accepted_twice_is_delivered_once(world: World) {
     assert_eq!(seq(&world.publish_one(Some("k")).await), 2);
 }
 
+pub(super) async fn an_event_that_many_publish_at_once_is_accepted_once(world: World) {
+    world.endpoint().await;
+    let world = std::sync::Arc::new(world);
+    let mut seqs = Vec::new();
+    for round in 0..10 {
+        let shared =
+            Event { id: format!("shared-{round}").parse().unwrap(), ..world.event(Some("k")) };
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let (world, shared) = (world.clone(), shared.clone());
+                tokio::spawn(async move {
+                    let events = vec![world.event(Some("k")), shared];
+                    world.store.accept(world.batch(events)).await.unwrap()
+                })
+            })
+            .collect();
+        let mut accepted = 0;
+        for task in tasks {
+            let receipts = task.await.unwrap();
+            accepted += usize::from(matches!(receipts[1], Receipt::Accepted { .. }));
+            seqs.extend(deliveries(receipts).iter().map(seq));
+        }
+        assert_eq!(accepted, 1, "round {round}");
+    }
+    seqs.sort_unstable();
+    assert_eq!(seqs, (1..=90).collect::<Vec<_>>());
+}
+
+pub(super) async fn an_event_is_known_again_after_many_others(world: World) {
+    world.endpoint().await;
+    let event = world.event(Some("k"));
+    let mut expected = 1;
+    assert_eq!(seq(&world.accept(vec![event.clone()]).await[0]), expected);
+    for _ in 0..3 {
+        assert_eq!(world.accept(vec![event.clone()]).await, []);
+        for _ in 0..100 {
+            expected += 1;
+            assert_eq!(seq(&world.publish_one(Some("k")).await), expected);
+        }
+    }
+}
+
 pub(super) async fn a_reused_event_id_names_what_differs(world: World) {
     let event = Event { id: "chosen".parse().unwrap(), ..world.event(Some("k")) };
     world.accept(vec![event.clone()]).await;
@@ -251,9 +293,11 @@ pub(super) async fn a_full_backlog_refuses_until_something_is_delivered(world: W
     let settings = TenantSettings { backlog_max: Some(2), ..TenantSettings::default() };
     world.commit(Write::UpdateTenant(world.tenant.clone(), settings)).await;
     let first = world.publish_one(Some("a")).await;
-    world.publish_one(Some("a")).await;
+    let known = world.event(Some("a"));
+    world.accept(vec![known.clone()]).await;
     let refused = world.store.accept(world.batch(vec![world.event(None)])).await;
     assert_eq!(refused, Err(StoreError::BacklogFull { open: 2, max: 2 }));
+    assert_eq!(world.accept(vec![known]).await, [], "it is in there already");
     world.move_to(&first, DeliveryState::Delivered).await;
     assert_eq!(seq(&world.publish_one(Some("a")).await), 3);
 }

@@ -81,6 +81,8 @@ checks! { $
         seqs_stay_contiguous_under_concurrent_accepts
         delivery_ids_ascend_in_the_order_of_acceptance
         an_event_accepted_twice_is_delivered_once
+        an_event_that_many_publish_at_once_is_accepted_once
+        an_event_is_known_again_after_many_others
         a_reused_event_id_names_what_differs
         two_tenants_may_choose_the_same_event_id
         a_refused_batch_leaves_nothing_behind

@@ -1,6 +1,6 @@
 //! Accepting events into PostgreSQL: a group of calls is one statement.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 
 use railpost_engine::{Accepted, LaneId, Place, Timestamp};
@@ -9,7 +9,7 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, Key, Seq, TenantId};
 use super::directory::TenantEntry;
 use super::groups::Call;
 use super::node::Node;
-use super::rows::{all, one};
+use super::rows::all;
 use crate::delivery_ids::{DeliveryIds, nth};
 use crate::fanout::Subscriber;
 use crate::limits::COLLISIONS_MAX;
@@ -131,14 +131,15 @@ async fn refuse(
     let mut kept = Vec::new();
     let mut tenants: Vec<TenantEntry> = Vec::new();
     let mut added = std::collections::HashMap::<i64, u64>::new();
-    for (pending, entry) in std::mem::take(group).into_iter().zip(entries) {
+    for (mut pending, entry) in std::mem::take(group).into_iter().zip(entries) {
         let checked = match entry {
             Ok(entry) => {
-                let more = added.entry(entry.num).or_default();
-                let wanted = *more + pending.wanted(&entry);
-                let fits = node.directory.check_backlog(node.reader(), &entry, wanted).await;
-                *more = if fits.is_ok() { wanted } else { *more };
-                fits.map(|()| entry)
+                let added = added.entry(entry.num).or_default();
+                let fits = pending.fit(node, &entry, *added).await;
+                fits.map(|with_it| {
+                    *added = with_it;
+                    entry
+                })
             }
             Err(error) => Err(error),
         };
@@ -164,6 +165,42 @@ impl Pending {
     fn wanted(&self, entry: &TenantEntry) -> u64 {
         self.fresh().map(|(_, event)| entry.wanting(event).count() as u64).sum()
     }
+
+    /// Finds out which of these events are on record. One that differs from what is there is an error.
+    async fn look_up(&mut self, node: &Node, indexes: &[usize]) -> Result<()> {
+        let batch = &self.call.input;
+        let sql = concat!(
+            "SELECT ",
+            event_columns!(),
+            ", e.accepted_at FROM tenants AS t \
+             JOIN events AS e ON e.tenant = t.num WHERE t.id = $1 AND e.id = ANY ($2)"
+        );
+        let ids: Vec<_> = indexes.iter().map(|index| batch.events[*index].id.to_string()).collect();
+        let found = node.reader().query(sql, &[&batch.tenant.as_str(), &ids]).await?;
+        let found = all(&found, |columns| Ok((rows::event(columns)?, columns.instant()?)))?;
+        for (stored, accepted_at) in found {
+            let index = indexes.iter().find(|index| batch.events[**index].id == stored.id);
+            if let Some(index) = index {
+                check::same_event(*index, &stored, &batch.events[*index])?;
+                self.known[*index] = Some(accepted_at);
+            }
+        }
+        Ok(())
+    }
+
+    /// That there is room for it beside what the group adds already. Where there is not, events that are
+    /// on record take none; says how much the group adds with it.
+    async fn fit(&mut self, node: &Node, entry: &TenantEntry, before: u64) -> Result<u64> {
+        let added = before + self.wanted(entry);
+        match node.directory.check_backlog(node.reader(), entry, added).await {
+            Err(StoreError::BacklogFull { .. }) => {}
+            checked => return checked.map(|()| added),
+        }
+        let fresh: Vec<_> = self.fresh().map(|(index, _)| index).collect();
+        self.look_up(node, &fresh).await?;
+        let added = before + self.wanted(entry);
+        node.directory.check_backlog(node.reader(), entry, added).await.map(|()| added)
+    }
 }
 
 impl TenantEntry {
@@ -182,25 +219,13 @@ async fn learn(
     let (events, answers) = owners;
     let mut refused: Vec<(usize, StoreError)> =
         answers.into_iter().map(|call| (call, StoreError::Repeated)).collect();
-    for (call, index) in events {
-        let pending = &mut group[call];
-        let batch = &pending.call.input;
-        let sql = concat!(
-            "SELECT ",
-            event_columns!(),
-            ", e.accepted_at FROM tenants AS t \
-             JOIN events AS e ON e.tenant = t.num WHERE t.id = $1 AND e.id = $2"
-        );
-        let event = &batch.events[index];
-        let id = event.id.to_string();
-        let found = node.reader().query(sql, &[&batch.tenant.as_str(), &id]).await?;
-        let checked = one(&found, |columns| {
-            check::same_event(index, &rows::event(columns)?, event)?;
-            columns.instant()
-        });
-        match checked {
-            Ok(accepted_at) => pending.known[index] = accepted_at,
+    let mut by_call = BTreeMap::<usize, Vec<usize>>::new();
+    events.into_iter().for_each(|(call, index)| by_call.entry(call).or_default().push(index));
+    for (call, indexes) in by_call {
+        match group[call].look_up(node, &indexes).await {
+            Err(error) if error.is_environment() => return Err(error),
             Err(error) => refused.push((call, error)),
+            Ok(()) => {}
         }
     }
     refused.sort_by_key(|(call, _)| std::cmp::Reverse(*call));

@@ -9,7 +9,9 @@ use super::checkpoints::Checkpoints;
 use super::errors::At;
 use super::notes::Notes;
 use super::{lanes, schema, statements};
-use crate::limits::{SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_WRITER_CACHE_KIB};
+use crate::limits::{
+    SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_WRITER_CACHE_KIB, WARY_GROUPS,
+};
 use crate::{Result, Setup, StoreError};
 
 /// The write connection and the writer's notes.
@@ -21,6 +23,11 @@ pub(super) struct Desk {
     pub(super) setup: Setup,
     pub(super) notes: Notes,
     flushed: bool,
+    /// For how many groups events are looked for before they are inserted. Others find out that an event
+    /// was accepted before by its insert failing, which most inserts do not.
+    wary_groups: u32,
+    /// An insert failed for that reason.
+    pub(super) collided: bool,
 }
 
 /// A path is a path, even if it looks like a URI; one thread has the connection.
@@ -46,11 +53,20 @@ impl Desk {
         lanes::settle_all(&mut db)?;
         let checkpoints = Checkpoints::start(path, &mut db, SQLITE_CHECKPOINT_PAGES)?;
         let notes = Notes::default();
-        Ok(Self { _checkpoints: checkpoints, db, setup, notes, flushed: true })
+        Ok(Self {
+            _checkpoints: checkpoints,
+            db,
+            setup,
+            notes,
+            flushed: true,
+            wary_groups: 0,
+            collided: false,
+        })
     }
 
     /// Starts a group.
     pub(super) fn begin(&mut self, durable: bool) -> Result<()> {
+        self.wary_groups = self.wary_groups.saturating_sub(1);
         if self.flushed != durable {
             let mode = if durable { "FULL" } else { "NORMAL" };
             self.db.pragma_update(None, "synchronous", mode).at("the start of a group")?;
@@ -75,6 +91,20 @@ impl Desk {
             let _ = self.db.execute_batch("ROLLBACK");
         }
         self.notes.forget();
+    }
+
+    /// Whether the group that was given up found an event that was accepted before. If so it will be
+    /// looked for: the group may be tried again.
+    pub(super) fn grows_wary(&mut self) -> bool {
+        let collided = std::mem::take(&mut self.collided);
+        if collided {
+            self.wary_groups = WARY_GROUPS;
+        }
+        collided
+    }
+
+    pub(super) fn is_wary(&self) -> bool {
+        self.wary_groups > 0
     }
 
     /// Writes something that changes nothing, to see whether writing works.

@@ -2,7 +2,7 @@
 
 use railpost_engine::{Accepted, Place, Timestamp};
 use railpost_wire::{DeliveryId, Key, TenantId};
-use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OptionalExtension};
 
 use super::desk::Desk;
 use super::notes::{Notes, TenantEntry};
@@ -17,24 +17,30 @@ use crate::{
 };
 
 impl Desk {
-    /// Checks everything before it writes anything.
+    /// Checks everything before it writes anything, but for one thing: unless the group is wary, the
+    /// insert finds out whether an event was accepted before, and its group is tried again.
     pub(super) fn accept(&mut self, batch: &AcceptBatch) -> Result<Vec<Receipt>> {
         let now = self.now();
         let tenant = self.notes.tenant(&self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_ref(), now)?;
         let ids: Vec<String> = batch.events.iter().map(|event| event.id.to_string()).collect();
-        let known = self.accepted_before(tenant.num, &batch.events, &ids)?;
-        let fresh = batch.events.iter().zip(&known).filter(|(_, known)| known.is_none());
-        let wanted = fresh.map(|(event, _)| tenant.wanting(event).count());
-        self.check_backlog(&tenant, wanted.sum())?;
+        let mut known = vec![None; ids.len()];
+        let looks = self.is_wary() || self.check_backlog(&tenant, batch, &known).is_err();
+        if looks {
+            known = self.accepted_before(tenant.num, &batch.events, &ids)?;
+            self.check_backlog(&tenant, batch, &known)?;
+        }
         let mut shelf = Shelf::new(&self.db, &mut self.notes, &*self.setup.source, now)?;
         let events = batch.events.iter().zip(&ids).zip(known);
         let receipts = events.map(|((event, id), known)| match known {
             Some(accepted_at) => Ok(Receipt::Duplicate { accepted_at }),
             None => shelf.add_event(&tenant, event, id),
         });
-        let receipts = receipts.collect::<Result<_>>()?;
+        let receipts = receipts.collect::<Result<_>>();
+        let collided = shelf.collided;
         drop(shelf);
+        self.collided |= collided;
+        let receipts = receipts?;
         self.remember(batch.idempotency.as_ref())?;
         Ok(receipts)
     }
@@ -53,7 +59,7 @@ impl Desk {
             let to = tenant.subscribers.iter().find(|subscriber| subscriber.id == *endpoint);
             orders.push((num, key, to.ok_or_else(|| StoreError::not_found("endpoint", endpoint))?));
         }
-        self.check_backlog(&tenant, orders.len())?;
+        self.check_room(&tenant, orders.len())?;
         let mut shelf = Shelf::new(&self.db, &mut self.notes, &*self.setup.source, now)?;
         let accepted = orders.into_iter().map(|(event, key, to)| shelf.add_again(event, key, to));
         let accepted = accepted.collect::<Result<_>>()?;
@@ -91,7 +97,18 @@ impl Desk {
         })
     }
 
-    fn check_backlog(&mut self, tenant: &TenantEntry, added: usize) -> Result<()> {
+    /// That there is room for the deliveries of those events that are not `known`.
+    fn check_backlog(
+        &mut self,
+        tenant: &TenantEntry,
+        batch: &AcceptBatch,
+        known: &[Option<Timestamp>],
+    ) -> Result<()> {
+        let fresh = batch.events.iter().zip(known).filter(|(_, known)| known.is_none());
+        self.check_room(tenant, fresh.map(|(event, _)| tenant.wanting(event).count()).sum())
+    }
+
+    fn check_room(&mut self, tenant: &TenantEntry, added: usize) -> Result<()> {
         let (open, max) = (self.notes.backlog(&self.db, tenant.num)?, tenant.backlog_max);
         if added > 0 && open + added as u64 > max {
             return Err(StoreError::BacklogFull { open, max });
@@ -142,6 +159,8 @@ struct Shelf<'a> {
     now: Timestamp,
     insert_event: CachedStatement<'a>,
     insert_delivery: CachedStatement<'a>,
+    /// An event could not be added because it is there.
+    collided: bool,
 }
 
 impl<'a> Shelf<'a> {
@@ -160,14 +179,14 @@ impl<'a> Shelf<'a> {
             "INSERT INTO deliveries (id, event, endpoint, lane, seq, standing, again, changed_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
-        Ok(Self { db, notes, source, now, insert_event, insert_delivery })
+        Ok(Self { db, notes, source, now, insert_event, insert_delivery, collided: false })
     }
 
     fn add_event(&mut self, tenant: &TenantEntry, event: &Event, id: &str) -> Result<Receipt> {
         let fanout = tenant.wanting(event).count();
         let first = self.notes.ids.take(self.source, self.now, fanout);
         let num = self.notes.next_event(self.db)?;
-        self.insert_event.execute((
+        let inserted = self.insert_event.execute((
             num,
             tenant.num,
             id,
@@ -181,7 +200,10 @@ impl<'a> Shelf<'a> {
             first.to_bytes(),
             fanout,
             &event.payload[..],
-        ))?;
+        ));
+        let code = inserted.as_ref().err().and_then(Error::sqlite_error_code);
+        self.collided = code == Some(ErrorCode::ConstraintViolation);
+        inserted?;
         let deliveries = tenant.wanting(event).enumerate().map(|(index, to)| {
             let (id, key) = (nth(first, index), event.key.clone());
             self.add_delivery(NewDelivery { id, event: num, key, to, again: false })

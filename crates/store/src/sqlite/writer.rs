@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::desk::Desk;
-use crate::limits::{CROWD_ITEMS, CROWD_JOBS, CROWD_PAUSE, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX};
+use crate::limits::{
+    CROWD_ITEMS, CROWD_JOBS, CROWD_NAP, CROWD_NAPS, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX,
+};
 use crate::{Durability, Result, StoreError};
 
 /// A handle to the writer's thread. Dropping it ends the thread, after all that waits is written.
@@ -32,7 +34,7 @@ impl Writer {
 
     /// Hands `work` to the writer and waits until its group is committed.
     ///
-    /// The work may be done twice, in a group and then alone. If it answers with an error that is
+    /// The work may be done more than once, in a group and then alone. If it answers with an error that is
     /// not the surroundings' fault, it must not have written anything.
     pub(super) async fn write<T: Send + 'static>(
         &self,
@@ -125,8 +127,8 @@ fn serve(mut desk: Desk, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     }
 }
 
-/// The first job and whatever else waits, up to the bound. In a crowd more are on their way: after a
-/// short pause they are in the same commit instead of one of their own.
+/// The first job and whatever else waits, up to the bound. In a crowd more are on their way: the writer
+/// naps as long as that brings more, because what comes is in this commit then instead of the next.
 fn gather(
     first: Box<dyn Job>,
     jobs: &mut mpsc::Receiver<Box<dyn Job>>,
@@ -134,25 +136,34 @@ fn gather(
 ) -> Vec<Box<dyn Job>> {
     let mut items = first.order().items;
     let mut group = vec![first];
-    let mut may_pause = crowded;
-    while items < GROUP_ITEMS_MAX {
-        match jobs.try_recv() {
-            Ok(job) => {
-                items += job.order().items;
-                group.push(job);
-            }
-            Err(_) if may_pause && items < CROWD_ITEMS => {
-                may_pause = false;
-                std::thread::sleep(CROWD_PAUSE);
-            }
-            Err(_) => break,
+    let mut naps = if crowded { CROWD_NAPS } else { 0 };
+    loop {
+        let before = group.len();
+        while items < GROUP_ITEMS_MAX
+            && let Ok(job) = jobs.try_recv()
+        {
+            items += job.order().items;
+            group.push(job);
         }
+        let in_vain = naps < CROWD_NAPS && group.len() == before;
+        if naps == 0 || in_vain || items >= CROWD_ITEMS {
+            return group;
+        }
+        naps -= 1;
+        std::thread::sleep(CROWD_NAP);
     }
-    group
 }
 
 /// All jobs in one transaction.
 fn commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
+    let done = try_commit(desk, group);
+    if done.is_err() && desk.grows_wary() {
+        return try_commit(desk, group);
+    }
+    done
+}
+
+fn try_commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
     let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
     desk.begin(durable)?;
     let done = group.iter_mut().try_for_each(|job| job.run(desk));
