@@ -89,9 +89,39 @@ impl Rows {
             forward.and_then(|forward| ratio(figures.server_cpu_us?, forward.server_cpu_us?));
     }
 
+    /// Sets every case that has floors against those of this run.
+    pub(crate) fn compare_all(&mut self, floor_of: impl Fn(&str) -> Option<&'static str>) {
+        let measured = self.clone();
+        for row in &mut self.0 {
+            if let Some(floor) = floor_of(row.case) {
+                measured.compare(&mut row.figures, floor);
+            }
+        }
+    }
+
     pub(crate) fn any_failed(&self) -> bool {
         self.0.iter().any(|row| row.figures.failure.is_some())
     }
+}
+
+/// Of the rows of one case, one a round, the one to show: the median by what the case is about, but one
+/// that failed or is missing before all others.
+pub(crate) fn typical(rows: &[Row]) -> Option<&Row> {
+    let bad = |row: &&Row| row.figures.failure.is_some() || row.missing.is_some();
+    let about = |row: &Row| {
+        let figures = &row.figures;
+        let p99 = figures.p99_us.map(|micros| micros as f64);
+        let rate = figures.delivered_per_s.filter(|_| !figures.scheduled);
+        rate.or(p99).unwrap_or_default()
+    };
+    rows.iter().find(bad).or_else(|| median(rows, about))
+}
+
+/// The one in the middle by its figure; the lower of two.
+pub(crate) fn median<T>(items: &[T], figure: impl Fn(&T) -> f64) -> Option<&T> {
+    let mut sorted: Vec<&T> = items.iter().collect();
+    sorted.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
 impl Figures {
@@ -150,5 +180,29 @@ mod tests {
         assert_eq!(ratio(1.0, 0.0), None);
         assert_eq!(per_second(10, 0), None);
         assert_eq!(per_second(10, 2_000_000), Some(5.0));
+    }
+
+    #[test]
+    fn the_row_in_the_middle_is_shown_unless_one_went_wrong() {
+        let rates = |rates: &[f64]| rates.iter().map(|rate| row("x", *rate, 1)).collect::<Vec<_>>();
+        let shown = |rows: &[Row]| typical(rows).and_then(|row| row.figures.delivered_per_s);
+        for (rounds, expected) in [
+            (&[][..], None),
+            (&[3.0][..], Some(3.0)),
+            (&[3.0, 1.0][..], Some(1.0)),
+            (&[9.0, 1.0, 5.0][..], Some(5.0)),
+        ] {
+            assert_eq!(shown(&rates(rounds)), expected, "{rounds:?}");
+        }
+        let mut rows = rates(&[9.0, 1.0, 5.0]);
+        rows[1].figures.failure = Some("1 violation of order".to_owned());
+        assert_eq!(shown(&rows), Some(1.0));
+    }
+
+    #[test]
+    fn by_schedule_the_middle_is_that_of_p99() {
+        let mut rows = [row("x", 1.0, 30), row("x", 2.0, 20), row("x", 3.0, 10)];
+        rows.iter_mut().for_each(|row| row.figures.scheduled = true);
+        assert_eq!(typical(&rows).and_then(|row| row.figures.p99_us), Some(20));
     }
 }

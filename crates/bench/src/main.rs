@@ -44,7 +44,8 @@ use std::process::ExitCode;
 use args::{Command, HELP, Options};
 use bench::{Bench, Trouble};
 use cases::Case;
-use figures::{Figures, Row};
+use figures::{Figures, Row, Rows};
+use limits::ROUNDS;
 use measure::Scale;
 use output::Results;
 use progress::Progress;
@@ -92,7 +93,7 @@ fn run(options: &Options) -> ExitCode {
     };
     match publish(options, &results) {
         Err(problem) => complain(&problem, 1),
-        Ok(()) if results.rows.any_failed() => ExitCode::FAILURE,
+        Ok(()) if results.any_failed() => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
     }
 }
@@ -105,27 +106,27 @@ fn measure_all(options: &Options, cases: &[Case]) -> Result<Results, String> {
     };
     let folder = WorkFolder::make(&options.work_dir)?;
     let scale = Scale { quick: options.quick, events_max: options.events };
-    let progress = Progress::new(cases.len());
+    let (judged, others) = cases::apart(cases);
+    let rounds = if options.is_whole() { ROUNDS } else { 1 };
+    let progress = Progress::new(judged.len() * rounds + others.len());
     let mut results = Results::begin(options.is_whole());
     let mut bench = Bench::new(scale, progress, folder.0.clone(), railpost);
-    for case in cases {
-        let row = measure_one(&mut bench, case, &results);
-        results.rows.0.push(row);
+    for _ in 0..rounds {
+        let round = judged.iter().map(|case| measure_one(&mut bench, case)).collect();
+        results.rounds.push(Rows(round));
     }
-    results.end();
+    results.rows.0.extend(others.iter().map(|case| measure_one(&mut bench, case)));
+    results.end(cases);
     Ok(results)
 }
 
-fn measure_one(bench: &mut Bench, case: &Case, results: &Results) -> Row {
+fn measure_one(bench: &mut Bench, case: &Case) -> Row {
     bench.progress.begin(case.name);
-    let (mut figures, missing) = match bench.run(case) {
+    let (figures, missing) = match bench.run(case) {
         Ok(figures) => (figures, None),
         Err(Trouble::Missing(what)) => (Figures::default(), Some(what)),
         Err(Trouble::Failed(why)) => (Figures { failure: Some(why), ..Figures::default() }, None),
     };
-    if let Some(floor) = case.floor {
-        results.rows.compare(&mut figures, floor);
-    }
     let row = Row { case: case.name, about: case.about, figures, missing };
     bench.progress.end(&table::summary(&row));
     row

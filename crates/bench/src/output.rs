@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::bars::{self, Bar};
+use crate::cases::Case;
 use crate::clock::now_us;
-use crate::figures::Rows;
+use crate::figures::{Row, Rows, typical};
 use crate::{plot, table};
 
 /// A run and the machine it ran on.
@@ -20,6 +21,8 @@ pub(crate) struct Results {
     whole: bool,
     optimised: bool,
     pub(crate) rows: Rows,
+    /// The cases that bars are judged by, as often as they were measured.
+    pub(crate) rounds: Vec<Rows>,
     bars: Vec<Bar>,
 }
 
@@ -33,13 +36,26 @@ impl Results {
             whole,
             optimised: !cfg!(debug_assertions),
             rows: Rows::default(),
+            rounds: Vec::new(),
             bars: Vec::new(),
         }
     }
 
-    /// Judges what was measured.
-    pub(crate) fn end(&mut self) {
-        self.bars = bars::all(&self.rows);
+    /// Puts everything in the order of `cases`, and judges it.
+    pub(crate) fn end(&mut self, cases: &[Case]) {
+        for case in cases {
+            let of_case = |round: &Rows| round.0.iter().find(|row| row.case == case.name).cloned();
+            let rounds: Vec<Row> = self.rounds.iter().filter_map(of_case).collect();
+            self.rows.0.extend(typical(&rounds).cloned());
+        }
+        let place = |name: &str| cases.iter().position(|case| case.name == name);
+        self.rows.0.sort_by_key(|row| place(row.case));
+        self.rows.compare_all(|name| cases.iter().find(|case| case.name == name)?.floor);
+        self.bars = bars::all(&self.rows, &self.rounds);
+    }
+
+    pub(crate) fn any_failed(&self) -> bool {
+        self.rows.any_failed() || self.rounds.iter().any(Rows::any_failed)
     }
 
     pub(crate) fn text(&self) -> String {

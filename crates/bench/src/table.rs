@@ -65,7 +65,7 @@ pub(crate) fn summary(row: &Row) -> String {
 
 /// The bars, one a line.
 pub(crate) fn bars(bars: &[Bar]) -> String {
-    let mut lines = vec![["bar", "wanted", "found", ""].map(str::to_owned).to_vec()];
+    let mut lines = vec![["bar", "wanted", "found", "", "rounds"].map(str::to_owned).to_vec()];
     for bar in bars {
         let verdict = match bar.met {
             Some(true) => "met",
@@ -73,7 +73,8 @@ pub(crate) fn bars(bars: &[Bar]) -> String {
             None => "not measured",
         };
         let found = bar.figure.clone().unwrap_or_else(|| "-".to_owned());
-        lines.push(vec![bar.what.to_owned(), bar.bar.clone(), found, verdict.to_owned()]);
+        let (what, verdict) = (bar.what.to_owned(), verdict.to_owned());
+        lines.push(vec![what, bar.bar.clone(), found, verdict, bar.rounds.join("  ")]);
     }
     aligned(&lines)
 }
@@ -195,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_bar_says_met_not_met_or_not_measured() {
-        let bar = |met| Bar { what: "x", bar: "≥ 1".to_owned(), figure: None, met };
+        let bar =
+            |met| Bar { what: "x", bar: "≥ 1".to_owned(), figure: None, rounds: vec![], met };
         let text = super::bars(&[bar(Some(true)), bar(Some(false)), bar(None)]);
         let verdicts: Vec<&str> = text
             .lines()
