@@ -160,9 +160,9 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 pub const LOG_LINES_WAITING_MAX: usize = 8_192;
 /// Bytes of log lines that are written together.
 pub const LOG_LINES_TOGETHER_MAX: usize = 64 * 1024;
-/// How long the log's writer rests after it wrote: when lines come fast it is not woken for each of
-/// them, and writes them together.
-pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+/// How long the log's writer rests after it wrote all there was: when lines come fast it is not woken for
+/// each of them, and writes them together.
+pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long the end of the process waits for its last log lines.
 pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
 

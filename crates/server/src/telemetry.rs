@@ -92,7 +92,7 @@ impl Telemetry {
                 ("method", Value::Text(asked.method)),
                 ("route", Value::Text(asked.route)),
                 ("status", Value::Number(u64::from(status))),
-                ("latency_ms", Value::Fraction(took.as_secs_f64() * 1000.0)),
+                ("latency_ms", Value::Millis(took.as_micros() as u64)),
             ];
             self.log.line(Level::Debug, "request", &fields);
         }

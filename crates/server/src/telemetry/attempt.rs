@@ -58,7 +58,7 @@ fn level_of(ended: &AttemptEnded<'_>) -> Level {
 }
 
 fn push_timing(fields: &mut Vec<(&str, Value<'_>)>, timing: &railpost_store::Timing) {
-    let millis = |micros: u32| Value::Fraction(f64::from(micros) / 1000.0);
+    let millis = |micros: u32| Value::Millis(micros.into());
     fields.push(("latency_ms", millis(timing.total_us)));
     for (name, micros) in [
         ("dns_ms", timing.dns_us),

@@ -72,8 +72,8 @@ pub enum Value<'a> {
     Shown(&'a dyn fmt::Display),
     /// A number.
     Number(u64),
-    /// A number with a fraction, such as milliseconds.
-    Fraction(f64),
+    /// So many microseconds, told in milliseconds.
+    Millis(u64),
     /// Yes or no.
     Truth(bool),
 }
@@ -171,11 +171,13 @@ impl<S: Write> Writer<S> {
             // Nowhere is left to complain to.
             let _ = self.sink.write_all(text.as_bytes());
             let _ = self.sink.flush();
-            text.clear();
             for done in waiting {
                 let _ = done.send(());
             }
-            std::thread::sleep(LOG_PAUSE);
+            if text.len() < LOG_LINES_TOGETHER_MAX {
+                std::thread::sleep(LOG_PAUSE);
+            }
+            text.clear();
         }
     }
 
@@ -262,7 +264,8 @@ struct Escaping<'a>(&'a mut String);
 impl fmt::Write for Escaping<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(at) = rest.find(|c: char| c.is_ascii_control() || c == '"' || c == '\\') {
+        let is_special = |c: u8| c.is_ascii_control() || c == b'"' || c == b'\\';
+        while let Some(at) = rest.bytes().position(is_special) {
             let (before, special) = rest.split_at(at);
             self.0.push_str(before);
             match special.as_bytes()[0] {
@@ -283,7 +286,7 @@ impl fmt::Display for Value<'_> {
             Value::Text(text) => f.write_str(text),
             Value::Shown(shown) => shown.fmt(f),
             Value::Number(number) => number.fmt(f),
-            Value::Fraction(number) => write!(f, "{number:.3}"),
+            Value::Millis(micros) => write!(f, "{}.{:03}", micros / 1000, micros % 1000),
             Value::Truth(truth) => truth.fmt(f),
         }
     }
@@ -332,7 +335,7 @@ mod tests {
             ("tenant", Value::Text("acme")),
             ("message", Value::Text("a \"b\"\nc")),
             ("attempt", Value::Number(3)),
-            ("latency_ms", Value::Fraction(1.5)),
+            ("latency_ms", Value::Millis(1_500)),
             ("replay", Value::Truth(false)),
         ];
         let line = |look| format_line(look, AT, Level::Warn, "attempt", &fields);

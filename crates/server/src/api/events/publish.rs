@@ -153,6 +153,9 @@ impl<const BATCH: bool> FromBody for Published<BATCH> {
     }
 }
 
+/// What the media types of all forms of CloudEvents begin with.
+const CLOUDEVENTS: &str = "application/cloudevents";
+
 /// How the body holds events, by its content type and, for binary CloudEvents, by their headers.
 fn form_of(parts: &Parts, batch: bool) -> Result<Form, Problem> {
     let media_type = media_type(parts);
@@ -160,7 +163,8 @@ fn form_of(parts: &Parts, batch: bool) -> Result<Form, Problem> {
     if is(if batch { BATCHED } else { STRUCTURED }) {
         return Ok(Form::CloudEvents);
     }
-    let foreign = media_type.to_ascii_lowercase().starts_with("application/cloudevents");
+    let family = media_type.get(..CLOUDEVENTS.len());
+    let foreign = family.is_some_and(|family| family.eq_ignore_ascii_case(CLOUDEVENTS));
     if !batch && !foreign && parts.headers.contains_key("ce-specversion") {
         return Ok(Form::Binary(parts.headers.clone()));
     }
