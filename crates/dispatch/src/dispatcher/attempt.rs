@@ -160,8 +160,8 @@ fn timing(detail: &Detail) -> Timing {
 mod tests {
     use super::*;
 
-    /// All of a task is allocated and copied for each attempt: one that dialled in place would have
-    /// several times the size.
+    /// A hand holds its attempt as a whole, used or not: one that dialled in place would have several
+    /// times the size.
     #[test]
     fn an_attempt_is_small() {
         fn size<F>(_: fn(Job) -> F) -> usize {

@@ -143,9 +143,9 @@ fn destination(
 
 /// One attempt under way, and what is known of it so far.
 ///
-/// There is a task for each, and all of a task is allocated and copied when it begins, used or not. So
-/// what few attempts need is boxed, and what all need is kept here instead of passed on from future to
-/// future, each of which would have room for it.
+/// A future is held and moved as a whole, used or not, and there are as many as attempts. So what few
+/// attempts need is boxed, and what all need is kept here instead of passed on from future to future, each
+/// of which would have room for it.
 struct Attempt<'a> {
     sender: &'a Inner,
     route: &'a Route,
