@@ -26,7 +26,7 @@ pub(super) struct Desk {
     /// For how many groups events are looked for before they are inserted. Others find out that an event
     /// was accepted before by its insert failing, which most inserts do not.
     wary_groups: u32,
-    /// An insert failed for that reason.
+    /// An insert of this group failed for that reason.
     pub(super) collided: bool,
 }
 
@@ -67,6 +67,7 @@ impl Desk {
     /// Starts a group.
     pub(super) fn begin(&mut self, durable: bool) -> Result<()> {
         self.wary_groups = self.wary_groups.saturating_sub(1);
+        self.collided = false;
         if self.flushed != durable {
             let mode = if durable { "FULL" } else { "NORMAL" };
             self.db.pragma_update(None, "synchronous", mode).at("the start of a group")?;
@@ -96,11 +97,10 @@ impl Desk {
     /// Whether the group that was given up found an event that was accepted before. If so it will be
     /// looked for: the group may be tried again.
     pub(super) fn grows_wary(&mut self) -> bool {
-        let collided = std::mem::take(&mut self.collided);
-        if collided {
+        if self.collided {
             self.wary_groups = WARY_GROUPS;
         }
-        collided
+        self.collided
     }
 
     pub(super) fn is_wary(&self) -> bool {

@@ -173,3 +173,75 @@ fn try_commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
     }
     done
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::limits::WARY_GROUPS;
+    use crate::{MasterKey, Setup, SystemSource};
+
+    fn desk(folder: &tempfile::TempDir) -> Desk {
+        let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
+        Desk::open(&folder.path().join("store.db"), setup).unwrap()
+    }
+
+    fn job(
+        items: usize,
+        work: impl FnMut(&mut Desk) -> Result<()> + Send + 'static,
+    ) -> Box<dyn Job> {
+        let order = Order { durability: Durability::Durable, items };
+        Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
+    }
+
+    /// What an insert of a known event does to a group that did not look for it.
+    fn collide_unless_wary(desk: &mut Desk) -> Result<()> {
+        if desk.is_wary() {
+            return Ok(());
+        }
+        desk.collided = true;
+        Err(StoreError::Unavailable("it is there".to_owned()))
+    }
+
+    #[test]
+    fn a_group_that_meets_a_known_event_is_done_again_and_those_after_it_look_first() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut desk = desk(&folder);
+        assert_eq!(commit(&mut desk, &mut [job(1, collide_unless_wary)]), Ok(()));
+        for group in 2..=WARY_GROUPS {
+            assert!(desk.is_wary(), "group {group}");
+            commit(&mut desk, &mut [job(1, |_| Ok(()))]).unwrap();
+        }
+        assert_eq!(commit(&mut desk, &mut [job(1, |_| Ok(()))]), Ok(()));
+        assert!(!desk.is_wary());
+    }
+
+    #[test]
+    fn a_group_that_fails_for_another_reason_is_tried_once() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut desk = desk(&folder);
+        let (tell, told) = std::sync::mpsc::channel();
+        let fails = move |_: &mut Desk| {
+            tell.send(()).unwrap();
+            Err(StoreError::Full("the disk".to_owned()))
+        };
+        let result = commit(&mut desk, &mut [job(1, fails)]);
+        assert_eq!(result, Err(StoreError::Full("the disk".to_owned())));
+        assert_eq!(told.iter().count(), 1);
+    }
+
+    #[test]
+    fn a_group_is_all_that_waits_up_to_the_bound() {
+        for crowded in [false, true] {
+            let (queue, mut jobs) = mpsc::channel(10);
+            for items in [1, GROUP_ITEMS_MAX - 2, 7] {
+                queue.try_send(job(items, |_| Ok(()))).ok().unwrap();
+            }
+            assert_eq!(gather(job(1, |_| Ok(())), &mut jobs, crowded).len(), 3);
+            assert_eq!(gather(jobs.try_recv().ok().unwrap(), &mut jobs, crowded).len(), 1);
+        }
+    }
+}
