@@ -25,6 +25,7 @@ use railpost_store::{
     StoreError, Tenant,
 };
 use railpost_wire::{EndpointId, NodeId, TenantId};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -170,7 +171,7 @@ impl Dispatcher {
     /// Sends events that were accepted before once more, at the end of their lanes.
     pub async fn redeliver(&self, batch: RedeliverBatch) -> Result<(), StoreError> {
         let accepted = self.parts.store.redeliver(batch).await?;
-        let _ = self.order(Order::Input(Input::Accepted(accepted))).await;
+        let _ = self.order(Order::Input(Box::new(Input::Accepted(accepted)))).await;
         Ok(())
     }
 
@@ -180,7 +181,8 @@ impl Dispatcher {
         command: Command,
         delivery: Delivery,
     ) -> Result<Result<(), Because>, Stopped> {
-        self.ask(|answer| Order::Command { command, delivery, answer }).await
+        let input = Box::new(Input::Command { command, delivery });
+        self.ask(|answer| Order::Command(input, answer)).await
     }
 
     /// An endpoint was created, changed, switched on or off, removed, or its secrets changed.
@@ -235,7 +237,8 @@ impl Dispatcher {
 
     async fn introduce_tenant(&self, tenant: Tenant) -> Result<(), Stopped> {
         let rate_limit = tenant.settings.rate_limit;
-        self.order(Order::Input(Input::TenantChanged { tenant: tenant.id, rate_limit })).await
+        let input = Input::TenantChanged { tenant: tenant.id, rate_limit };
+        self.order(Order::Input(Box::new(input))).await
     }
 
     async fn introduce_endpoints(&self) -> Result<(), StoreError> {
@@ -260,7 +263,14 @@ impl Dispatcher {
     }
 
     async fn order(&self, order: Order) -> Result<(), Stopped> {
-        self.orders.send(order).await.map_err(|_| Stopped)
+        match self.orders.try_send(order) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(Stopped),
+            // Boxed, so that everyone who accepts events need not have room for the wait.
+            Err(TrySendError::Full(order)) => {
+                Box::pin(self.orders.send(order)).await.map_err(|_| Stopped)
+            }
+        }
     }
 
     async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Stopped> {

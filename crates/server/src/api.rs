@@ -16,6 +16,7 @@ pub(crate) mod idempotency;
 mod call;
 mod to_the_end;
 mod route;
+mod table;
 mod openapi;
 
 mod health;
@@ -39,23 +40,15 @@ pub(crate) mod keys;
 mod audit;
 mod maintenance;
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use axum::Router;
-use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, MethodRouter};
+use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 
 pub use auth::Needs;
 pub(crate) use commands::command_delivery;
 pub use openapi::{openapi, openapi_text};
 pub use route::Route;
-
-use crate::app::App;
-use crate::telemetry::Asked;
-use problem::{Code, Problem};
+pub use table::Api;
+pub(crate) use table::not_found;
 
 /// Every route of the API.
 pub fn routes() -> Vec<Route> {
@@ -81,47 +74,6 @@ pub fn routes() -> Vec<Route> {
         maintenance::routes(),
     ]
     .concat()
-}
-
-/// What answers requests.
-pub fn router(app: &Arc<App>) -> Router {
-    let mut router = Router::new();
-    for (number, route) in routes().iter().enumerate() {
-        router = router.route(route.path, method_router(app.clone(), number, route));
-    }
-    router
-        .fallback(async |request: Request| {
-            guarded(Problem::not_found("path", request.uri().path()).into_response())
-        })
-        .method_not_allowed_fallback(async || {
-            let detail = "the path is right, the method is not";
-            guarded(Problem::new(Code::MethodNotAllowed, detail).into_response())
-        })
-}
-
-fn method_router(app: Arc<App>, number: usize, route: &Route) -> MethodRouter {
-    let filter = MethodFilter::try_from(route.method.clone()).expect("a method that axum knows");
-    let route = route.clone();
-    axum::routing::on(filter, async move |request: Request| {
-        guarded(observed(app, number, &route, request).await)
-    })
-}
-
-/// Serves a request, and says so to whoever watches.
-async fn observed(app: Arc<App>, number: usize, route: &Route, request: Request) -> Response {
-    let began = Instant::now();
-    let traceparent = request.headers().get("traceparent").cloned();
-    let telemetry = app.telemetry.clone();
-    let response = (route.serve)(app, request).await;
-    let asked = Asked {
-        number,
-        method: route.method.as_str(),
-        route: route.path,
-        publishes: route.needs == Needs::Publish,
-        traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
-    };
-    telemetry.request(&asked, response.status().as_u16(), began.elapsed());
-    response
 }
 
 /// Headers that every answer carries, unless a page says otherwise: nothing is cached, sniffed, framed,

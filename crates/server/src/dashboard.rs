@@ -5,7 +5,7 @@
 //! and the audit trail are the API's. The pages work without script; `assets/script.js` adds live
 //! updates and countdowns. Nothing is fetched from elsewhere, and the content security policy says so.
 //!
-//! Start with the table of routes in [`mounted`].
+//! Start with the table of routes in [`router`].
 
 mod session;
 mod visit;
@@ -41,6 +41,7 @@ use maud::Markup;
 pub(crate) use session::FrontDesk;
 pub use sign_in::one_time_link;
 
+use crate::api::{self, Api};
 use crate::app::App;
 use visit::{Refused, Visit};
 
@@ -52,7 +53,7 @@ pub(crate) struct Peer(pub(crate) std::net::IpAddr);
 #[derive(Clone, Debug)]
 struct Desk {
     app: Arc<App>,
-    api: Router,
+    api: Api,
 }
 
 /// What a page's handler answers.
@@ -67,9 +68,9 @@ enum Reply {
 
 type Answered = Result<Reply, Refused>;
 
-/// The API's router with the dashboard beside it.
-pub(crate) fn mounted(app: &Arc<App>, api: Router) -> Router {
-    let desk = Desk { app: app.clone(), api: api.clone() };
+/// The dashboard. What is not its own is nobody's.
+pub(crate) fn router(app: &Arc<App>, api: Api) -> Router {
+    let desk = Desk { app: app.clone(), api };
     let of_tenant = [
         ("", shows(&desk, overview::of_tenant)),
         ("/lanes", shows(&desk, lanes::page)),
@@ -122,10 +123,10 @@ pub(crate) fn mounted(app: &Arc<App>, api: Router) -> Router {
     for (path, methods) in of_tenant {
         router = router.route(&format!("/dashboard/t/{{tenant}}{path}"), methods);
     }
-    let router = router
+    router
         .route("/dashboard/{*rest}", shows(&desk, layout::nowhere))
-        .layer(axum::middleware::map_response(async |response: Response| guarded(response)));
-    api.merge(router)
+        .layer(axum::middleware::map_response(async |response: Response| guarded(response)))
+        .fallback(async |request: Request| api::not_found(request.uri().path()))
 }
 
 /// The route that shows a page to whoever has signed in.

@@ -24,7 +24,7 @@ pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
             return Err(StoreError::invalid(format!("events[{index}].id"), problem));
         }
     }
-    batch.idempotency.as_ref().map_or(Ok(()), idempotency)
+    batch.idempotency.as_deref().map_or(Ok(()), idempotency)
 }
 
 fn check_event(event: &Event) -> Result<()> {
@@ -37,7 +37,7 @@ fn check_event(event: &Event) -> Result<()> {
 
 pub(crate) fn redeliver(batch: &RedeliverBatch) -> Result<()> {
     at_most("orders (entries)", batch.orders.len(), BATCH_EVENTS_MAX)?;
-    batch.idempotency.as_ref().map_or(Ok(()), idempotency)
+    batch.idempotency.as_deref().map_or(Ok(()), idempotency)
 }
 
 pub(crate) fn record(batch: &RecordBatch) -> Result<()> {
@@ -71,7 +71,7 @@ pub(crate) fn change(change: &Change) -> Result<()> {
     at_most("writes (entries)", change.writes.len(), CHANGE_WRITES_MAX)?;
     change.writes.iter().try_for_each(write)?;
     change.audit.as_ref().map_or(Ok(()), audit)?;
-    change.idempotency.as_ref().map_or(Ok(()), idempotency)
+    change.idempotency.as_deref().map_or(Ok(()), idempotency)
 }
 
 fn write(write: &Write) -> Result<()> {

@@ -62,7 +62,7 @@ pub struct AcceptBatch {
     /// The events.
     pub events: Vec<Event>,
     /// What to answer when the request comes again.
-    pub idempotency: Option<IdempotencyRecord>,
+    pub idempotency: Option<Box<IdempotencyRecord>>,
 }
 
 /// What became of one event of a batch.
@@ -90,5 +90,5 @@ pub struct RedeliverBatch {
     /// Which event goes where.
     pub orders: Vec<(EventId, EndpointId)>,
     /// What to answer when the request comes again.
-    pub idempotency: Option<IdempotencyRecord>,
+    pub idempotency: Option<Box<IdempotencyRecord>>,
 }

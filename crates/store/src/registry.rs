@@ -72,7 +72,7 @@ pub struct Change {
     /// Who did it.
     pub audit: Option<AuditEntry>,
     /// What to answer when the request comes again.
-    pub idempotency: Option<IdempotencyRecord>,
+    pub idempotency: Option<Box<IdempotencyRecord>>,
 }
 
 impl Change {

@@ -398,7 +398,7 @@ async fn a_request_sent_to_two_nodes_at_once_is_done_once() {
                 expires_at: Timestamp::from_millis(u64::MAX / 4),
             };
             let events = vec![event(id)];
-            AcceptBatch { tenant: tenant(), events, idempotency: Some(record) }
+            AcceptBatch { tenant: tenant(), events, idempotency: Some(Box::new(record)) }
         };
         let (a, b) =
             tokio::join!(one.accept(request(number)), other.accept(request(number + 1_000)));

@@ -81,6 +81,6 @@ impl Desk {
 
     fn tell(&self, input: Input) {
         // If the run loop is gone, nobody waits for this.
-        let _ = self.news.send(News::Input(input));
+        let _ = self.news.send(News::Input(Box::new(input)));
     }
 }

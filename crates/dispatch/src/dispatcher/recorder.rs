@@ -134,7 +134,7 @@ impl Recorder {
 
     fn tell(&self, input: Input) {
         // If the run loop is gone, nobody waits for this.
-        let _ = self.news.send(News::Input(input));
+        let _ = self.news.send(News::Input(Box::new(input)));
     }
 }
 

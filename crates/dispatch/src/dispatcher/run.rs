@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Accepted, Attempt, Because, Command, Counters, Delivery, Effect, Endpoint, EndpointStatus,
-    Engine, Failure, Health, Input, Timestamp, Transition,
+    Accepted, Attempt, Because, Counters, Effect, Endpoint, EndpointStatus, Engine, Failure,
+    Health, Input, Timestamp, Transition,
 };
 use railpost_store::{AttemptDetail, Parcel};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
@@ -24,13 +24,13 @@ use super::{AttemptEnded, DispatcherConfig, Parts};
 use crate::TraceParent;
 use crate::limits::{INPUTS_PER_TURN, READ_AHEAD_SHARE, RECORDS_WAITING_MAX};
 
-/// What the run loop is asked to do.
+/// What the run loop is asked to do. Small, because every accept sends one.
 pub(super) enum Order {
     Accepted(Vec<(Accepted, Parcel)>),
     EndpointIs { endpoint: Box<Endpoint>, outlet: Arc<Outlet> },
     EndpointGone(EndpointId),
-    Command { command: Command, delivery: Delivery, answer: oneshot::Sender<Result<(), Because>> },
-    Input(Input),
+    Command(Box<Input>, oneshot::Sender<Result<(), Because>>),
+    Input(Box<Input>),
     Health(EndpointId, oneshot::Sender<Option<Health>>),
     Counters(oneshot::Sender<Counters>),
     UnderWay(oneshot::Sender<usize>),
@@ -39,7 +39,7 @@ pub(super) enum Order {
 
 /// What the tasks around the run loop report.
 pub(super) enum News {
-    Input(Input),
+    Input(Box<Input>),
     Ended(Box<Ended>),
     /// Parcels that were found of those that were asked for.
     Fetched(Vec<DeliveryId>, Vec<Parcel>),
@@ -178,12 +178,12 @@ impl Run {
                 self.outlets.remove(&id);
                 self.handle(Input::EndpointRemoved(id)).await;
             }
-            Order::Command { command, delivery, answer } => {
-                let ignored = self.handle(Input::Command { command, delivery }).await;
+            Order::Command(input, answer) => {
+                let ignored = self.handle(*input).await;
                 let _ = answer.send(ignored.map_or(Ok(()), Err));
             }
             Order::Input(input) => {
-                self.handle(input).await;
+                self.handle(*input).await;
             }
             Order::Health(id, answer) => drop(answer.send(self.engine.health(id))),
             Order::Counters(answer) => drop(answer.send(*self.engine.counters())),
@@ -234,7 +234,7 @@ impl Run {
     async fn hear(&mut self, news: News) {
         match news {
             News::Input(input) => {
-                self.handle(input).await;
+                self.handle(*input).await;
             }
             News::Ended(mut ended) => {
                 self.under_way -= 1;

@@ -164,18 +164,31 @@ impl KeyRing {
         app: &App,
         hash: Digest,
     ) -> Result<Arc<ApiKey>, Problem> {
-        let refused = || unauthorized("this API key is unknown, expired or revoked");
         let now = app.source.now();
-        if let Some(remembered) = self.lock().get(&hash).filter(|found| now < found.until)
-            && is_valid(&remembered.key, now)
-        {
-            return Ok(remembered.key.clone());
+        match self.remembered(&hash, now) {
+            Some(key) => Ok(key),
+            // Boxed, so that every request need not have room for a look-up.
+            None => Box::pin(self.look_up(app, hash, now)).await,
         }
-        let key = app.store.api_key_by_hash(&hash).await?.ok_or_else(refused)?;
-        if !is_valid(&key, now) {
-            return Err(refused());
+    }
+
+    fn remembered(&self, hash: &Digest, now: Timestamp) -> Option<Arc<ApiKey>> {
+        let ring = self.lock();
+        let remembered = ring.get(hash).filter(|found| now < found.until)?;
+        is_valid(&remembered.key, now).then(|| remembered.key.clone())
+    }
+
+    async fn look_up(
+        &self,
+        app: &App,
+        hash: Digest,
+        now: Timestamp,
+    ) -> Result<Arc<ApiKey>, Problem> {
+        let found = app.store.api_key_by_hash(&hash).await?;
+        match found.filter(|key| is_valid(key, now)) {
+            Some(key) => Ok(self.remember(app, hash, key, now).await),
+            None => Err(unauthorized("this API key is unknown, expired or revoked")),
         }
-        Ok(self.remember(app, hash, key, now).await)
     }
 
     /// Forgets a key, so that its change counts at once.

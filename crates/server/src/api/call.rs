@@ -72,9 +72,13 @@ impl Ctx {
     }
 
     /// The answer as it is to be stored with the work, if the request may come again.
-    pub(crate) fn record<A: Answer>(&self, answer: &A, secret: bool) -> Option<IdempotencyRecord> {
+    pub(crate) fn record<A: Answer>(
+        &self,
+        answer: &A,
+        secret: bool,
+    ) -> Option<Box<IdempotencyRecord>> {
         let request = self.repeatable.as_ref()?;
-        Some(request.record(A::STATUS, answer.to_bytes(), secret))
+        Some(Box::new(request.record(A::STATUS, answer.to_bytes(), secret)))
     }
 
     /// The request, if it may come again.

@@ -51,7 +51,21 @@ pub(crate) async fn begin(
     body: Option<&Bytes>,
     tenant: Option<&str>,
 ) -> Result<Standing, Problem> {
-    let Some(key) = chosen_key(parts)? else { return Ok(Standing::Once) };
+    match chosen_key(parts)? {
+        None => Ok(Standing::Once),
+        // Boxed, so that every request need not have room for it.
+        Some(key) => Box::pin(reserve(app, caller, key, parts, body, tenant)).await,
+    }
+}
+
+async fn reserve(
+    app: &Arc<App>,
+    caller: &Caller,
+    key: String,
+    parts: &Parts,
+    body: Option<&Bytes>,
+    tenant: Option<&str>,
+) -> Result<Standing, Problem> {
     let Some(body) = body else {
         return Err(Problem::header(
             "idempotency-key",

@@ -1,6 +1,8 @@
 //! What a route's path names.
 
-use axum::extract::RawPathParams;
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
 use railpost_wire::{
     ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, SecretId, TenantId,
 };
@@ -12,7 +14,7 @@ pub(crate) trait FromPath: Sized + Send + 'static {
     /// The parameters, in order, each with what it is.
     const PARAMS: &[(&'static str, &'static str)];
 
-    fn from_path(params: &RawPathParams) -> Result<Self, Problem>;
+    fn from_path(params: &Params<'_>) -> Result<Self, Problem>;
 }
 
 /// A path without parameters.
@@ -22,7 +24,7 @@ pub(crate) struct NoPath;
 impl FromPath for NoPath {
     const PARAMS: &[(&'static str, &'static str)] = &[];
 
-    fn from_path(_: &RawPathParams) -> Result<Self, Problem> {
+    fn from_path(_: &Params<'_>) -> Result<Self, Problem> {
         Ok(NoPath)
     }
 }
@@ -38,7 +40,7 @@ macro_rules! paths {
                 const PARAMS: &[(&'static str, &'static str)] =
                     &[$((stringify!($field), $about)),+];
 
-                fn from_path(params: &RawPathParams) -> Result<Self, Problem> {
+                fn from_path(params: &Params<'_>) -> Result<Self, Problem> {
                     Ok(Self { $($field: one(params, stringify!($field))?),+ })
                 }
             }
@@ -79,19 +81,70 @@ paths! {
     }
 }
 
-/// The parameter `name`, if the path has it.
-pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> Option<&'p str> {
-    params.iter().find(|(candidate, _)| *candidate == name).map(|(_, value)| value)
+/// The parameters of a path, found in it when they are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Params<'p> {
+    pattern: &'static str,
+    path: &'p str,
+}
+
+impl<'p> Params<'p> {
+    /// Those of a path that matches the pattern, where they stand between braces.
+    pub(super) fn new(pattern: &'static str, path: &'p str) -> Self {
+        Self { pattern, path }
+    }
+
+    /// The parameter `name`, if the pattern has it.
+    pub(super) fn get(&self, name: &str) -> Result<Option<Cow<'p, str>>, Problem> {
+        let is_it = |part: &str| {
+            part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) == Some(name)
+        };
+        let found = self.pattern.split('/').zip(self.path.split('/'));
+        let found = found.into_iter().find(|(part, _)| is_it(part));
+        let value = found.map(|(_, value)| percent_decode_str(value).decode_utf8());
+        value.transpose().map_err(|_| {
+            Problem::parameter("path", format!("expected UTF-8 in the path's `{name}`"))
+        })
+    }
 }
 
 /// An id that cannot be is one that nothing has: it is not found, like any other unknown one.
 fn one<T: std::str::FromStr<Err: std::fmt::Display>>(
-    params: &RawPathParams,
+    params: &Params<'_>,
     name: &'static str,
 ) -> Result<T, Problem> {
-    let text = param(params, name).unwrap_or_default();
+    let text = &*params.get(name)?.unwrap_or_default();
     text.parse().map_err(|error: T::Err| {
         let problem = Problem::not_found(name, text);
         Problem { field: Some(name.to_owned()), detail: error.to_string(), ..problem }
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    const PATTERN: &str = "/v1/tenants/{tenant}/endpoints/{endpoint}/test";
+
+    fn get(path: &str, name: &str) -> Result<Option<String>, Problem> {
+        let value = Params::new(PATTERN, path).get(name)?;
+        Ok(value.map(Cow::into_owned))
+    }
+
+    #[test]
+    fn a_parameter_is_what_stands_in_its_place() {
+        let path = "/v1/tenants/acme/endpoints/ep%5f1/test";
+        assert_eq!(get(path, "tenant").unwrap().as_deref(), Some("acme"));
+        assert_eq!(get(path, "endpoint").unwrap().as_deref(), Some("ep_1"));
+        assert_eq!(get(path, "tenants").unwrap(), None);
+        assert_eq!(get(path, "test").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_not_text_is_refused_by_name() {
+        let refused = get("/v1/tenants/%ff/endpoints/x/test", "tenant").unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("path"));
+        assert!(refused.detail.contains("`tenant`"), "{}", refused.detail);
+    }
 }

@@ -4,25 +4,30 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::body::Body;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::Method;
+use http::request::Parts;
 use schemars::{Schema, SchemaGenerator};
 
 use super::answer::Answer;
 use super::auth::{self, Needs};
 use super::body::FromBody;
 use super::call::Ctx;
+use super::guarded;
 use super::idempotency::{self, Standing};
-use super::path::{FromPath, param};
+use super::path::{FromPath, Params};
 use super::problem::{Code, Problem};
 use super::query::FromQuery;
 use super::to_the_end::to_the_end;
 use crate::app::App;
+use crate::telemetry::Asked;
 
-type Serve = Arc<dyn Fn(Arc<App>, Request) -> ServeFuture + Send + Sync>;
-type ServeFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+type Serve = Arc<dyn Fn(Arc<App>, usize, Request) -> ServeFuture + Send + Sync>;
+pub(super) type ServeFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// One route of the API.
 #[derive(Clone)]
@@ -36,7 +41,8 @@ pub struct Route {
     /// What it does, in a line.
     pub summary: &'static str,
     pub(crate) describe: fn(&mut SchemaGenerator) -> Described,
-    pub(crate) serve: Serve,
+    /// Serves a request to the route with this number.
+    pub(super) serve: Serve,
 }
 
 /// What the types of a route's handler say about it.
@@ -75,11 +81,15 @@ impl Route {
             !of_tenant || path.contains("{tenant}"),
             "{path} needs a tenant to judge {needs:?} by"
         );
-        let mutates = method != Method::GET;
-        let serve: Serve = Arc::new(move |app, request| {
+        let kind = Kind { path, needs, mutates: method != Method::GET };
+        let serve: Serve = Arc::new(move |app, number, request| {
+            let (parts, body) = request.into_parts();
             Box::pin(async move {
-                let answered = serve(app, request, (needs, mutates), handler).await;
-                answered.unwrap_or_else(IntoResponse::into_response)
+                let began = Instant::now();
+                let answered = serve(&app, &parts, body, kind, handler).await;
+                let response = answered.unwrap_or_else(IntoResponse::into_response);
+                tell(&app, (number, kind), &parts, &response, began);
+                guarded(response)
             })
         });
         Self { method, path, needs, summary, describe: describe::<P, Q, B, A>, serve }
@@ -98,11 +108,20 @@ fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
     }
 }
 
+/// What every request to a route needs to know of it.
+#[derive(Clone, Copy)]
+struct Kind {
+    path: &'static str,
+    needs: Needs,
+    mutates: bool,
+}
+
 /// The way of every request: who is it, what do they want, was it answered before, do it.
 async fn serve<P, Q, B, A, F, R>(
-    app: Arc<App>,
-    request: Request,
-    (needs, mutates): (Needs, bool),
+    app: &Arc<App>,
+    parts: &Parts,
+    body: Body,
+    kind: Kind,
     handler: F,
 ) -> Result<Response, Problem>
 where
@@ -113,24 +132,22 @@ where
     F: Fn(Ctx, P, Q, B) -> R,
     R: Future<Output = Result<A, Problem>> + Send + 'static,
 {
-    let (mut parts, body) = request.into_parts();
-    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
-    let params = params.map_err(|error| Problem::parameter("path", error.to_string()))?;
-    let tenant = param(&params, "tenant");
-    let caller = auth::admit(&app, &parts, needs, tenant).await?;
+    let params = Params::new(kind.path, parts.uri.path());
+    let tenant = params.get("tenant")?;
+    let tenant = tenant.as_deref();
+    let caller = auth::admit(app, parts, kind.needs, tenant).await?;
     let (path, query) =
         (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
-    let (body, bytes) = B::from_body(&app, &parts, body).await?;
+    let (body, bytes) = B::from_body(app, parts, body).await?;
     let ctx = Ctx::new(app.clone(), caller);
-    if !mutates {
+    if !kind.mutates {
         return Ok(Box::pin(handler(ctx, path, query, body)).await?.into_response());
     }
-    let request =
-        match idempotency::begin(&app, &ctx.caller, &parts, bytes.as_ref(), tenant).await? {
-            Standing::Answered(response) => return Ok(response),
-            Standing::Once => None,
-            Standing::First(request) => Some(request),
-        };
+    let request = match idempotency::begin(app, &ctx.caller, parts, bytes.as_ref(), tenant).await? {
+        Standing::Answered(response) => return Ok(response),
+        Standing::Once => None,
+        Standing::First(request) => Some(request),
+    };
     let work = to_the_end(handler(ctx.repeatable(request.clone()), path, query, body)).await;
     let defect = |_| Err(Problem::new(Code::Internal, "the request ended in a defect"));
     match (work.unwrap_or_else(defect), request) {
@@ -141,4 +158,23 @@ where
         }
         (Err(problem), _) => Err(problem),
     }
+}
+
+/// Says to whoever watches that a request was served.
+fn tell(
+    app: &App,
+    (number, kind): (usize, Kind),
+    parts: &Parts,
+    response: &Response,
+    began: Instant,
+) {
+    let traceparent = parts.headers.get("traceparent");
+    let asked = Asked {
+        number,
+        method: parts.method.as_str(),
+        route: kind.path,
+        publishes: kind.needs == Needs::Publish,
+        traceparent: traceparent.and_then(|value| value.to_str().ok()),
+    };
+    app.telemetry.request(&asked, response.status().as_u16(), began.elapsed());
 }

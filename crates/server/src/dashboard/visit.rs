@@ -11,7 +11,6 @@ use http_body_util::{BodyExt, Limited};
 use railpost_engine::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use tower_service::Service;
 
 use super::session::{Flash, Session};
 use super::{Desk, Reply, layout, shown};
@@ -154,8 +153,7 @@ impl Visit {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).map_err(|error| Refused::path(path, &error))?;
         request.extensions_mut().insert(self.caller());
-        let answered = self.desk.api.clone().call(request).await;
-        let response = answered.unwrap_or_else(|never| match never {});
+        let response = self.desk.api.call(request).await;
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await;
         read(status, &bytes.unwrap_or_default())

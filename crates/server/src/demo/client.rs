@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use http::{Method, Request, header};
 use serde_json::{Value, json};
-use tower_service::Service;
 
 use super::DemoError;
-use crate::api;
+use crate::api::Api;
 use crate::serve::{DEFAULT_TENANT, Server};
 
 /// How often something is looked at that is waited for.
@@ -17,14 +15,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub(super) struct Client {
-    api: Router,
+    api: Api,
     key: String,
 }
 
 impl Client {
     pub(super) fn of(server: &Server) -> Self {
         let key = server.admin_key().unwrap_or_default().to_owned();
-        Self { api: api::router(server.app()), key }
+        Self { api: Api::new(server.app()), key }
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<Value, DemoError> {
@@ -74,8 +72,7 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
             .map_err(|error| DemoError::new(path, error))?;
-        let answered = self.api.clone().call(request).await;
-        let response = answered.unwrap_or_else(|never| match never {});
+        let response = self.api.call(request).await;
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await;
         let bytes = bytes.map_err(|error| DemoError::new(path, error))?;

@@ -1,5 +1,6 @@
 //! Taking connections, and serving what comes over them.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
+use futures_util::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -15,9 +17,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
 
 use super::{StartError, duration, failed, tls};
-use crate::api;
+use crate::api::Api;
 use crate::app::App;
 use crate::config::Config;
 use crate::dashboard::{self, Peer};
@@ -33,7 +36,8 @@ pub(super) struct Door {
 
 /// One connection: what serves it, and its place among those that may be open.
 struct Visit {
-    router: Router,
+    api: Api,
+    dashboard: Router,
     app: Arc<App>,
     peer: Peer,
     watcher: Watcher,
@@ -53,9 +57,8 @@ impl Door {
 
     /// Takes connections until told to stop, then waits for those that are open.
     pub(super) async fn listen(self, app: Arc<App>, mut stopping: watch::Receiver<bool>) {
-        // With its state a router is complete: without, it would put its handlers together anew for
-        // every request.
-        let router: Router = dashboard::mounted(&app, api::router(&app)).with_state(());
+        let api = Api::new(&app);
+        let dashboard = dashboard::router(&app, api.clone());
         let places = Arc::new(Semaphore::new(app.config.limits.connections_max as usize));
         let connections = GracefulShutdown::new();
         loop {
@@ -66,8 +69,8 @@ impl Door {
             match taken {
                 Ok((stream, peer, place)) => {
                     let watcher = connections.watcher();
-                    let (router, app) = (router.clone(), app.clone());
-                    let visit = Visit { router, app, peer, watcher, _place: place };
+                    let (api, dashboard, app) = (api.clone(), dashboard.clone(), app.clone());
+                    let visit = Visit { api, dashboard, app, peer, watcher, _place: place };
                     tokio::spawn(visit.receive(stream, self.tls.clone()));
                 }
                 // Out of file descriptors, most likely: let some close.
@@ -140,18 +143,18 @@ impl Visit {
             .max_buf_size(REQUEST_HEAD_LEN_MAX)
             .max_headers(REQUEST_HEADERS_MAX);
         builder.http2().max_header_list_size(REQUEST_HEAD_LEN_MAX as u32);
-        let (router, peer) = (self.router, self.peer);
+        let (api, dashboard, peer) = (self.api, self.dashboard, self.peer);
         let asked = Arc::new(AtomicBool::new(false));
         let asking = asked.clone();
         let service =
             hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 asking.store(true, Ordering::Relaxed);
-                let mut router = router.clone();
-                async move {
-                    let mut request: Request = request.map(axum::body::Body::new);
+                let answer = api.take(request.map(Body::new)).unwrap_or_else(|mut request| {
                     request.extensions_mut().insert(peer);
-                    tower_service::Service::call(&mut router, request).await
-                }
+                    let answer = dashboard.clone().call(*request);
+                    Box::pin(answer.map(|answer| answer.unwrap_or_else(|never| match never {})))
+                });
+                answer.map(Ok::<_, Infallible>)
             });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         // A connection that breaks is its client's affair.

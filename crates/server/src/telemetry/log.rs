@@ -265,6 +265,11 @@ impl fmt::Write for Escaping<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         let is_special = |c: u8| c.is_ascii_control() || c == b'"' || c == b'\\';
+        // Nearly all texts have nothing special. To look at all bytes is faster than to stop at one.
+        if !text.bytes().fold(false, |any, c| any | is_special(c)) {
+            self.0.push_str(text);
+            return Ok(());
+        }
         while let Some(at) = rest.bytes().position(is_special) {
             let (before, special) = rest.split_at(at);
             self.0.push_str(before);

@@ -8,6 +8,7 @@ mod scene;
 mod things;
 
 mod abuse;
+mod routing;
 mod at_rest;
 mod audit;
 mod endpoints;

@@ -39,7 +39,7 @@ fn record(world: &World, name: &str, fingerprint: u8) -> IdempotencyRecord {
 }
 
 fn batch(world: &World, record: IdempotencyRecord) -> AcceptBatch {
-    AcceptBatch { idempotency: Some(record), ..world.batch(vec![world.event(Some("k"))]) }
+    AcceptBatch { idempotency: Some(Box::new(record)), ..world.batch(vec![world.event(Some("k"))]) }
 }
 
 pub(super) async fn an_api_key_is_found_by_its_hash(world: World) {
@@ -163,7 +163,7 @@ pub(super) async fn of_two_requests_with_one_key_only_one_does_the_work(world: W
 
 pub(super) async fn a_refused_request_leaves_its_key_unused(world: World) {
     let change = Change {
-        idempotency: Some(record(&world, "a", 1)),
+        idempotency: Some(Box::new(record(&world, "a", 1))),
         ..Change::from(Write::CreateTenant(world.tenant.clone(), TenantSettings::default()))
     };
     assert!(world.store.commit(change).await.is_err());
@@ -172,7 +172,7 @@ pub(super) async fn a_refused_request_leaves_its_key_unused(world: World) {
 
 pub(super) async fn a_repeated_change_is_not_made_again(world: World) {
     let create = |id: &str| Change {
-        idempotency: Some(record(&world, "a", 1)),
+        idempotency: Some(Box::new(record(&world, "a", 1))),
         ..Change::from(Write::CreateTenant(id.parse().unwrap(), TenantSettings::default()))
     };
     world.commit(create("one")).await;

@@ -156,7 +156,7 @@ pub(super) async fn a_replay_is_made_once_with_its_audit_entry_and_its_answer(wo
     let change = |replay: &Replay, audit| Change {
         writes: vec![Write::PutReplay(Box::new(replay.clone()))],
         audit,
-        idempotency: Some(record.clone()),
+        idempotency: Some(Box::new(record.clone())),
     };
     world.commit(change(&replay, Some(entry.clone()))).await;
     let again = running(&world);

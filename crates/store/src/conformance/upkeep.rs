@@ -129,7 +129,7 @@ pub(super) async fn redeliveries_are_pruned_with_their_event(world: World) {
 
 pub(super) async fn pruning_forgets_old_audit_and_expired_idempotency(world: World) {
     let (entry, record) = traces(&world);
-    let change = Change { writes: vec![], audit: Some(entry), idempotency: Some(record) };
+    let change = Change { writes: vec![], audit: Some(entry), idempotency: Some(Box::new(record)) };
     world.commit(change).await;
     let cut = world.later(1_000);
     assert_eq!(prune(&world, START, START).await.others, 0);
@@ -196,7 +196,7 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
         Write::CreateSecret(NewSecret { id, endpoint, value, expires_at: None }),
         Write::PutEventType(event_type),
     ];
-    world.commit(Change { writes, audit: Some(entry), idempotency: Some(record) }).await;
+    world.commit(Change { writes, audit: Some(entry), idempotency: Some(Box::new(record)) }).await;
 
     while !world.store.erase_tenant(&world.tenant).await.unwrap() {}
 

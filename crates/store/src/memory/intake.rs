@@ -37,7 +37,7 @@ impl Intake for MemoryStore {
         check::redeliver(&batch)?;
         let now = self.setup.source.now();
         let mut state = self.state();
-        state.check_idempotency(batch.idempotency.as_ref(), now)?;
+        state.check_idempotency(batch.idempotency.as_deref(), now)?;
         let subscribers = state.subscribers(&batch.tenant);
         let mut orders = Vec::with_capacity(batch.orders.len());
         for (event, endpoint) in &batch.orders {
@@ -68,7 +68,7 @@ impl State {
         if !self.registry.tenants.contains_key(&batch.tenant) {
             return Err(StoreError::not_found("tenant", &batch.tenant));
         }
-        self.check_idempotency(batch.idempotency.as_ref(), now)?;
+        self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let known: Vec<_> = batch
             .events
             .iter()
@@ -120,9 +120,9 @@ impl State {
         }
     }
 
-    fn remember(&mut self, record: Option<IdempotencyRecord>) {
+    fn remember(&mut self, record: Option<Box<IdempotencyRecord>>) {
         if let Some(record) = record {
-            self.registry.idempotency.insert(record.key.clone(), record);
+            self.registry.idempotency.insert(record.key.clone(), *record);
         }
     }
 

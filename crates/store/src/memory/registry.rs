@@ -20,14 +20,14 @@ impl Registry for MemoryStore {
         check::change(&change)?;
         let now = self.setup.source.now();
         let mut state = self.state();
-        state.check_idempotency(change.idempotency.as_ref(), now)?;
+        state.check_idempotency(change.idempotency.as_deref(), now)?;
         let mut desk = Desk { rows: state.registry.clone(), setup: &self.setup, now };
         change.writes.into_iter().try_for_each(|write| desk.write(write))?;
         if let Some(entry) = change.audit {
             desk.rows.audit.insert(entry.id, entry);
         }
         if let Some(record) = change.idempotency {
-            desk.rows.idempotency.insert(record.key.clone(), record);
+            desk.rows.idempotency.insert(record.key.clone(), *record);
         }
         state.registry = desk.rows;
         state.subscribers.clear();

@@ -22,7 +22,7 @@ impl Desk {
     pub(super) fn accept(&mut self, batch: &AcceptBatch) -> Result<Vec<Receipt>> {
         let now = self.now();
         let tenant = self.notes.tenant(&self.db, &batch.tenant)?;
-        self.check_idempotency(batch.idempotency.as_ref(), now)?;
+        self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let ids: Vec<String> = batch.events.iter().map(|event| event.id.to_string()).collect();
         let mut known = vec![None; ids.len()];
         let looks = self.is_wary() || self.check_backlog(&tenant, batch, &known).is_err();
@@ -41,14 +41,14 @@ impl Desk {
         drop(shelf);
         self.collided |= collided;
         let receipts = receipts?;
-        self.remember(batch.idempotency.as_ref())?;
+        self.remember(batch.idempotency.as_deref())?;
         Ok(receipts)
     }
 
     pub(super) fn redeliver(&mut self, batch: &RedeliverBatch) -> Result<Vec<Accepted>> {
         let now = self.now();
         let tenant = self.notes.tenant(&self.db, &batch.tenant)?;
-        self.check_idempotency(batch.idempotency.as_ref(), now)?;
+        self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let mut orders = Vec::with_capacity(batch.orders.len());
         for (event, endpoint) in &batch.orders {
             let sql = "SELECT num, key FROM events WHERE tenant = ?1 AND id = ?2";
@@ -64,7 +64,7 @@ impl Desk {
         let accepted = orders.into_iter().map(|(event, key, to)| shelf.add_again(event, key, to));
         let accepted = accepted.collect::<Result<_>>()?;
         drop(shelf);
-        self.remember(batch.idempotency.as_ref())?;
+        self.remember(batch.idempotency.as_deref())?;
         Ok(accepted)
     }
 

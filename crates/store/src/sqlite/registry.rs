@@ -23,7 +23,7 @@ impl Desk {
     /// stored.
     pub(super) fn commit(&mut self, change: &Change) -> Result<()> {
         let now = self.now();
-        self.check_idempotency(change.idempotency.as_ref(), now)?;
+        self.check_idempotency(change.idempotency.as_deref(), now)?;
         self.db.execute_batch("SAVEPOINT change").at("the start of a change")?;
         let done = self.write_change(change, now);
         let end =
@@ -41,7 +41,7 @@ impl Desk {
     fn write_change(&self, change: &Change, now: Timestamp) -> Result<()> {
         change.writes.iter().try_for_each(|write| self.write(write, now))?;
         change.audit.as_ref().map_or(Ok(()), |entry| self.write_audit(entry))?;
-        self.remember(change.idempotency.as_ref())
+        self.remember(change.idempotency.as_deref())
     }
 
     fn write(&self, write: &Write, now: Timestamp) -> Result<()> {

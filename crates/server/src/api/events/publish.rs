@@ -122,7 +122,7 @@ enum Form {
     /// As CloudEvents, the attributes and the data in JSON: one, or a batch.
     CloudEvents,
     /// As one CloudEvent whose attributes are these headers and whose data is the body.
-    Binary(HeaderMap),
+    Binary(Box<HeaderMap>),
 }
 
 /// The body of a request that publishes, and the trace it belongs to.
@@ -166,7 +166,7 @@ fn form_of(parts: &Parts, batch: bool) -> Result<Form, Problem> {
     let family = media_type.get(..CLOUDEVENTS.len());
     let foreign = family.is_some_and(|family| family.eq_ignore_ascii_case(CLOUDEVENTS));
     if !batch && !foreign && parts.headers.contains_key("ce-specversion") {
-        return Ok(Form::Binary(parts.headers.clone()));
+        return Ok(Form::Binary(Box::new(parts.headers.clone())));
     }
     match (media_type, batch) {
         ("" | "application/json", _) => Ok(Form::Json),
@@ -192,6 +192,7 @@ pub(crate) async fn publish(
         Form::CloudEvents => cloudevents::structured(&ctx, &body.bytes, trace)?,
         Form::Binary(headers) => cloudevents::binary(&ctx, headers, &body.bytes, trace)?,
     };
+    drop(body);
     let warnings = vec![event_types::check(&ctx, &path.tenant, &event).await?];
     let events = (vec![event], warnings);
     accept(&ctx, path.tenant, events, |mut receipts| Accepted(receipts.swap_remove(0))).await
@@ -208,6 +209,7 @@ pub(crate) async fn publish_batch(
         Form::Json => events(&ctx, &body.bytes, trace)?,
         Form::CloudEvents | Form::Binary(_) => cloudevents::batch(&ctx, &body.bytes, trace)?,
     };
+    drop(body);
     let warnings = event_types::check_batch(&ctx, &path.tenant, &events).await?;
     accept(&ctx, path.tenant, (events, warnings), |events| Accepted(Receipts { events })).await
 }
