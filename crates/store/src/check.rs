@@ -16,15 +16,25 @@ pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
     at_most("events (entries)", batch.events.len(), BATCH_EVENTS_MAX)?;
     let bytes = batch.events.iter().map(|event| event.payload.len()).sum();
     at_most("events (bytes of payload)", bytes, BATCH_BYTES_MAX)?;
-    let mut ids = HashSet::with_capacity(batch.events.len());
     for (index, event) in batch.events.iter().enumerate() {
         check_event(event).map_err(|error| within(&format!("events[{index}]"), error))?;
-        if !ids.insert(&event.id) {
-            let problem = format!("`{}` stands in the batch twice", event.id);
-            return Err(StoreError::invalid(format!("events[{index}].id"), problem));
-        }
+    }
+    match &batch.events[..] {
+        [] | [_] => {}
+        events => different_ids(events)?,
     }
     batch.idempotency.as_deref().map_or(Ok(()), idempotency)
+}
+
+fn different_ids(events: &[Event]) -> Result<()> {
+    let mut ids = HashSet::with_capacity(events.len());
+    match events.iter().position(|event| !ids.insert(&event.id)) {
+        None => Ok(()),
+        Some(index) => {
+            let problem = format!("`{}` stands in the batch twice", events[index].id);
+            Err(StoreError::invalid(format!("events[{index}].id"), problem))
+        }
+    }
 }
 
 fn check_event(event: &Event) -> Result<()> {

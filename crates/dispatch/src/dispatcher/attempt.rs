@@ -28,7 +28,7 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
-    pub(super) async fn perform(self) -> AttemptDetail {
+    pub(super) async fn perform(&self) -> AttemptDetail {
         let started_at = self.source.now();
         let exchange = match &self.outlet.route {
             Err((failure, problem)) => not_sent(*failure, problem.clone()),
@@ -164,7 +164,7 @@ mod tests {
     /// times the size.
     #[test]
     fn an_attempt_is_small() {
-        fn size<F>(_: fn(Job) -> F) -> usize {
+        fn size<'j, F>(_: fn(&'j Job) -> F) -> usize {
             size_of::<F>()
         }
         assert!(size(Job::perform) <= 3 * 1024, "{}", size(Job::perform));

@@ -2,11 +2,10 @@
 //! those of the deliveries that start next. An attempt that waits takes one of its endpoint's places, so a
 //! backlog leaves no faster than its parcels come.
 
-use std::collections::HashMap;
-
 use railpost_engine::Attempt;
 use railpost_store::Parcel;
 use railpost_wire::{DeliveryId, EndpointId};
+use rustc_hash::FxHashMap;
 
 use super::parcels::{Parcels, size};
 use crate::limits::{PARCEL_LEN_ASSUMED, PARCELS_PER_FETCH, READ_AHEAD_MAX};
@@ -15,11 +14,11 @@ use crate::limits::{PARCEL_LEN_ASSUMED, PARCELS_PER_FETCH, READ_AHEAD_MAX};
 #[derive(Debug)]
 pub(super) struct Fetches {
     /// What is being read or about to be, each with the attempt that waits for it.
-    under_way: HashMap<DeliveryId, Option<Attempt>>,
+    under_way: FxHashMap<DeliveryId, Option<Attempt>>,
     /// What is to be read next.
     wanted: Vec<DeliveryId>,
     /// Endpoints whose parcels are in the store and not in memory.
-    behind: HashMap<EndpointId, Behind>,
+    behind: FxHashMap<EndpointId, Behind>,
     /// Those of them for which it is time to look what starts next.
     due: Vec<EndpointId>,
     /// Bytes to read ahead, for all of them together.
@@ -37,9 +36,9 @@ struct Behind {
 impl Fetches {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
-            under_way: HashMap::new(),
+            under_way: FxHashMap::default(),
             wanted: Vec::new(),
-            behind: HashMap::new(),
+            behind: FxHashMap::default(),
             due: Vec::new(),
             bytes_max,
         }

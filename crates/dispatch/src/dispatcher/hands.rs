@@ -13,10 +13,13 @@ use crate::TraceParent;
 use crate::limits::IDLE_HANDS_MAX;
 
 /// What a hand is given to do: an attempt to make, and how to report its end.
-type Work = (Job, Report);
+struct Work {
+    job: Job,
+    report: Report,
+}
 
 /// A task that made an attempt and waits for the next one. Dropping this ends it.
-pub(super) type Hand = oneshot::Sender<Work>;
+pub(super) struct Hand(oneshot::Sender<Box<Work>>);
 
 /// The hands without work.
 #[derive(Default)]
@@ -28,10 +31,11 @@ pub(super) struct Hands {
 impl Hands {
     /// Has the attempt made.
     pub(super) fn give(&mut self, job: Job, report: Report) {
+        let work = Box::new(Work { job, report });
         let work = match self.idle.pop() {
             // A task that died gives its work back.
-            Some(hand) => hand.send((job, report)).err(),
-            None => Some((job, report)),
+            Some(Hand(hand)) => hand.send(work).err(),
+            None => Some(work),
         };
         if let Some(work) = work {
             tokio::spawn(make_attempts(work));
@@ -47,13 +51,14 @@ impl Hands {
 }
 
 /// Makes one attempt after the other, until nobody has one for this task.
-async fn make_attempts((mut job, mut report): Work) {
+async fn make_attempts(mut work: Box<Work>) {
     loop {
-        let detail = job.perform().await;
+        let detail = work.job.perform().await;
         let (hand, next) = oneshot::channel();
-        report.end(detail, Some(hand));
-        let Ok(work) = next.await else { return };
-        (job, report) = work;
+        work.report.end(detail, Some(Hand(hand)));
+        drop(work);
+        let Ok(given) = next.await else { return };
+        work = given;
     }
 }
 
@@ -71,11 +76,8 @@ impl Report {
         Self { attempt, parcel: None, trace: None, reporter, reported: false }
     }
 
-    pub(super) fn end(mut self, detail: AttemptDetail, hand: Option<Hand>) {
-        self.tell(detail, hand);
-    }
-
-    fn tell(&mut self, detail: AttemptDetail, hand: Option<Hand>) {
+    /// Tells how the attempt ended, and who is free now.
+    pub(super) fn end(&mut self, detail: AttemptDetail, hand: Option<Hand>) {
         self.reported = true;
         let (attempt, parcel, trace) = (self.attempt, self.parcel.take(), self.trace);
         let ended = Box::new(Ended { attempt, parcel, trace, detail, hand });
@@ -87,7 +89,7 @@ impl Drop for Report {
     fn drop(&mut self) {
         if !self.reported {
             let died = without_request(&self.attempt, Failure::NotSent, Timestamp::default());
-            self.tell(died, None);
+            self.end(died, None);
         }
     }
 }

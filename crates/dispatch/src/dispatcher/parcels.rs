@@ -1,11 +1,12 @@
 //! Parcels in memory: what was just accepted need not be read back before it is sent.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use railpost_engine::Accepted;
 use railpost_store::{Event, Parcel, Receipt};
 use railpost_wire::{DeliveryId, TenantId};
+use rustc_hash::FxHashMap;
 
 /// What a parcel takes beside its payload, roughly: ids, texts and table entries.
 const OVERHEAD: usize = 512;
@@ -17,7 +18,7 @@ const ORDER_SLACK: usize = 1_024;
 /// from the store when their turn comes.
 #[derive(Debug)]
 pub(super) struct Parcels {
-    held: HashMap<DeliveryId, Arc<Parcel>>,
+    held: FxHashMap<DeliveryId, Arc<Parcel>>,
     /// In the order they came; an id that is gone from `held` is passed over.
     order: VecDeque<DeliveryId>,
     bytes: usize,
@@ -26,7 +27,7 @@ pub(super) struct Parcels {
 
 impl Parcels {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { held: HashMap::new(), order: VecDeque::new(), bytes: 0, bytes_max }
+        Self { held: FxHashMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
 
     pub(super) fn get(&self, id: DeliveryId) -> Option<Arc<Parcel>> {

@@ -4,7 +4,6 @@
 //! is visible, as the engine's contract wants it. When the store is in trouble, the queue fills up, the run
 //! loop waits, and everything goes on when the store is back.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use railpost_engine::{
 };
 use railpost_store::{AttemptDetail, Durability, Epoch, RecordBatch, Recorded, Store, StoreError};
 use railpost_wire::{DeliveryId, Seq};
+use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use super::Watch;
@@ -88,7 +88,7 @@ impl Recorder {
         }
     }
 
-    async fn write(&self, batch: RecordBatch, firsts: &HashMap<DeliveryId, AttemptToken>) {
+    async fn write(&self, batch: RecordBatch, firsts: &FxHashMap<DeliveryId, AttemptToken>) {
         if batch.transitions.is_empty() && batch.endpoints.is_empty() {
             return;
         }
@@ -116,10 +116,10 @@ impl Recorder {
     fn confirm(
         &self,
         recorded: &Recorded,
-        firsts: &HashMap<DeliveryId, AttemptToken>,
+        firsts: &FxHashMap<DeliveryId, AttemptToken>,
         again: bool,
     ) {
-        let refused: HashMap<_, _> =
+        let refused: FxHashMap<_, _> =
             recorded.skipped.iter().map(|skipped| (skipped.delivery, skipped.on_record)).collect();
         for (delivery, token) in firsts {
             let ours = again && refused.get(delivery) == Some(&Some(Stage::InFlight));
@@ -141,16 +141,16 @@ impl Recorder {
 /// What is written together, and looked up after that.
 struct Group {
     batch: RecordBatch,
-    firsts: HashMap<DeliveryId, AttemptToken>,
+    firsts: FxHashMap<DeliveryId, AttemptToken>,
     loads: Vec<(LoadTicket, Load)>,
     /// The highest seq of each lane that the batch changes.
-    lanes: HashMap<LaneId, Seq>,
+    lanes: FxHashMap<LaneId, Seq>,
 }
 
 impl Group {
     fn new(epoch: Epoch) -> Self {
         let batch = RecordBatch { epoch, ..RecordBatch::default() };
-        Self { batch, firsts: HashMap::new(), loads: Vec::new(), lanes: HashMap::new() }
+        Self { batch, firsts: FxHashMap::default(), loads: Vec::new(), lanes: FxHashMap::default() }
     }
 
     fn add(&mut self, item: Item) {

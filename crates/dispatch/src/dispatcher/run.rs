@@ -1,6 +1,5 @@
 //! The run loop: inputs in, effects out.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use railpost_engine::{
 };
 use railpost_store::{AttemptDetail, Parcel};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
+use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -60,7 +60,7 @@ pub(super) struct Run {
     parts: Parts,
     node: Option<NodeId>,
     engine: Engine,
-    outlets: HashMap<EndpointId, (Arc<Outlet>, EndpointStatus)>,
+    outlets: FxHashMap<EndpointId, (Arc<Outlet>, EndpointStatus)>,
     parcels: Parcels,
     /// Attempts under way, by the engine's word, that will be reported as [`News::Ended`].
     under_way: usize,
@@ -102,7 +102,7 @@ impl Run {
         Self {
             node: config.node,
             engine: Engine::new(config.engine, u64::from_be_bytes(seed)),
-            outlets: HashMap::new(),
+            outlets: FxHashMap::default(),
             parcels: Parcels::new(config.parcels_bytes_max),
             under_way: 0,
             fetches: Fetches::new(config.parcels_bytes_max / READ_AHEAD_SHARE),

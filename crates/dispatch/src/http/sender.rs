@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -96,7 +97,9 @@ impl Sender {
         let limit = request.route.timeouts().total();
         let mut attempt = Attempt::new(&self.0, request);
         async move {
-            let ended = timeout_at(attempt.started + limit, attempt.run()).await;
+            let until = attempt.started + limit;
+            // Pinned first: whatever takes it as it is moves all of it.
+            let ended = timeout_at(until, pin!(attempt.run())).await;
             let ended = ended.unwrap_or_else(|_| Err(attempt.cut_off(limit)));
             attempt.finish(ended)
         }
@@ -267,7 +270,7 @@ impl<'a> Attempt<'a> {
         Trouble::total_timeout(limit)
     }
 
-    fn finish(mut self, ended: Result<(), Trouble>) -> Exchange {
+    fn finish(&mut self, ended: Result<(), Trouble>) -> Exchange {
         self.detail.timing.total = self.started.elapsed();
         let result = match (&self.detail.response, ended) {
             (Some(response), _) => answered(response),
@@ -277,7 +280,7 @@ impl<'a> Attempt<'a> {
                 AttemptResult::Failed(trouble.failure)
             }
         };
-        Exchange { result, detail: self.detail }
+        Exchange { result, detail: std::mem::take(&mut self.detail) }
     }
 
     fn origin(&self) -> &'a Origin {

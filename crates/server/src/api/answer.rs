@@ -1,8 +1,9 @@
 //! What a route answers when all went well.
 
-use axum::response::{IntoResponse, Response};
+use axum::body::Body;
+use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -23,17 +24,14 @@ pub(crate) trait Answer: Sized + Send + 'static {
 
 /// The response with this status and JSON.
 pub(crate) fn response(status: StatusCode, body: Bytes) -> Response {
-    let json = !body.is_empty();
-    let mut response = (status, body).into_response();
-    match json {
-        true => {
-            let json = HeaderValue::from_static("application/json");
-            response.headers_mut().insert(header::CONTENT_TYPE, json);
-        }
-        false => {
-            response.headers_mut().remove(header::CONTENT_TYPE);
-        }
+    // With room for what every answer carries, so that the map never grows.
+    let mut headers = HeaderMap::with_capacity(2 + super::HEADERS.len());
+    if !body.is_empty() {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
     response
 }
 

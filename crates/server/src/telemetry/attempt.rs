@@ -14,39 +14,44 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
         return;
     }
     let AttemptEnded { transition, detail, parcel, replay, trace } = *ended;
-    let mut fields: Vec<(&str, Value<'_>)> = Vec::with_capacity(24);
-    if let Some(parcel) = parcel {
-        fields.push(("tenant", Value::Shown(&parcel.tenant)));
-    }
-    fields.push(("endpoint", Value::Shown(&transition.endpoint)));
-    if let Some(parcel) = parcel {
-        fields.push(("event_id", Value::Shown(&parcel.event.id)));
-        fields.push(("event_type", Value::Shown(&parcel.event.event_type)));
-    }
-    fields.push(("delivery", Value::Shown(&transition.delivery)));
-    let seq = transition.place.map(|place| place.seq);
-    fields.extend(seq.map(|seq| ("seq", Value::Number(seq.get()))));
-    fields.push(("attempt", Value::Number(u64::from(detail.number))));
-    fields.push(("outcome", Value::Text(words::outcome_name(words::outcome(transition)))));
-    fields.push(match detail.result {
-        AttemptResult::Response { status, .. } => ("http_status", Value::Number(status.into())),
-        AttemptResult::Failed(failure) => ("failure", Value::Text(words::failure_name(failure))),
-    });
-    fields.extend(detail.message.as_ref().map(|message| ("message", Value::Text(message))));
-    push_timing(&mut fields, &detail.timing);
-    let until = match transition.state {
-        DeliveryState::Waiting { until } => Some(Time(until)),
-        _ => None,
+    let event = parcel.map(|parcel| &parcel.event);
+    let (until, dead) = match transition.state {
+        DeliveryState::Waiting { until } => (Some(Time(until)), None),
+        DeliveryState::Dead { reason, holds } => (None, Some((reason, holds))),
+        _ => (None, None),
     };
-    fields.extend(until.as_ref().map(|until| ("next_retry_at", Value::Shown(until))));
-    if let DeliveryState::Dead { reason, holds } = transition.state {
-        fields.push(("dead", Value::Text(words::dead_reason_name(reason))));
-        fields.push(("holds_lane", Value::Truth(holds)));
-    }
-    fields.push(("replay", Value::Truth(replay)));
     let trace_id = trace.map(|trace| format!("{:032x}", trace.trace_id()));
-    fields.extend(trace_id.as_ref().map(|id| ("trace_id", Value::Text(id))));
-    log.line(level, "attempt", &fields);
+    let timing = &detail.timing;
+    let millis = |micros: u32| Value::Millis(micros.into());
+    // An array, because there is a line for every attempt.
+    let fields = [
+        parcel.map(|parcel| ("tenant", Value::Shown(&parcel.tenant))),
+        Some(("endpoint", Value::Shown(&transition.endpoint))),
+        event.map(|event| ("event_id", Value::Shown(&event.id))),
+        event.map(|event| ("event_type", Value::Shown(&event.event_type))),
+        Some(("delivery", Value::Shown(&transition.delivery))),
+        transition.place.map(|place| ("seq", Value::Number(place.seq.get()))),
+        Some(("attempt", Value::Number(u64::from(detail.number)))),
+        Some(("outcome", Value::Text(words::outcome_name(words::outcome(transition))))),
+        Some(match detail.result {
+            AttemptResult::Response { status, .. } => ("http_status", Value::Number(status.into())),
+            AttemptResult::Failed(failure) => {
+                ("failure", Value::Text(words::failure_name(failure)))
+            }
+        }),
+        detail.message.as_ref().map(|message| ("message", Value::Text(message))),
+        Some(("latency_ms", millis(timing.total_us))),
+        timing.dns_us.map(|micros| ("dns_ms", millis(micros))),
+        timing.connect_us.map(|micros| ("connect_ms", millis(micros))),
+        timing.tls_us.map(|micros| ("tls_ms", millis(micros))),
+        timing.first_byte_us.map(|micros| ("first_byte_ms", millis(micros))),
+        until.as_ref().map(|until| ("next_retry_at", Value::Shown(until))),
+        dead.map(|(reason, _)| ("dead", Value::Text(words::dead_reason_name(reason)))),
+        dead.map(|(_, holds)| ("holds_lane", Value::Truth(holds))),
+        Some(("replay", Value::Truth(replay))),
+        trace_id.as_ref().map(|id| ("trace_id", Value::Text(id))),
+    ];
+    log.line(level, "attempt", fields.iter().flatten());
 }
 
 /// What was given up on wants someone to look.
@@ -54,18 +59,5 @@ fn level_of(ended: &AttemptEnded<'_>) -> Level {
     match ended.transition.state {
         DeliveryState::Dead { .. } => Level::Warn,
         _ => Level::Info,
-    }
-}
-
-fn push_timing(fields: &mut Vec<(&str, Value<'_>)>, timing: &railpost_store::Timing) {
-    let millis = |micros: u32| Value::Millis(micros.into());
-    fields.push(("latency_ms", millis(timing.total_us)));
-    for (name, micros) in [
-        ("dns_ms", timing.dns_us),
-        ("connect_ms", timing.connect_us),
-        ("tls_ms", timing.tls_us),
-        ("first_byte_ms", timing.first_byte_us),
-    ] {
-        fields.extend(micros.map(|micros| (name, millis(micros))));
     }
 }

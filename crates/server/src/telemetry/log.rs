@@ -78,6 +78,11 @@ pub enum Value<'a> {
     Truth(bool),
 }
 
+/// Names, and what the fields of those names hold.
+pub trait Fields<'f>: IntoIterator<Item = &'f (&'f str, Value<'f>)> {}
+
+impl<'f, F: IntoIterator<Item = &'f (&'f str, Value<'f>)>> Fields<'f> for F {}
+
 /// Writes log lines. Cheap to clone.
 #[derive(Clone)]
 pub struct Log {
@@ -119,7 +124,7 @@ impl Log {
 
     /// Writes a line: what happened, and its fields. It never waits: a line for which there is no
     /// room is counted and left out.
-    pub fn line(&self, level: Level, event: &str, fields: &[(&str, Value<'_>)]) {
+    pub fn line<'f>(&self, level: Level, event: &str, fields: impl Fields<'f>) {
         if !self.takes(level) {
             return;
         }
@@ -192,12 +197,12 @@ impl<S: Write> Writer<S> {
     }
 }
 
-fn format_line(
+fn format_line<'f>(
     look: Look,
     now: Timestamp,
     level: Level,
     event: &str,
-    fields: &[(&str, Value<'_>)],
+    fields: impl Fields<'f>,
 ) -> String {
     let mut line = String::with_capacity(512);
     let written = match look {
@@ -208,14 +213,18 @@ fn format_line(
     line
 }
 
-fn json_line(
+fn json_line<'f>(
     line: &mut String,
     now: Timestamp,
     level: Level,
     event: &str,
-    fields: &[(&str, Value<'_>)],
+    fields: impl Fields<'f>,
 ) -> fmt::Result {
-    write!(line, r#"{{"timestamp":"{}","level":"{}","event":"#, Time(now), level.name())?;
+    line.push_str(r#"{"timestamp":""#);
+    write!(line, "{}", Time(now))?;
+    line.push_str(r#"","level":""#);
+    line.push_str(level.name());
+    line.push_str(r#"","event":"#);
     quote(line, &Value::Text(event))?;
     for (name, value) in fields {
         line.push_str(",\"");
@@ -223,18 +232,19 @@ fn json_line(
         line.push_str("\":");
         match value {
             Value::Text(_) | Value::Shown(_) => quote(line, value)?,
-            plain => write!(line, "{plain}")?,
+            Value::Number(number) => line.push_str(itoa::Buffer::new().format(*number)),
+            Value::Millis(_) | Value::Truth(_) => write!(line, "{value}")?,
         }
     }
     line.write_str("}\n")
 }
 
-fn text_line(
+fn text_line<'f>(
     line: &mut String,
     now: Timestamp,
     (level, colours): (Level, bool),
     event: &str,
-    fields: &[(&str, Value<'_>)],
+    fields: impl Fields<'f>,
 ) -> fmt::Result {
     let time = Time(now).to_string();
     let (on, faint, off) =
@@ -254,7 +264,10 @@ fn text_line(
 /// every attempt, so nothing is made on the way.
 fn quote(line: &mut String, value: &Value<'_>) -> fmt::Result {
     line.push('"');
-    write!(Escaping(line), "{value}")?;
+    match value {
+        Value::Text(text) => Escaping(line).write_str(text)?,
+        other => write!(Escaping(line), "{other}")?,
+    }
     line.write_str("\"")
 }
 

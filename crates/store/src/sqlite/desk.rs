@@ -7,6 +7,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::checkpoints::Checkpoints;
 use super::errors::At;
+use super::intake::Inserts;
+use super::lanes::Unsettled;
 use super::notes::Notes;
 use super::{lanes, schema, statements};
 use crate::limits::{
@@ -14,13 +16,21 @@ use crate::limits::{
 };
 use crate::{Result, Setup, StoreError};
 
-/// The write connection and the writer's notes.
+/// The file, open for writing.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct OpenFile {
     // In this order they go: the writer's connection closes the file last, which tidies it.
     _checkpoints: Checkpoints,
-    pub(super) db: Connection,
-    pub(super) setup: Setup,
+    db: Connection,
+    setup: Setup,
+}
+
+/// The write connection, the statements that every event needs, and the writer's notes.
+#[derive(Debug)]
+pub(super) struct Desk<'f> {
+    pub(super) db: &'f Connection,
+    pub(super) setup: &'f Setup,
+    pub(super) inserts: Inserts<'f>,
     pub(super) notes: Notes,
     flushed: bool,
     /// For how many groups events are looked for before they are inserted. Others find out that an event
@@ -35,7 +45,7 @@ pub(super) const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
     .union(OpenFlags::SQLITE_OPEN_CREATE)
     .union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-impl Desk {
+impl OpenFile {
     /// Opens the file for writing and brings it up to date.
     pub(super) fn open(path: &Path, setup: Setup) -> Result<Self> {
         let mut db = Connection::open_with_flags(path, FLAGS).at("opening the file")?;
@@ -52,18 +62,24 @@ impl Desk {
         schema::migrate(&mut db, &setup, found)?;
         lanes::settle_all(&mut db)?;
         let checkpoints = Checkpoints::start(path, &mut db, SQLITE_CHECKPOINT_PAGES)?;
-        let notes = Notes::default();
-        Ok(Self {
-            _checkpoints: checkpoints,
-            db,
-            setup,
-            notes,
+        Ok(Self { _checkpoints: checkpoints, db, setup })
+    }
+
+    /// A desk to write at. What it leaves unsettled is shown there.
+    pub(super) fn desk(&self, unsettled: Unsettled) -> Result<Desk<'_>> {
+        Ok(Desk {
+            db: &self.db,
+            setup: &self.setup,
+            inserts: Inserts::new(&self.db).at("preparing to write")?,
+            notes: Notes::new(unsettled),
             flushed: true,
             wary_groups: 0,
             collided: false,
         })
     }
+}
 
+impl Desk<'_> {
     /// Starts a group.
     pub(super) fn begin(&mut self, durable: bool) -> Result<()> {
         self.wary_groups = self.wary_groups.saturating_sub(1);
@@ -79,7 +95,7 @@ impl Desk {
 
     /// Commits a group.
     pub(super) fn end(&mut self) -> Result<()> {
-        self.notes.lanes.write(&self.db)?;
+        self.notes.lanes.write(self.db)?;
         self.db.prepare_cached("COMMIT")?.execute([]).at("the commit of a group")?;
         self.notes.lanes.committed();
         Ok(())
@@ -107,14 +123,14 @@ impl Desk {
         self.wary_groups > 0
     }
 
-    /// Writes something that changes nothing, to see whether writing works.
-    pub(super) fn touch(&mut self) -> Result<()> {
-        let sql = "UPDATE store SET key_check = key_check";
-        self.db.execute(sql, []).at("the health check")?;
-        Ok(())
-    }
-
     pub(super) fn now(&self) -> Timestamp {
         self.setup.source.now()
     }
+}
+
+/// Writes something that changes nothing, to see whether writing works.
+pub(super) fn touch(desk: &mut Desk<'_>) -> Result<()> {
+    let sql = "UPDATE store SET key_check = key_check";
+    desk.db.execute(sql, []).at("the health check")?;
+    Ok(())
 }

@@ -13,13 +13,13 @@ use crate::numbers::{SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_number, sc
 use crate::rows::Columns;
 use crate::{Figures, FiguresScope, Period, Resolution, Result};
 
-impl Desk {
+impl Desk<'_> {
     pub(super) fn add_figures(&self, sums: &BTreeMap<Bucket, Figures>) -> Result<()> {
         let mut nums = BTreeMap::new();
         for (bucket, figures) in sums {
             let num = match nums.get(&bucket.scope) {
                 Some(known) => *known,
-                None => scope_num(&self.db, &bucket.scope)?,
+                None => scope_num(self.db, &bucket.scope)?,
             };
             nums.insert(&bucket.scope, num);
             if let Some(num) = num {
@@ -35,7 +35,7 @@ impl Desk {
         let sql = "SELECT figures FROM figures \
                    WHERE resolution = ?1 AND at = ?2 AND scope = ?3 AND num = ?4";
         let key = (resolution, at, scope, num);
-        let stored = one(&self.db, sql, key, |columns| columns.bytes())?;
+        let stored = one(self.db, sql, key, |columns| columns.bytes())?;
         let sum = figures.on_top_of(stored.as_deref())?;
         let sql = "REPLACE INTO figures (resolution, at, scope, num, figures) \
                    VALUES (?1, ?2, ?3, ?4, ?5)";

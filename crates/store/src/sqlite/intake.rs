@@ -2,7 +2,7 @@
 
 use railpost_engine::{Accepted, Place, Timestamp};
 use railpost_wire::{DeliveryId, Key, TenantId};
-use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, Error, ErrorCode, OptionalExtension, Statement};
 
 use super::desk::Desk;
 use super::notes::{Notes, TenantEntry};
@@ -16,12 +16,12 @@ use crate::{
     check,
 };
 
-impl Desk {
+impl<'f> Desk<'f> {
     /// Checks everything before it writes anything, but for one thing: unless the group is wary, the
     /// insert finds out whether an event was accepted before, and its group is tried again.
     pub(super) fn accept(&mut self, batch: &AcceptBatch) -> Result<Vec<Receipt>> {
         let now = self.now();
-        let tenant = self.notes.tenant(&self.db, &batch.tenant)?;
+        let tenant = self.notes.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let ids: Vec<String> = batch.events.iter().map(|event| event.id.to_string()).collect();
         let mut known = vec![None; ids.len()];
@@ -30,16 +30,14 @@ impl Desk {
             known = self.accepted_before(tenant.num, &batch.events, &ids)?;
             self.check_backlog(&tenant, batch, &known)?;
         }
-        let mut shelf = Shelf::new(&self.db, &mut self.notes, &*self.setup.source, now)?;
+        let mut shelf = self.shelf(now);
         let events = batch.events.iter().zip(&ids).zip(known);
         let receipts = events.map(|((event, id), known)| match known {
             Some(accepted_at) => Ok(Receipt::Duplicate { accepted_at }),
             None => shelf.add_event(&tenant, event, id),
         });
         let receipts = receipts.collect::<Result<_>>();
-        let collided = shelf.collided;
-        drop(shelf);
-        self.collided |= collided;
+        self.collided |= shelf.collided;
         let receipts = receipts?;
         self.remember(batch.idempotency.as_deref())?;
         Ok(receipts)
@@ -47,12 +45,12 @@ impl Desk {
 
     pub(super) fn redeliver(&mut self, batch: &RedeliverBatch) -> Result<Vec<Accepted>> {
         let now = self.now();
-        let tenant = self.notes.tenant(&self.db, &batch.tenant)?;
+        let tenant = self.notes.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let mut orders = Vec::with_capacity(batch.orders.len());
         for (event, endpoint) in &batch.orders {
             let sql = "SELECT num, key FROM events WHERE tenant = ?1 AND id = ?2";
-            let found = one(&self.db, sql, (tenant.num, event.to_string()), |columns| {
+            let found = one(self.db, sql, (tenant.num, event.to_string()), |columns| {
                 Ok((columns.number::<i64>("an event's number")?, columns.key()?))
             })?;
             let (num, key) = found.ok_or_else(|| StoreError::not_found("event", event))?;
@@ -60,12 +58,17 @@ impl Desk {
             orders.push((num, key, to.ok_or_else(|| StoreError::not_found("endpoint", endpoint))?));
         }
         self.check_room(&tenant, orders.len())?;
-        let mut shelf = Shelf::new(&self.db, &mut self.notes, &*self.setup.source, now)?;
+        let mut shelf = self.shelf(now);
         let accepted = orders.into_iter().map(|(event, key, to)| shelf.add_again(event, key, to));
         let accepted = accepted.collect::<Result<_>>()?;
-        drop(shelf);
         self.remember(batch.idempotency.as_deref())?;
         Ok(accepted)
+    }
+
+    fn shelf(&mut self, now: Timestamp) -> Shelf<'_, 'f> {
+        let (db, source) = (self.db, &*self.setup.source);
+        let (inserts, notes) = (&mut self.inserts, &mut self.notes);
+        Shelf { db, inserts, notes, source, now, collided: false }
     }
 
     /// When the tenant's events of these ids were accepted before, if they were.
@@ -91,7 +94,7 @@ impl Desk {
     fn compare(&self, index: usize, event: &Event, num: i64) -> Result<Option<Timestamp>> {
         let sql =
             concat!("SELECT ", event_columns!(), ", e.accepted_at FROM events AS e WHERE num = ?1");
-        one(&self.db, sql, [num], |columns| {
+        one(self.db, sql, [num], |columns| {
             check::same_event(index, &rows::event(columns)?, event)?;
             columns.instant()
         })
@@ -109,7 +112,7 @@ impl Desk {
     }
 
     fn check_room(&mut self, tenant: &TenantEntry, added: usize) -> Result<()> {
-        let (open, max) = (self.notes.backlog(&self.db, tenant.num)?, tenant.backlog_max);
+        let (open, max) = (self.notes.backlog(self.db, tenant.num)?, tenant.backlog_max);
         if added > 0 && open + added as u64 > max {
             return Err(StoreError::BacklogFull { open, max });
         }
@@ -151,42 +154,46 @@ impl Desk {
     }
 }
 
-/// Where events and deliveries are put, with the statements for it at hand.
-struct Shelf<'a> {
-    db: &'a Connection,
-    notes: &'a mut Notes,
-    source: &'a dyn Source,
-    now: Timestamp,
-    insert_event: CachedStatement<'a>,
-    insert_delivery: CachedStatement<'a>,
-    /// An event could not be added because it is there.
-    collided: bool,
+/// The statements that add what is accepted. They are prepared once: even to find them among those that
+/// the connection keeps would be a twentieth of the writer's time.
+#[derive(Debug)]
+pub(super) struct Inserts<'f> {
+    event: Statement<'f>,
+    delivery: Statement<'f>,
 }
 
-impl<'a> Shelf<'a> {
-    fn new(
-        db: &'a Connection,
-        notes: &'a mut Notes,
-        source: &'a dyn Source,
-        now: Timestamp,
-    ) -> Result<Self> {
-        let insert_event = db.prepare_cached(
+impl<'f> Inserts<'f> {
+    pub(super) fn new(db: &'f Connection) -> rusqlite::Result<Self> {
+        let event = db.prepare(
             "INSERT INTO events (num, tenant, id, type, key, content_type, schema_version, time, \
              accepted_at, traceparent, first, fanout, payload) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?;
-        let insert_delivery = db.prepare_cached(
+        let delivery = db.prepare(
             "INSERT INTO deliveries (id, event, endpoint, lane, seq, standing, again, changed_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?;
-        Ok(Self { db, notes, source, now, insert_event, insert_delivery, collided: false })
+        Ok(Self { event, delivery })
     }
+}
 
+/// Where events and deliveries are put.
+struct Shelf<'a, 'f> {
+    db: &'f Connection,
+    inserts: &'a mut Inserts<'f>,
+    notes: &'a mut Notes,
+    source: &'a dyn Source,
+    now: Timestamp,
+    /// An event could not be added because it is there.
+    collided: bool,
+}
+
+impl Shelf<'_, '_> {
     fn add_event(&mut self, tenant: &TenantEntry, event: &Event, id: &str) -> Result<Receipt> {
         let fanout = tenant.wanting(event).count();
         let first = self.notes.ids.take(self.source, self.now, fanout);
         let num = self.notes.next_event(self.db)?;
-        let inserted = self.insert_event.execute((
+        let inserted = self.inserts.event.execute((
             num,
             tenant.num,
             id,
@@ -222,7 +229,7 @@ impl<'a> Shelf<'a> {
         let lane = to.lane_for(key.as_ref()).map(Option::<&Key>::cloned);
         let place =
             lane.map(|key| self.notes.lanes.next_place(self.db, to.num, key)).transpose()?;
-        self.insert_delivery.execute((
+        self.inserts.delivery.execute((
             id.to_bytes(),
             event,
             to.num,

@@ -58,7 +58,7 @@ impl Unsettled {
 }
 
 /// What the writer knows of lanes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lanes {
     cache: LaneCache,
     /// The seqs given out by this group.
@@ -79,8 +79,14 @@ struct Round {
 }
 
 impl Lanes {
-    pub(super) fn unsettled(&self) -> Unsettled {
-        self.unsettled.clone()
+    pub(super) fn new(unsettled: Unsettled) -> Self {
+        Self {
+            cache: LaneCache::default(),
+            given: Seqs::new(),
+            unsettled,
+            round: Round::default(),
+            planned: Default::default(),
+        }
     }
 
     /// Forgets what a group did that failed.
@@ -232,7 +238,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::super::desk::Desk;
+    use super::super::desk::{Desk, OpenFile};
     use super::*;
     use crate::{MasterKey, Setup, SystemSource};
     use tempfile::TempDir;
@@ -240,9 +246,9 @@ mod tests {
     const KEYS: u64 = 300;
     const GROUP: u64 = 20;
 
-    fn open(path: &Path) -> Desk {
+    fn open(path: &Path) -> OpenFile {
         let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
-        Desk::open(path, setup).unwrap()
+        OpenFile::open(path, setup).unwrap()
     }
 
     /// Which seq each key got last, in a world where nothing fails.
@@ -254,21 +260,21 @@ mod tests {
 
     impl Model {
         /// Gives out some places, half of them in a few busy lanes.
-        fn give(&mut self, desk: &mut Desk, count: u64) {
+        fn give(&mut self, desk: &mut Desk<'_>, count: u64) {
             for _ in 0..count {
                 self.step += 1;
                 let key =
                     self.step * self.step * 7 % if self.step.is_multiple_of(2) { KEYS } else { 10 };
                 let text = Some(key.to_string().parse().unwrap());
-                let place = desk.notes.lanes.next_place(&desk.db, 1, text).unwrap();
+                let place = desk.notes.lanes.next_place(desk.db, 1, text).unwrap();
                 let (lane, seq) = self.seqs.entry(key).or_insert((place.lane, 0));
                 *seq += 1;
                 assert_eq!((place.lane, place.seq.get()), (*lane, *seq), "key {key}");
             }
         }
 
-        fn check(&self, desk: &Desk) {
-            let unsettled = desk.notes.lanes.unsettled();
+        fn check(&self, desk: &Desk<'_>) {
+            let unsettled = &desk.notes.lanes.unsettled;
             for (lane, seq) in self.seqs.values() {
                 let sql = "SELECT last_seq FROM lanes WHERE id = ?1";
                 let row = desk.db.query_row(sql, [lane.0], |row| row.get(0)).unwrap();
@@ -278,7 +284,7 @@ mod tests {
         }
     }
 
-    fn given_rows(desk: &Desk) -> u64 {
+    fn given_rows(desk: &Desk<'_>) -> u64 {
         desk.db.query_row("SELECT count(*) FROM given", [], |row| row.get(0)).unwrap()
     }
 
@@ -288,7 +294,8 @@ mod tests {
         let path = dir.path().join("store.db");
         let mut model = Model::default();
         for _ in 0..4 {
-            let mut desk = open(&path);
+            let file = open(&path);
+            let mut desk = file.desk(Unsettled::default()).unwrap();
             assert_eq!((given_rows(&desk), desk.notes.lanes.unsettled.len()), (0, 0));
             model.check(&desk);
             for group in 0..200 {
@@ -309,7 +316,8 @@ mod tests {
     #[test]
     fn what_is_given_out_is_settled_in_time() {
         let dir = TempDir::new().unwrap();
-        let mut desk = open(&dir.path().join("store.db"));
+        let file = open(&dir.path().join("store.db"));
+        let mut desk = file.desk(Unsettled::default()).unwrap();
         let mut model = Model::default();
         let mut most = 0;
         for _ in 0..1_000 {
@@ -327,11 +335,12 @@ mod tests {
     #[test]
     fn a_lane_that_was_forgotten_in_the_middle_of_a_group_goes_on_where_it_was() {
         let dir = TempDir::new().unwrap();
-        let mut desk = open(&dir.path().join("store.db"));
+        let file = open(&dir.path().join("store.db"));
+        let mut desk = file.desk(Unsettled::default()).unwrap();
         desk.begin(false).unwrap();
         let seqs = (0..3).map(|_| {
             desk.notes.lanes.forget_keys();
-            desk.notes.lanes.next_place(&desk.db, 1, None).unwrap().seq.get()
+            desk.notes.lanes.next_place(desk.db, 1, None).unwrap().seq.get()
         });
         assert_eq!(seqs.collect::<Vec<_>>(), [1, 2, 3]);
     }

@@ -35,11 +35,11 @@ macro_rules! update_sql {
     };
 }
 
-impl Desk {
+impl Desk<'_> {
     pub(super) fn record(&mut self, batch: &RecordBatch) -> Result<Recorded> {
         self.check_epoch(batch)?;
         let mut recorded = Recorded::default();
-        let mut journal = Journal::new(&self.db, &mut self.notes)?;
+        let mut journal = Journal::new(self.db, &mut self.notes)?;
         for (transition, detail) in &batch.transitions {
             match journal.record(transition, detail.as_ref())? {
                 None => recorded.applied += 1,
@@ -52,7 +52,7 @@ impl Desk {
     }
 
     fn check_epoch(&mut self, batch: &RecordBatch) -> Result<()> {
-        let partitions = self.notes.partitions(&self.db)?;
+        let partitions = self.notes.partitions(self.db)?;
         if partitions.is_empty() {
             return Ok(());
         }
@@ -78,11 +78,7 @@ impl Desk {
     }
 
     pub(super) fn fence(&mut self, partition: Partition, epoch: Epoch) -> Result<()> {
-        if self
-            .notes
-            .partitions(&self.db)?
-            .get(&partition.0)
-            .is_some_and(|stored| *stored > epoch.0)
+        if self.notes.partitions(self.db)?.get(&partition.0).is_some_and(|stored| *stored > epoch.0)
         {
             return Err(StoreError::Fenced { partition });
         }

@@ -32,7 +32,7 @@ use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use rusqlite::Connection;
 
-use desk::Desk;
+use desk::OpenFile;
 use lanes::Unsettled;
 use ledger::Asked;
 use readers::Readers;
@@ -66,9 +66,8 @@ impl SqliteStore {
     /// wrote, that belongs to another master key, or that is no store.
     pub fn open(path: &Path, setup: Setup) -> Result<Self> {
         let lock = lock(path)?;
-        let desk = Desk::open(path, setup.clone())?;
-        let unsettled = desk.notes.lanes.unsettled();
-        let writer = Writer::start(desk)?;
+        let unsettled = Unsettled::default();
+        let writer = Writer::start(OpenFile::open(path, setup.clone())?, unsettled.clone())?;
         let readers = Readers::new(path);
         Ok(Self { writer, readers, unsettled, setup, path: path.to_owned(), _lock: lock })
     }
@@ -329,7 +328,7 @@ impl Upkeep for SqliteStore {
     }
 
     async fn check(&self) -> Result<Health> {
-        self.writer.write(durable(1), Desk::touch).await?;
+        self.writer.write(durable(1), desk::touch).await?;
         let size = std::fs::metadata(&self.path).map(|data| data.len());
         let size_bytes = size.map_err(|error| {
             StoreError::Unavailable(format!("cannot see {}: {error}", self.path.display()))

@@ -8,7 +8,7 @@ use railpost_wire::{EndpointId, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Unsettled};
 use super::rows::all;
 use crate::delivery_ids::DeliveryIds;
 use crate::fanout::Subscriber;
@@ -16,7 +16,7 @@ use crate::limits::BACKLOG_MAX;
 use crate::rows::{self, json};
 use crate::{Result, StoreError, TenantSettings};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Notes {
     pub(super) ids: DeliveryIds,
     last_event: Option<i64>,
@@ -38,11 +38,24 @@ pub(super) struct TenantEntry {
 }
 
 impl Notes {
+    pub(super) fn new(unsettled: Unsettled) -> Self {
+        Self {
+            ids: DeliveryIds::default(),
+            last_event: None,
+            tenants: FxHashMap::default(),
+            backlog: FxHashMap::default(),
+            tenant_of: FxHashMap::default(),
+            partitions: None,
+            lanes: Lanes::new(unsettled),
+        }
+    }
+
     /// Forgets everything that a failed group may have changed; not the last id, for ids ascend.
     pub(super) fn forget(&mut self) {
+        self.last_event = None;
         self.lanes.forget();
-        let (ids, lanes) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.lanes));
-        *self = Self { ids, lanes, ..Self::default() };
+        self.forget_registry();
+        self.forget_backlogs();
     }
 
     /// Forgets what a change may have changed.

@@ -18,7 +18,7 @@ use crate::{
     Tenant, Write, check, private,
 };
 
-impl Desk {
+impl Desk<'_> {
     /// All of the change or nothing of it: its writes may find out late that they contradict what is
     /// stored.
     pub(super) fn commit(&mut self, change: &Change) -> Result<()> {
@@ -129,7 +129,7 @@ impl Desk {
 
     fn create_endpoint(&self, new: &NewEndpoint, at: i64) -> Result<()> {
         let tenant = self.tenant_num(&new.tenant)?;
-        let sealed = private::seal_endpoint(&self.setup, new.id, &new.private);
+        let sealed = private::seal_endpoint(self.setup, new.id, &new.private);
         let sql = "INSERT INTO endpoints \
                    (id, tenant, settings, private, status, revision, created_at, updated_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?6) ON CONFLICT DO NOTHING";
@@ -145,7 +145,7 @@ impl Desk {
         private: &EndpointPrivate,
         at: i64,
     ) -> Result<()> {
-        let sealed = private::seal_endpoint(&self.setup, id, private);
+        let sealed = private::seal_endpoint(self.setup, id, private);
         let sql = "UPDATE endpoints SET settings = ?2, private = ?3, updated_at = ?4, \
                    revision = revision + 1 WHERE id = ?1 AND removed_at IS NULL";
         let changed = self.execute(sql, (id.to_bytes(), to_json(settings), sealed, at))?;
@@ -163,7 +163,7 @@ impl Desk {
 
     fn create_secret(&self, new: &NewSecret, at: i64) -> Result<()> {
         let endpoint = self.endpoint_num(new.endpoint)?;
-        let sealed = private::seal_secret(&self.setup, new.id, &new.value);
+        let sealed = private::seal_secret(self.setup, new.id, &new.value);
         let sql = "INSERT INTO secrets (id, endpoint, sealed, created_at, expires_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let values = (new.id.to_bytes(), endpoint, sealed, at, new.expires_at.map(millis));
@@ -182,7 +182,7 @@ impl Desk {
     }
 
     fn change_api_key(&self, id: ApiKeyId, change: impl FnOnce(&mut ApiKey)) -> Result<()> {
-        let key = super::access::api_key(&self.db, id)?;
+        let key = super::access::api_key(self.db, id)?;
         let mut key = key.ok_or_else(|| StoreError::not_found("API key", id))?;
         change(&mut key);
         self.execute(

@@ -11,13 +11,13 @@ use crate::numbers::millis;
 use crate::rows::{Columns, to_json};
 use crate::{Listing, PageRequest, Replay, Result};
 
-impl Desk {
+impl Desk<'_> {
     pub(super) fn put_replay(&self, replay: &Replay) -> Result<()> {
         let tenant = self.tenant_num(&replay.tenant)?;
         let id = replay.id.to_bytes();
         let sql = "SELECT count(*) FROM replays WHERE finished_at IS NULL \
                    AND NOT EXISTS (SELECT 1 FROM replays WHERE id = ?1)";
-        let others = one(&self.db, sql, [id], |columns| columns.number("a count"))?;
+        let others = one(self.db, sql, [id], |columns| columns.number("a count"))?;
         check::replay_fits(others.unwrap_or_default(), replay)?;
         let sql = "INSERT INTO replays AS r (id, tenant, finished_at, record) \
                    VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE \

@@ -31,7 +31,7 @@ struct OldDelivery {
     removed: bool,
 }
 
-impl Desk {
+impl Desk<'_> {
     pub(super) fn prune(&mut self, step: &PruneStep) -> Result<Pruned> {
         let (after, limit) = (step.position()?, step.limit as usize);
         let mut pruned = Pruned { others: self.prune_others(step)?, ..Pruned::default() };
@@ -72,7 +72,7 @@ impl Desk {
 
     fn old_events(&self, which: &str, values: impl Params) -> Result<Vec<OldEvent>> {
         let sql = format!("SELECT num, accepted_at, first, fanout FROM events WHERE {which}");
-        all(&self.db, &sql, values, |columns| {
+        all(self.db, &sql, values, |columns| {
             Ok(OldEvent {
                 num: columns.number("an event's number")?,
                 accepted_at: columns.number("an instant")?,
@@ -94,12 +94,12 @@ impl Desk {
              WHERE d.id >= ?1 AND d.id < ?2"
         );
         let range = (event.first.to_bytes(), nth(event.first, event.fanout).to_bytes());
-        let mut found = all(&self.db, &sql, range, read)?;
+        let mut found = all(self.db, &sql, range, read)?;
         let sql = format!(
             "SELECT {COLUMNS} FROM deliveries AS d INDEXED BY deliveries_again \
              JOIN endpoints AS p ON p.num = d.endpoint WHERE d.event = ?1 AND d.again = 1"
         );
-        found.extend(all(&self.db, &sql, [event.num], read)?);
+        found.extend(all(self.db, &sql, [event.num], read)?);
         Ok(found)
     }
 
@@ -143,7 +143,7 @@ impl Desk {
     fn erase_lanes(&mut self, tenant: i64, limit: usize) -> Result<usize> {
         let sql = "SELECT k.endpoint, k.key, k.lane FROM endpoints AS p \
                    JOIN lane_keys AS k ON k.endpoint = p.num WHERE p.tenant = ?1 LIMIT ?2";
-        let lanes = all(&self.db, sql, (tenant, limit), |columns| {
+        let lanes = all(self.db, sql, (tenant, limit), |columns| {
             let endpoint: i64 = columns.number("an endpoint's number")?;
             Ok((endpoint, columns.bytes()?, columns.number::<i64>("a lane")?))
         })?;

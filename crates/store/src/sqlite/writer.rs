@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::desk::Desk;
+use super::desk::{Desk, OpenFile};
+use super::lanes::Unsettled;
 use crate::limits::{
     CROWD_ITEMS, CROWD_JOBS, CROWD_NAP, CROWD_NAPS, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX,
 };
@@ -21,14 +22,22 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(desk: Desk) -> Result<Self> {
+    /// Writes to the file. What is unsettled is shown to readers.
+    pub(super) fn start(file: OpenFile, unsettled: Unsettled) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let thread = std::thread::Builder::new()
-            .name("railpost-sqlite".to_owned())
-            .spawn(move || serve(desk, jobs))
-            .map_err(|error| {
-                StoreError::Unavailable(format!("no thread to write with: {error}"))
-            })?;
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let write = move || match file.desk(unsettled) {
+            Ok(desk) => {
+                let _ = tell.send(Ok(()));
+                serve(desk, jobs);
+            }
+            Err(error) => drop(tell.send(Err(error))),
+        };
+        let thread = std::thread::Builder::new().name("railpost-sqlite".to_owned()).spawn(write);
+        let thread = thread.map_err(|error| {
+            StoreError::Unavailable(format!("no thread to write with: {error}"))
+        })?;
+        told.recv().unwrap_or_else(|_| Err(gone()))?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
@@ -39,9 +48,8 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         order: Order,
-        work: impl FnMut(&mut Desk) -> Result<T> + Send + 'static,
+        work: impl FnMut(&mut Desk<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let gone = || StoreError::Unavailable("the writer has stopped".to_owned());
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Task { order, work, output: None, reply });
         let queue = self.queue.as_ref().ok_or_else(gone)?;
@@ -53,6 +61,10 @@ impl Writer {
         sent.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("the writer has stopped".to_owned())
 }
 
 impl Drop for Writer {
@@ -76,7 +88,7 @@ pub(super) struct Order {
 trait Job: Send {
     fn order(&self) -> Order;
     /// Does the work. An error means that the group must be given up.
-    fn run(&mut self, desk: &mut Desk) -> Result<()>;
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<()>;
     /// Answers, once it is known what became of the group.
     fn answer(self: Box<Self>, group: Result<()>);
 }
@@ -88,12 +100,12 @@ struct Task<T, F> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnMut(&mut Desk) -> Result<T> + Send> Job for Task<T, F> {
+impl<T: Send, F: FnMut(&mut Desk<'_>) -> Result<T> + Send> Job for Task<T, F> {
     fn order(&self) -> Order {
         self.order
     }
 
-    fn run(&mut self, desk: &mut Desk) -> Result<()> {
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<()> {
         let output = (self.work)(desk);
         let failed = output.as_ref().err().filter(|error| error.is_environment()).cloned();
         self.output = Some(output);
@@ -108,7 +120,7 @@ impl<T: Send, F: FnMut(&mut Desk) -> Result<T> + Send> Job for Task<T, F> {
     }
 }
 
-fn serve(mut desk: Desk, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+fn serve(mut desk: Desk<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     let mut crowded = false;
     while let Some(first) = jobs.blocking_recv() {
         let mut group = gather(first, &mut jobs, crowded);
@@ -155,7 +167,7 @@ fn gather(
 }
 
 /// All jobs in one transaction.
-fn commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
+fn commit(desk: &mut Desk<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
     let done = try_commit(desk, group);
     if done.is_err() && desk.grows_wary() {
         return try_commit(desk, group);
@@ -163,7 +175,7 @@ fn commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
     done
 }
 
-fn try_commit(desk: &mut Desk, group: &mut [Box<dyn Job>]) -> Result<()> {
+fn try_commit(desk: &mut Desk<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
     let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
     desk.begin(durable)?;
     let done = group.iter_mut().try_for_each(|job| job.run(desk));
@@ -184,21 +196,21 @@ mod tests {
     use crate::limits::WARY_GROUPS;
     use crate::{MasterKey, Setup, SystemSource};
 
-    fn desk(folder: &tempfile::TempDir) -> Desk {
+    fn open(folder: &tempfile::TempDir) -> OpenFile {
         let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
-        Desk::open(&folder.path().join("store.db"), setup).unwrap()
+        OpenFile::open(&folder.path().join("store.db"), setup).unwrap()
     }
 
     fn job(
         items: usize,
-        work: impl FnMut(&mut Desk) -> Result<()> + Send + 'static,
+        work: impl FnMut(&mut Desk<'_>) -> Result<()> + Send + 'static,
     ) -> Box<dyn Job> {
         let order = Order { durability: Durability::Durable, items };
         Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
     }
 
     /// What an insert of a known event does to a group that did not look for it.
-    fn collide_unless_wary(desk: &mut Desk) -> Result<()> {
+    fn collide_unless_wary(desk: &mut Desk<'_>) -> Result<()> {
         if desk.is_wary() {
             return Ok(());
         }
@@ -209,7 +221,8 @@ mod tests {
     #[test]
     fn a_group_that_meets_a_known_event_is_done_again_and_those_after_it_look_first() {
         let folder = tempfile::TempDir::new().unwrap();
-        let mut desk = desk(&folder);
+        let file = open(&folder);
+        let mut desk = file.desk(Unsettled::default()).unwrap();
         assert_eq!(commit(&mut desk, &mut [job(1, collide_unless_wary)]), Ok(()));
         for group in 2..=WARY_GROUPS {
             assert!(desk.is_wary(), "group {group}");
@@ -222,9 +235,10 @@ mod tests {
     #[test]
     fn a_group_that_fails_for_another_reason_is_tried_once() {
         let folder = tempfile::TempDir::new().unwrap();
-        let mut desk = desk(&folder);
+        let file = open(&folder);
+        let mut desk = file.desk(Unsettled::default()).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        let fails = move |_: &mut Desk| {
+        let fails = move |_: &mut Desk<'_>| {
             tell.send(()).unwrap();
             Err(StoreError::Full("the disk".to_owned()))
         };
