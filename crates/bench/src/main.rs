@@ -37,6 +37,7 @@ mod plot;
 mod output;
 mod args;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -148,8 +149,14 @@ fn find_railpost(options: &Options) -> Result<PathBuf, String> {
         let found = path.canonicalize();
         return found.map_err(|error| format!("{}: {error}", path.display()));
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = std::process::Command::new(cargo)
+    let mut cargo =
+        std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What this program's own cargo says of its package would have build scripts run again, and nearly
+    // everything built again that `cargo build --release` has built before.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_package(name)) {
+        cargo.env_remove(name);
+    }
+    let built = cargo
         .args(["build", "--release", "-p", "railpost"])
         .status()
         .map_err(|error| format!("cargo could not be run: {error}"))?;
@@ -158,6 +165,11 @@ fn find_railpost(options: &Options) -> Result<PathBuf, String> {
         return Ok(path);
     }
     Err("railpost could not be built; --railpost names a binary".to_owned())
+}
+
+fn is_of_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// A folder for the stores' files that is gone after the run.

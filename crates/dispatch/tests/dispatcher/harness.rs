@@ -1,6 +1,7 @@
 //! A dispatcher on a memory store, with a watch that says what ended.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use railpost_dispatch::{
@@ -21,6 +22,9 @@ use crate::receiver::Receiver;
 
 /// So long until a test that hangs is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The id of an event whose thin envelope cannot be made at first: the task that tries to panics.
+pub(crate) const DEFECT: &str = "defect";
 
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
@@ -206,13 +210,16 @@ async fn start(
     let guard = Guard::new(GuardConfig { networks: vec![loopback], https_only: false });
     let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() }).unwrap();
     let (tell, told) = mpsc::unbounded_channel();
+    let broken = AtomicBool::new(false);
     let parts = Parts {
         store,
         sender,
         source: Arc::new(SystemSource),
         watch: Arc::new(Telling(tell)),
-        thin_url: Arc::new(|parcel: &railpost_store::Parcel| {
-            format!("https://railpost.test/events/{}", parcel.event.id)
+        thin_url: Arc::new(move |parcel: &railpost_store::Parcel| {
+            let id = parcel.event.id.to_string();
+            assert!(id != DEFECT || broken.swap(true, Ordering::Relaxed), "as planned");
+            format!("https://railpost.test/events/{id}")
         }),
     };
     let (dispatcher, _) = Dispatcher::start(parts, config).await.unwrap();

@@ -1,10 +1,11 @@
 //! What each answer leads to, over real HTTP.
 
 use railpost_engine::{AttemptResult, DeadReason, DeliveryState, EndpointStatus, Failure, Stage};
+use railpost_wire::Envelope;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::harness::{Shop, quick};
+use crate::harness::{DEFECT, Shop, quick};
 use crate::receiver::{Answer, Receiver};
 
 #[tokio::test]
@@ -61,6 +62,23 @@ async fn an_endpoint_that_fails_and_recovers_gets_every_event_in_order() {
     assert_eq!(shop.state("second").await, DeliveryState::Delivered);
     let numbers: Vec<u32> = shop.attempts("first").await.iter().map(|a| a.detail.number).collect();
     assert_eq!(numbers.len(), 4, "each attempt is on record: {numbers:?}");
+}
+
+#[tokio::test]
+async fn an_attempt_whose_task_dies_is_one_that_failed_and_what_follows_goes_on() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint_with(&receiver, quick(), |settings| settings.envelope = Envelope::Thin).await;
+    shop.publish("before", Some("a")).await;
+    shop.publish(DEFECT, Some("a")).await;
+    shop.publish("after", Some("a")).await;
+    for id in ["before", DEFECT, "after"] {
+        assert_eq!(receiver.request().await.header("webhook-id"), Some(id));
+    }
+    shop.stop().await;
+    let results: Vec<_> = shop.attempts(DEFECT).await.iter().map(|a| a.detail.result).collect();
+    assert_eq!(results[0], AttemptResult::Failed(Failure::NotSent));
+    assert_eq!(results[1..], [AttemptResult::Response { status: 200, retry_after: None }]);
+    assert_eq!(shop.state("after").await, DeliveryState::Delivered);
 }
 
 #[tokio::test]

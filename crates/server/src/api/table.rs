@@ -84,8 +84,12 @@ pub(crate) fn not_found(path: &str) -> Response {
 fn wrong_method(methods: &Methods) -> Response {
     let detail = "the path is right, the method is not";
     let mut response = Problem::new(Code::MethodNotAllowed, detail).into_response();
-    let names: Vec<&str> = methods.iter().map(|(_, route)| route.method.as_str()).collect();
-    let allow = HeaderValue::from_str(&names.join(", ")).expect("methods are visible ASCII");
+    let names = methods.iter().flat_map(|(_, route)| match route.method {
+        Method::GET => vec!["GET", "HEAD"],
+        ref method => vec![method.as_str()],
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    let allow = HeaderValue::from_str(&names).expect("methods are visible ASCII");
     response.headers_mut().insert(header::ALLOW, allow);
     response
 }

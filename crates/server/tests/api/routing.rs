@@ -6,9 +6,9 @@ use crate::world::{JSON, World};
 fn the_wrong_method_is_told_which_ones_are_right() {
     let world = World::new();
     for (method, path, allow) in [
-        ("DELETE", "/v1/tenants", "GET, POST"),
-        ("PUT", "/v1/tenants/default/events", "GET, POST"),
-        ("POST", "/health/live", "GET"),
+        ("DELETE", "/v1/tenants", "GET, HEAD, POST"),
+        ("PUT", "/v1/tenants/default/events", "GET, HEAD, POST"),
+        ("POST", "/health/live", "GET, HEAD"),
     ] {
         let answer = world.call(method, path, &world.admin, &JSON, b"{}").expect(405);
         assert_eq!(answer.code(), "method_not_allowed", "{method} {path}");
