@@ -249,10 +249,15 @@ fn next_steps(url: &str) -> String {
         "http://127.0.0.1:8087" => String::new(),
         url => format!("  export RAILPOST_URL={url}\n"),
     };
+    // What is printed is there to be pasted, and whoever runs a clone has nothing installed.
+    let railpost = match std::env::var_os("CARGO") {
+        Some(_) => "cargo run --release --",
+        None => "railpost",
+    };
     format!(
         "\nNext, in another terminal, with your API key:\n\n{elsewhere}  \
-         railpost listen --register\n  \
-         railpost endpoints create --url https://example.com/hooks\n  \
-         railpost send order.paid --key 42 --data '{{\"total\": 12}}'\n\n"
+         {railpost} listen --register\n  \
+         {railpost} endpoints create --url https://example.com/hooks\n  \
+         {railpost} send order.paid --key 42 --data '{{\"total\": 12}}'\n\n"
     )
 }

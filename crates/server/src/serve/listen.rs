@@ -58,7 +58,9 @@ impl Door {
     /// Takes connections until told to stop, then waits for those that are open.
     pub(super) async fn listen(self, app: Arc<App>, mut stopping: watch::Receiver<bool>) {
         let api = Api::new(&app);
-        let dashboard = dashboard::router(&app, api.clone());
+        // With its state a router is complete: without, it would put its handlers together anew for
+        // every request.
+        let dashboard: Router = dashboard::router(&app, api.clone()).with_state(());
         let places = Arc::new(Semaphore::new(app.config.limits.connections_max as usize));
         let connections = GracefulShutdown::new();
         loop {

@@ -18,7 +18,8 @@ pub(crate) const ADMIN_KEY: &str = "rp_a-key-of-the-tests-choosing-0123456789";
 pub(crate) fn railpost(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_railpost"));
     command.current_dir(folder).args(arguments);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("RAILPOST_")) {
+    let own = |name: &str| name.starts_with("RAILPOST_") || name == "CARGO";
+    for (name, _) in std::env::vars().filter(|(name, _)| own(name)) {
         command.env_remove(name);
     }
     command
@@ -137,7 +138,7 @@ impl Running {
 fn read_greeting(child: &mut Child) -> String {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut greeting = String::new();
-    while !greeting.contains("railpost send") {
+    while !greeting.contains(" send order.paid") {
         if stdout.read_line(&mut greeting).unwrap() == 0 {
             let mut rest = String::new();
             let _ = stdout.read_to_string(&mut rest);

@@ -40,6 +40,18 @@ fn the_first_start_prints_a_key_that_works_and_the_second_prints_none() {
 }
 
 #[test]
+fn what_the_greeting_says_to_run_can_be_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for (set, said) in [
+        (&[][..], "\n  railpost listen --register\n"),
+        (&[("CARGO", "cargo")], "\n  cargo run --release -- listen --register\n"),
+    ] {
+        let server = Running::start_with(folder.path(), &["--ephemeral"], set);
+        assert!(server.greeting.contains(said), "{}", server.greeting);
+    }
+}
+
+#[test]
 fn an_ephemeral_server_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let server = Running::start(folder.path(), &["--ephemeral"]);
