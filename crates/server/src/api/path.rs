@@ -109,7 +109,7 @@ impl<'p> Params<'p> {
 }
 
 /// What stands between slashes. Every request looks for its parameters, and in texts this short to look
-/// byte by byte takes a fifth of what `split` takes.
+/// byte by byte takes half the instructions that `split` takes.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     std::iter::from_fn(move || {

@@ -28,8 +28,8 @@ impl fmt::Display for Time {
             return f.write_str("9999-12-31T23:59:59.999Z");
         };
         let (hour, minute, second) = at.to_hms();
-        // There is one in every answer and every line of the log: digit by digit it takes a tenth of what
-        // `write!` takes.
+        // There is one in every answer and every line of the log: digit by digit it takes a fifth of the
+        // instructions that `write!` takes.
         let mut text = *b"0000-00-00T00:00:00.000Z";
         put(&mut text[0..4], at.year().unsigned_abs());
         put(&mut text[5..7], u8::from(at.month()).into());
