@@ -174,6 +174,17 @@ pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
 /// ahead, by a thread of its own.
 pub(crate) const SQLITE_CHECKPOINT_LEFT_SHARE: u32 = 8;
 
+/// The part of a full write-ahead log that shows a store to be in use: a thirty-second, 4 MiB. One that is
+/// only tried out does not get a file of 136 MiB.
+pub(crate) const SQLITE_ROOM_FROM_SHARE: u32 = 32;
+
+/// What a log needs beyond a full one: a sixteenth of it, for the groups that are written until it begins
+/// anew.
+pub(crate) const SQLITE_ROOM_SPARE_SHARE: u32 = 16;
+
+/// Bytes of room that are synced at once: some milliseconds, for which a commit has to wait.
+pub(crate) const SQLITE_ROOM_STEP_LEN: u64 = 1024 * 1024;
+
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use railpost_engine::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
-use super::checkpoints::Checkpoints;
 use super::errors::At;
 use super::intake::Inserts;
+use super::keeper::Keeper;
 use super::lanes::Unsettled;
 use super::notes::Notes;
 use super::{lanes, schema, statements};
@@ -20,7 +20,7 @@ use crate::{Result, Setup, StoreError};
 #[derive(Debug)]
 pub(super) struct OpenFile {
     // In this order they go: the writer's connection closes the file last, which tidies it.
-    _checkpoints: Checkpoints,
+    _keeper: Keeper,
     db: Connection,
     setup: Setup,
 }
@@ -61,8 +61,8 @@ impl OpenFile {
         db.pragma_update(None, "cache_size", -SQLITE_WRITER_CACHE_KIB).at("opening the file")?;
         schema::migrate(&mut db, &setup, found)?;
         lanes::settle_all(&mut db)?;
-        let checkpoints = Checkpoints::start(path, &mut db, SQLITE_CHECKPOINT_PAGES)?;
-        Ok(Self { _checkpoints: checkpoints, db, setup })
+        let keeper = Keeper::start(path, &mut db, SQLITE_CHECKPOINT_PAGES)?;
+        Ok(Self { _keeper: keeper, db, setup })
     }
 
     /// A desk to write at. What it leaves unsettled is shown there.
