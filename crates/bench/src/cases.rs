@@ -1,6 +1,6 @@
 //! What is measured: every case of a run, by name.
 
-use crate::limits::{BULK_CONNECTIONS, CONNECTIONS, STREAM_LINES};
+use crate::limits::{BULK_CONNECTIONS, CONNECTIONS, ROUNDS, SCHEDULED_ROUNDS, STREAM_LINES};
 use crate::load::plan::{Form, Keys};
 
 /// One measurement.
@@ -100,28 +100,25 @@ const STREAM: Publish = Publish { form: Form::Stream(STREAM_LINES), ..PLAIN };
 const SLOW: Publish = Publish { per_s: Some(200), ..PLAIN };
 const STEADY: Publish = Publish { per_s: Some(2_000), ..PLAIN };
 
-/// The cases that bars set against each other, in the order in which a round runs them: what is compared
+/// The cases that bars set against each other, and in how many rounds a whole run has them. What is compared
 /// runs one after the other, while the machine is the same.
-const JUDGED: [&str; 11] = [
-    "forward",
-    "sqlite-single",
-    "sqlite-batch",
-    "postgres-single",
-    "fdatasync",
-    "forward-200",
-    "sqlite-200",
-    "beside-none",
-    "beside-hanging",
-    "beside-none-2000",
-    "beside-hanging-2000",
+const JUDGED: [(&[&str], usize); 4] = [
+    (&["forward", "sqlite-single", "sqlite-batch", "postgres-single"], ROUNDS),
+    (&["fdatasync", "forward-200", "sqlite-200"], SCHEDULED_ROUNDS),
+    (&["beside-none", "beside-hanging"], ROUNDS),
+    (&["beside-none-2000", "beside-hanging-2000"], SCHEDULED_ROUNDS),
 ];
 
-/// Of these cases, those that run in rounds, and the others.
-pub(crate) fn apart(cases: &[Case]) -> (Vec<Case>, Vec<Case>) {
-    let named = |name: &str| cases.iter().find(|case| case.name == name).copied();
-    let judged = JUDGED.into_iter().filter_map(named).collect();
-    let others = cases.iter().filter(|case| !JUDGED.contains(&case.name)).copied().collect();
-    (judged, others)
+/// Of these cases, those that run in rounds, a list for each round; and the others.
+pub(crate) fn apart(cases: &[Case]) -> (Vec<Vec<Case>>, Vec<Case>) {
+    let named = |name: &&str| cases.iter().find(|case| case.name == *name).copied();
+    let round = |round: usize| {
+        let sets = JUDGED.iter().filter(move |(_, rounds)| round < *rounds);
+        sets.flat_map(|(names, _)| names.iter()).filter_map(named).collect()
+    };
+    let is_judged = |case: &&Case| JUDGED.iter().any(|(names, _)| names.contains(&case.name));
+    let others = cases.iter().filter(|case| !is_judged(case)).copied().collect();
+    ((0..ROUNDS).map(round).collect(), others)
 }
 
 /// Every case, in the order in which they are shown.
@@ -281,8 +278,13 @@ mod tests {
     #[test]
     fn every_case_runs_in_rounds_or_once() {
         let cases = all();
-        let (judged, others) = apart(&cases);
-        assert_eq!(judged.len(), JUDGED.len());
-        assert_eq!(judged.len() + others.len(), cases.len());
+        let (rounds, others) = apart(&cases);
+        assert_eq!(rounds[0].len() + others.len(), cases.len());
+        let times = |name| rounds.iter().flatten().filter(|case| case.name == name).count();
+        for (name, expected) in
+            [("sqlite-single", ROUNDS), ("sqlite-200", SCHEDULED_ROUNDS), ("backlog", 0)]
+        {
+            assert_eq!(times(name), expected, "{name}");
+        }
     }
 }

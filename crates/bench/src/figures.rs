@@ -46,7 +46,7 @@ pub(crate) struct Backlog {
     pub(crate) lanes: u32,
     /// How many had piled up, and how many per second were accepted since the point before.
     pub(crate) growth: Vec<(u64, f64)>,
-    /// The accept rate of the last tenth against the first.
+    /// The accept rate of the last tenth against that of an empty server, in turns.
     pub(crate) accept_of_empty: f64,
     /// From starting the server again until it is ready, and until the first delivery.
     pub(crate) ready_ms: f64,

@@ -21,7 +21,7 @@ pub(crate) const STREAM_LINES: u32 = 1_000;
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 /// The measured stretch: the whole run should take a few minutes.
-pub(crate) const STRETCH: Duration = Duration::from_secs(4);
+pub(crate) const STRETCH: Duration = Duration::from_secs(3);
 
 /// Fewest events of a stretch by schedule: twenty of them make a p99, not a single pause of the machine.
 pub(crate) const STRETCH_EVENTS_MIN: u64 = 2_000;
@@ -45,12 +45,17 @@ pub(crate) const BACKLOG_MAX: Duration = Duration::from_secs(900);
 /// Parts into which the growth of the backlog is cut: one point of the curve each.
 pub(crate) const BACKLOG_PARTS: u64 = 20;
 
+/// Parts of the last tenth of the backlog, each set against as much at an empty server.
+pub(crate) const BACKLOG_PAIRS: u64 = 5;
+
 /// How long an endpoint hangs before it answers.
 pub(crate) const HANG: Duration = Duration::from_secs(10);
 
-/// Times that the cases which bars set against each other are measured in a whole run. A machine with
-/// other tenants changes within minutes: one round may be wrong, the median of three seldom is.
-pub(crate) const ROUNDS: usize = 3;
+/// Times that the cases which bars set against each other are measured in a whole run, at full load and by
+/// schedule. A machine with other tenants changes within minutes: one round may be wrong, the median of
+/// three seldom is. Rates differ the most and take the least time.
+pub(crate) const ROUNDS: usize = 5;
+pub(crate) const SCHEDULED_ROUNDS: usize = 3;
 
 /// A quick run is a tenth of a full one.
 pub(crate) const QUICK_DIVISOR: u32 = 10;

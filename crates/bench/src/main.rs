@@ -46,7 +46,6 @@ use args::{Command, HELP, Options};
 use bench::{Bench, Trouble};
 use cases::Case;
 use figures::{Figures, Row, Rows};
-use limits::ROUNDS;
 use measure::Scale;
 use output::Results;
 use progress::Progress;
@@ -107,13 +106,15 @@ fn measure_all(options: &Options, cases: &[Case]) -> Result<Results, String> {
     };
     let folder = WorkFolder::make(&options.work_dir)?;
     let scale = Scale { quick: options.quick, events_max: options.events };
-    let (judged, others) = cases::apart(cases);
-    let rounds = if options.is_whole() { ROUNDS } else { 1 };
-    let progress = Progress::new(judged.len() * rounds + others.len());
+    let (mut rounds, others) = cases::apart(cases);
+    if !options.is_whole() {
+        rounds.truncate(1);
+    }
+    let progress = Progress::new(rounds.iter().map(Vec::len).sum::<usize>() + others.len());
     let mut results = Results::begin(options.is_whole());
     let mut bench = Bench::new(scale, progress, folder.0.clone(), railpost);
-    for _ in 0..rounds {
-        let round = judged.iter().map(|case| measure_one(&mut bench, case)).collect();
+    for round in rounds {
+        let round = round.iter().map(|case| measure_one(&mut bench, case)).collect();
         results.rounds.push(Rows(round));
     }
     results.rows.0.extend(others.iter().map(|case| measure_one(&mut bench, case)));

@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_slow_schedule_is_measured_until_its_p99_means_something() {
-        for (per_s, seconds) in [(None, 4), (Some(2_000), 4), (Some(500), 4), (Some(200), 10)] {
+        for (per_s, seconds) in [(None, 3), (Some(2_000), 3), (Some(500), 4), (Some(200), 10)] {
             assert_eq!(stretch(per_s), Duration::from_secs(seconds), "{per_s:?}");
         }
     }

@@ -1,5 +1,6 @@
 //! Events pile up behind an endpoint that is down; then the server crashes, starts again and drains.
 
+use std::ops::AddAssign;
 use std::slice::from_ref;
 use std::time::Instant;
 
@@ -8,11 +9,13 @@ use crate::cases::{PLAIN, Publish, Store};
 use crate::child::{Load, Sink};
 use crate::clock::now_us;
 use crate::figures::{Backlog, Figures, per_second, ratio};
-use crate::limits::{BACKLOG_EVENTS, BACKLOG_LANES, BACKLOG_MAX, DRAIN_MAX, LOOK_EVERY};
+use crate::limits::{
+    BACKLOG_EVENTS, BACKLOG_LANES, BACKLOG_MAX, BACKLOG_PAIRS, DRAIN_MAX, LOOK_EVERY,
+};
 use crate::load::Report;
 use crate::load::plan::{Form, Keys, Plan};
 use crate::load::request::type_name;
-use crate::measure::failure;
+use crate::measure::{Judged, Stage, failure};
 use crate::proc::Usage;
 use crate::sink::Order;
 use crate::sink::ledger;
@@ -23,23 +26,29 @@ const FIRST: u64 = 1 << 24;
 impl Bench {
     pub(super) fn backlog(&mut self) -> Result<Figures, Trouble> {
         let mut running = self.server(Store::Sqlite)?;
-        let mut sink = Sink::start(1)?;
+        let empty = self.server(Store::Sqlite)?;
+        let mut sink = Sink::start(2)?;
         subscribe(&running.server, &mut sink, 0, super::TENANT, &[type_name(0)])?;
+        subscribe(&empty.server, &mut sink, 1, super::TENANT, &[type_name(0)])?;
         let plan = self.backlog_plan(&running);
         let normal =
             self.stage_of(&running, &mut sink).measure(from_ref(&plan), &one_endpoint())?;
-        let report = self.pile_up(&running, &mut sink, &plan)?;
+        let beside = self.backlog_plan(&empty);
+        self.fill_lanes(&empty, &mut sink, &beside)?;
+        sink.order(&Order::Down)?;
+        sink.order(&Order::Reset)?;
+        let pile = self.pile_up(&self.stage_of(&running, &mut sink), &plan, &beside)?;
+        drop(empty);
         let peak_before = Usage::of(running.server.pid()).peak_bytes;
         let restart = self.restart(&mut running, &mut sink)?;
-        let judged = one_endpoint();
         let missing = self.stage_of(&running, &mut sink).drain(
-            report.accepted,
-            &judged,
+            pile.pace.accepted,
+            &one_endpoint(),
             self.scale.time(BACKLOG_MAX),
         )?;
         let peak_after = Usage::of(running.server.pid()).peak_bytes;
         let arrived = sink.report()?;
-        let mut figures = figures(&plan, &report, &arrived[0]);
+        let mut figures = figures(&plan, pile, &arrived[0]);
         figures.peak_bytes = Some(peak_before.max(peak_after));
         figures.failure = normal.failure.or_else(|| failure(&arrived, missing));
         if let Some(backlog) = &mut figures.backlog {
@@ -53,18 +62,51 @@ impl Bench {
     fn backlog_plan(&self, running: &Running) -> Plan {
         let lanes = self.scale.events(u64::from(BACKLOG_LANES)) as u32;
         let publish = Publish { form: Form::Batch(100), keys: Keys::Many(lanes), ..PLAIN };
-        publish_plan(&running.server, &publish)
+        let millis = self.scale.time(BACKLOG_MAX).as_millis() as u64;
+        Plan { millis, ..publish_plan(&running.server, &publish) }
     }
 
-    fn pile_up(&self, running: &Running, sink: &mut Sink, plan: &Plan) -> Result<Report, String> {
-        sink.order(&Order::Down)?;
-        sink.order(&Order::Reset)?;
+    /// Sends what makes most of the lanes, and waits until nothing of it is left: the other server has them
+    /// by now too.
+    fn fill_lanes(&self, empty: &Running, sink: &mut Sink, plan: &Plan) -> Result<(), String> {
+        let events = 2 * self.scale.events(u64::from(BACKLOG_LANES));
+        let mut stage = self.stage_of(empty, sink);
+        let report = load(&stage, "filling lanes", &Plan { events, ..plan.clone() })?;
+        let judged = Judged { endpoints: 1..2, deliveries_per_event: 1 };
+        match stage.drain(report.accepted, &judged, DRAIN_MAX)? {
+            0 => Ok(()),
+            missing => Err(format!("{missing} deliveries of the empty server did not come")),
+        }
+    }
+
+    /// Piles up nine tenths, and then the last one in parts. Before each part the same is sent to the server
+    /// that is empty: that is what its rate is set against, because a minute earlier the machine may
+    /// have been another one.
+    fn pile_up(&self, stage: &Stage<'_>, plan: &Plan, beside: &Plan) -> Result<Pile, String> {
         let events = self.scale.events(BACKLOG_EVENTS);
-        let millis = self.scale.time(BACKLOG_MAX).as_millis() as u64;
-        let plan = Plan { first: FIRST, events, millis, ..plan.clone() };
-        let stage = self.stage_of(running, sink);
-        let reports = stage.load("piling up", &mut [Load::start()?], &[plan])?;
-        reports.into_iter().next().ok_or_else(|| "no report of the pile".to_owned())
+        let part = (events / 10 / BACKLOG_PAIRS).max(1);
+        let mut plan = Plan {
+            first: FIRST,
+            events: events.saturating_sub(part * BACKLOG_PAIRS),
+            ..plan.clone()
+        };
+        let mut beside = Plan { first: FIRST, events: part, ..beside.clone() };
+        let mut pile = Pile::default();
+        let most = load(stage, "piling up", &plan)?;
+        pile.growth.extend(growth(&most));
+        pile.add(&most);
+        let (mut full, mut empty) = (Pace::default(), Pace::default());
+        for _ in 0..BACKLOG_PAIRS {
+            empty += Pace::of(&load(stage, "comparing", &beside)?);
+            beside.first += part;
+            plan = Plan { first: plan.first + plan.events, events: part, ..plan };
+            let report = load(stage, "piling up", &plan)?;
+            full += Pace::of(&report);
+            pile.add(&report);
+            pile.growth.push((pile.pace.accepted, Pace::of(&report).per_s()));
+        }
+        pile.of_empty = ratio(full.per_s(), empty.per_s()).unwrap_or(0.0);
+        Ok(pile)
     }
 
     fn restart(&self, running: &mut Running, sink: &mut Sink) -> Result<Restart, String> {
@@ -99,80 +141,121 @@ fn first_delivery(sink: &mut Sink, begun: Instant) -> Result<u64, String> {
     }
 }
 
-fn figures(plan: &Plan, report: &Report, arrived: &ledger::Figures) -> Figures {
-    let growth = growth(report);
+/// How much was accepted in how long.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    accepted: u64,
+    micros: u64,
+}
+
+impl Pace {
+    fn of(report: &Report) -> Self {
+        let micros = report.last_answer_us.saturating_sub(report.first_sent_us);
+        Self { accepted: report.accepted, micros }
+    }
+
+    fn per_s(self) -> f64 {
+        per_second(self.accepted, self.micros).unwrap_or(0.0)
+    }
+}
+
+impl AddAssign for Pace {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.micros += other.micros;
+    }
+}
+
+/// What has piled up.
+#[derive(Debug, Default)]
+struct Pile {
+    pace: Pace,
+    failed: u64,
+    problem: Option<String>,
+    growth: Vec<(u64, f64)>,
+    /// The accept rate of the last tenth against that of the empty server meanwhile.
+    of_empty: f64,
+}
+
+impl Pile {
+    fn add(&mut self, report: &Report) {
+        self.pace += Pace::of(report);
+        self.failed += report.failed;
+        self.problem = self.problem.take().or_else(|| report.problem.clone());
+    }
+}
+
+fn load(stage: &Stage<'_>, what: &str, plan: &Plan) -> Result<Report, String> {
+    let reports = stage.load(what, &mut [Load::start()?], from_ref(plan))?;
+    reports.into_iter().next().ok_or_else(|| format!("no report of {what}"))
+}
+
+fn figures(plan: &Plan, pile: Pile, arrived: &ledger::Figures) -> Figures {
     let drain_us = arrived.last_us.unwrap_or(0).saturating_sub(arrived.first_us.unwrap_or(0));
     let drained_per_s = per_second(arrived.fresh, drain_us);
     let Keys::Many(lanes) = plan.keys else { unreachable!("a backlog has many lanes") };
     let backlog = Backlog {
-        events: report.accepted,
+        events: pile.pace.accepted,
         lanes,
-        accept_of_empty: accept_of_empty(&growth),
-        growth,
+        accept_of_empty: pile.of_empty,
+        growth: pile.growth,
         drained_per_s: drained_per_s.unwrap_or(0.0),
         ..Backlog::default()
     };
-    let notes = report
-        .problem
-        .iter()
-        .map(|problem| format!("{} events were not accepted: {problem}", report.failed));
+    let failed = pile.failed;
+    let notes = pile.problem.map(|problem| format!("{failed} events were not accepted: {problem}"));
     Figures {
-        accepted_per_s: per_second(
-            report.accepted,
-            report.last_answer_us.saturating_sub(report.first_sent_us),
-        ),
+        accepted_per_s: Some(pile.pace.per_s()),
         delivered_per_s: drained_per_s,
-        accepted: report.accepted,
+        accepted: pile.pace.accepted,
         delivered: arrived.fresh,
         duplicates: arrived.duplicates,
-        notes: notes.collect(),
+        notes: notes.into_iter().collect(),
         backlog: Some(backlog),
         ..Figures::default()
     }
 }
 
 /// How many had piled up at each point, and at what rate since the point before.
-fn growth(report: &Report) -> Vec<(u64, f64)> {
-    let mut before = (0, report.first_sent_us);
-    let mut growth = Vec::new();
-    for (accepted, at_us) in report.parts.iter().copied() {
-        let rate = per_second(accepted - before.0, at_us.saturating_sub(before.1));
-        growth.extend(rate.map(|rate| (accepted, rate)));
-        before = (accepted, at_us);
-    }
-    growth
-}
-
-/// The accept rate at the end of the pile against its beginning: a tenth of the points each.
-fn accept_of_empty(growth: &[(u64, f64)]) -> f64 {
-    let tenth = (growth.len() / 10).max(1).min(growth.len());
-    let mean = |points: &[(u64, f64)]| {
-        points.iter().map(|(_, rate)| rate).sum::<f64>() / points.len().max(1) as f64
-    };
-    ratio(mean(&growth[growth.len() - tenth..]), mean(&growth[..tenth])).unwrap_or(0.0)
+fn growth(report: &Report) -> impl Iterator<Item = (u64, f64)> {
+    let starts = std::iter::once((0, report.first_sent_us)).chain(report.parts.iter().copied());
+    starts.zip(&report.parts).filter_map(|((before, since_us), (accepted, at_us))| {
+        let rate = per_second(accepted - before, at_us.saturating_sub(since_us));
+        rate.map(|rate| (*accepted, rate))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_growth_is_the_rate_between_points() {
-        let parts = vec![(100, 1_000_000), (300, 3_000_000), (400, 7_000_000)];
-        let report = Report { parts, ..Report::default() };
-        assert_eq!(growth(&report), [(100, 100.0), (300, 100.0), (400, 25.0)]);
+    fn report(parts: &[(u64, u64)]) -> Report {
+        let (accepted, last_answer_us) = *parts.last().unwrap();
+        Report { parts: parts.to_vec(), accepted, last_answer_us, ..Report::default() }
     }
 
     #[test]
-    fn the_last_tenth_is_compared_with_the_first() {
-        for (rates, expected) in [
-            (vec![], 0.0),
-            (vec![50.0], 1.0),
-            (vec![100.0, 7.0, 80.0], 0.8),
-            ([100.0; 18].into_iter().chain([60.0, 40.0]).collect(), 0.5),
-        ] {
-            let growth: Vec<(u64, f64)> = (1..).zip(rates.iter().copied()).collect();
-            assert!((accept_of_empty(&growth) - expected).abs() < 1e-9, "{rates:?}");
+    fn the_growth_is_the_rate_between_points() {
+        let report = report(&[(100, 1_000_000), (300, 3_000_000), (400, 7_000_000)]);
+        let growth: Vec<_> = growth(&report).collect();
+        assert_eq!(growth, [(100, 100.0), (300, 100.0), (400, 25.0)]);
+    }
+
+    #[test]
+    fn the_pace_of_several_stretches_leaves_out_the_time_between_them() {
+        let mut pace = Pace::of(&report(&[(300, 3_000_000)]));
+        pace += Pace::of(&Report { first_sent_us: 8_000_000, ..report(&[(50, 12_000_000)]) });
+        assert_eq!(pace.per_s(), 50.0);
+        assert_eq!(Pace::default().per_s(), 0.0);
+    }
+
+    #[test]
+    fn what_was_refused_first_is_told() {
+        let mut pile = Pile::default();
+        for problem in [None, Some("full"), Some("fuller")] {
+            let problem = problem.map(str::to_owned);
+            pile.add(&Report { failed: 2, problem, ..report(&[(1, 1)]) });
         }
+        assert_eq!((pile.failed, pile.problem.as_deref()), (6, Some("full")));
     }
 }
