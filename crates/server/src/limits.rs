@@ -155,10 +155,10 @@ pub const EVENT_TYPES_TENANTS_MAX: usize = 10_000;
 /// Misfits of one event that are told: the first few say enough.
 pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 
-/// Log lines that wait to be written: a second's worth at full speed. Past it lines are counted and
+/// Bytes of log lines that wait to be written: a second's worth at full speed. Past it lines are counted and
 /// left out, for a slow log must not slow deliveries down.
-pub const LOG_LINES_WAITING_MAX: usize = 8_192;
-/// Bytes of log lines that are written together.
+pub const LOG_WAITING_LEN_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of log lines from which on they are written without a rest.
 pub const LOG_LINES_TOGETHER_MAX: usize = 64 * 1024;
 /// How long the log's writer rests after it wrote all there was: when lines come fast it is not woken for
 /// each of them, and writes them together.

@@ -1,18 +1,18 @@
-//! Log lines: one event each, with named fields. A thread of its own writes them: whoever has
-//! something to say only formats it.
+//! Log lines: one event each, with named fields. Whoever has something to say writes it into a text that all
+//! share, and a thread of its own writes that text out.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use railpost_engine::Timestamp;
 use railpost_store::{Source, SystemSource};
 use serde::{Deserialize, Serialize};
 
 use crate::api::time::Time;
-use crate::limits::{LOG_FLUSH_TIMEOUT, LOG_LINES_TOGETHER_MAX, LOG_LINES_WAITING_MAX, LOG_PAUSE};
+use crate::limits::{LOG_FLUSH_TIMEOUT, LOG_LINES_TOGETHER_MAX, LOG_PAUSE, LOG_WAITING_LEN_MAX};
 use crate::serve::duration;
 
 /// How much a line matters.
@@ -88,13 +88,29 @@ impl<'f, F: IntoIterator<Item = &'f (&'f str, Value<'f>)>> Fields<'f> for F {}
 pub struct Log {
     level: Level,
     look: Look,
-    lines: SyncSender<Item>,
-    dropped: Arc<AtomicU64>,
+    speaker: Arc<Speaker>,
 }
 
-enum Item {
-    Line(String),
-    Flush(SyncSender<()>),
+/// What all clones of a log share. Dropping it ends the thread that writes.
+struct Speaker(Arc<Lines>);
+
+/// Lines on their way from those who say them to the thread that writes them.
+#[derive(Default)]
+struct Lines {
+    said: Mutex<Said>,
+    /// Told when there is something where there was nothing.
+    news: Condvar,
+    dropped: AtomicU64,
+}
+
+/// What was said and is not being written yet.
+#[derive(Default)]
+struct Said {
+    text: String,
+    /// Who waits until it is written.
+    waiting: Vec<SyncSender<()>>,
+    /// Nobody is left who could say more.
+    over: bool,
 }
 
 impl Log {
@@ -109,12 +125,11 @@ impl Log {
     ///
     /// If the machine has no thread left for it.
     pub fn with_look(level: Level, look: Look, sink: impl Write + Send + 'static) -> Self {
-        let (lines, inbox) = sync_channel(LOG_LINES_WAITING_MAX);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let writer = Writer { inbox, sink, look, dropped: dropped.clone(), told: 0 };
+        let lines = Arc::<Lines>::default();
+        let writer = Writer { lines: lines.clone(), sink, look, told: 0 };
         let thread = std::thread::Builder::new().name("log".to_owned());
         thread.spawn(move || writer.run()).expect("a thread can be made");
-        Self { level, look, lines, dropped }
+        Self { level, look, speaker: Arc::new(Speaker(lines)) }
     }
 
     /// Whether a line that matters this much is written.
@@ -128,32 +143,67 @@ impl Log {
         if !self.takes(level) {
             return;
         }
-        let line = format_line(self.look, SystemSource.now(), level, event, fields);
-        if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let (now, lines) = (SystemSource.now(), &self.speaker.0);
+        let mut said = lines.said();
+        if said.text.len() >= LOG_WAITING_LEN_MAX {
+            lines.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let is_first = said.text.is_empty();
+        add_line(&mut said.text, self.look, now, level, event, fields);
+        drop(said);
+        if is_first {
+            lines.news.notify_one();
         }
     }
 
     /// How many lines there was no room for.
     pub fn lines_dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.speaker.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until what was said so far is written, but not for long.
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
-        if self.lines.send(Item::Flush(done)).is_ok() {
-            let _ = written.recv_timeout(duration(LOG_FLUSH_TIMEOUT));
+        let lines = &self.speaker.0;
+        lines.said().waiting.push(done);
+        lines.news.notify_one();
+        let _ = written.recv_timeout(duration(LOG_FLUSH_TIMEOUT));
+    }
+}
+
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        self.0.said().over = true;
+        self.0.news.notify_one();
+    }
+}
+
+impl Lines {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something to write, takes it into the empty `text`, and says who waits for it. Nothing
+    /// when all is over and written.
+    fn take(&self, text: &mut String) -> Option<Vec<SyncSender<()>>> {
+        let mut said = self.said();
+        while said.text.is_empty() && said.waiting.is_empty() {
+            if said.over {
+                return None;
+            }
+            said = self.news.wait(said).unwrap_or_else(PoisonError::into_inner);
         }
+        std::mem::swap(&mut said.text, text);
+        Some(std::mem::take(&mut said.waiting))
     }
 }
 
 /// What the thread has that writes.
 struct Writer<S> {
-    inbox: Receiver<Item>,
+    lines: Arc<Lines>,
     sink: S,
     look: Look,
-    dropped: Arc<AtomicU64>,
     /// How many dropped lines have been told of.
     told: u64,
 }
@@ -161,17 +211,7 @@ struct Writer<S> {
 impl<S: Write> Writer<S> {
     fn run(mut self) {
         let mut text = String::new();
-        while let Ok(first) = self.inbox.recv() {
-            let mut waiting = Vec::new();
-            for item in std::iter::once(first).chain(self.inbox.try_iter()) {
-                match item {
-                    Item::Line(line) => text.push_str(&line),
-                    Item::Flush(done) => waiting.push(done),
-                }
-                if text.len() >= LOG_LINES_TOGETHER_MAX {
-                    break;
-                }
-            }
+        while let Some(waiting) = self.lines.take(&mut text) {
             self.tell_dropped(&mut text);
             // Nowhere is left to complain to.
             let _ = self.sink.write_all(text.as_bytes());
@@ -187,30 +227,29 @@ impl<S: Write> Writer<S> {
     }
 
     fn tell_dropped(&mut self, text: &mut String) {
-        let dropped = self.dropped.load(Ordering::Relaxed);
+        let dropped = self.lines.dropped.load(Ordering::Relaxed);
         if dropped > self.told {
             let fields = [("lines", Value::Number(dropped - self.told))];
             let now = SystemSource.now();
-            text.push_str(&format_line(self.look, now, Level::Warn, "log_lines_dropped", &fields));
+            add_line(text, self.look, now, Level::Warn, "log_lines_dropped", &fields);
             self.told = dropped;
         }
     }
 }
 
-fn format_line<'f>(
+fn add_line<'f>(
+    text: &mut String,
     look: Look,
     now: Timestamp,
     level: Level,
     event: &str,
     fields: impl Fields<'f>,
-) -> String {
-    let mut line = String::with_capacity(512);
+) {
     let written = match look {
-        Look::Json => json_line(&mut line, now, level, event, fields),
-        Look::Text { colours } => text_line(&mut line, now, (level, colours), event, fields),
+        Look::Json => json_line(text, now, level, event, fields),
+        Look::Text { colours } => text_line(text, now, (level, colours), event, fields),
     };
     written.expect("a text can be written to");
-    line
 }
 
 fn json_line<'f>(
@@ -345,6 +384,12 @@ mod tests {
         }
     }
 
+    fn format_line<'f>(look: Look, level: Level, event: &str, fields: impl Fields<'f>) -> String {
+        let mut text = String::new();
+        add_line(&mut text, look, AT, level, event, fields);
+        text
+    }
+
     const AT: Timestamp = Timestamp::from_millis(1_700_000_000_123);
 
     #[test]
@@ -356,7 +401,7 @@ mod tests {
             ("latency_ms", Value::Millis(1_500)),
             ("replay", Value::Truth(false)),
         ];
-        let line = |look| format_line(look, AT, Level::Warn, "attempt", &fields);
+        let line = |look| format_line(look, Level::Warn, "attempt", &fields);
         assert_eq!(
             line(Look::Json),
             concat!(
@@ -377,7 +422,7 @@ mod tests {
     fn whatever_a_field_holds_reads_back_from_one_line() {
         let every: String = (0..=u8::MAX).map(char::from).collect();
         for text in ["", "plain", "\"", "\\", "\r\n", "é\u{2028}€", &every] {
-            let line = format_line(Look::Json, AT, Level::Info, "e", &[("f", Value::Text(text))]);
+            let line = format_line(Look::Json, Level::Info, "e", &[("f", Value::Text(text))]);
             let read: serde_json::Value = serde_json::from_str(&line).unwrap();
             assert_eq!((read["f"].as_str(), line.matches('\n').count()), (Some(text), 1));
         }
@@ -392,6 +437,36 @@ mod tests {
         log.flush();
         let text = kept.text();
         assert!(text.contains("loud") && !text.contains("quiet"), "{text}");
+    }
+
+    #[test]
+    fn what_was_said_last_is_written_after_everyone_has_gone() {
+        let (kept, (tell, told)) = (Kept::default(), sync_channel(1));
+        /// Tells when the writer lets it go.
+        struct Last(Kept, SyncSender<()>);
+        impl Write for Last {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.write(bytes)
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        impl Drop for Last {
+            fn drop(&mut self) {
+                self.1.send(()).unwrap();
+            }
+        }
+        let log = Log::new(Level::Info, Last(kept.clone(), tell));
+        let clone = log.clone();
+        log.line(Level::Info, "first", &[]);
+        drop(log);
+        clone.line(Level::Info, "last", &[]);
+        drop(clone);
+        told.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        let text = kept.text();
+        assert!(text.contains("first") && text.contains("last"), "{text}");
     }
 
     #[test]

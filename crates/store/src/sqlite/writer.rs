@@ -5,6 +5,7 @@
 
 use std::thread::JoinHandle;
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::desk::{Desk, OpenFile};
@@ -53,14 +54,25 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Task { order, work, output: None, reply });
         let queue = self.queue.as_ref().ok_or_else(gone)?;
-        let patience = std::time::Duration::from_millis(PATIENCE.as_millis());
-        let sent = tokio::time::timeout(patience, queue.send(job)).await;
-        let sent = sent.map_err(|_| {
-            StoreError::Unavailable(format!("the writer is busy: no turn within {PATIENCE}"))
-        })?;
-        sent.map_err(|_| gone())?;
+        if let Err(refused) = queue.try_send(job) {
+            wait_for_turn(queue, refused).await?;
+        }
         answer.await.map_err(|_| gone())?
     }
+}
+
+/// Hands the writer what there was no room for. Apart from the rest, because it is seldom needed and long.
+async fn wait_for_turn(
+    queue: &mpsc::Sender<Box<dyn Job>>,
+    refused: TrySendError<Box<dyn Job>>,
+) -> Result<()> {
+    let TrySendError::Full(job) = refused else { return Err(gone()) };
+    let patience = std::time::Duration::from_millis(PATIENCE.as_millis());
+    let sent = Box::pin(tokio::time::timeout(patience, queue.send(job))).await;
+    let sent = sent.map_err(|_| {
+        StoreError::Unavailable(format!("the writer is busy: no turn within {PATIENCE}"))
+    })?;
+    sent.map_err(|_| gone())
 }
 
 fn gone() -> StoreError {
