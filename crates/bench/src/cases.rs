@@ -1,6 +1,6 @@
 //! What is measured: every case of a run, by name.
 
-use crate::limits::{BULK_CONNECTIONS, CONNECTIONS, ROUNDS, SCHEDULED_ROUNDS, STREAM_LINES};
+use crate::limits::{BULK_CONNECTIONS, CONNECTIONS, ROUNDS, SLOW_ROUNDS, STREAM_LINES};
 use crate::load::plan::{Form, Keys};
 
 /// One measurement.
@@ -104,9 +104,9 @@ const STEADY: Publish = Publish { per_s: Some(2_000), ..PLAIN };
 /// runs one after the other, while the machine is the same.
 const JUDGED: [(&[&str], usize); 4] = [
     (&["forward", "sqlite-single", "sqlite-batch", "postgres-single"], ROUNDS),
-    (&["fdatasync", "forward-200", "sqlite-200"], SCHEDULED_ROUNDS),
+    (&["fdatasync", "forward-200", "sqlite-200"], SLOW_ROUNDS),
     (&["beside-none", "beside-hanging"], ROUNDS),
-    (&["beside-none-2000", "beside-hanging-2000"], SCHEDULED_ROUNDS),
+    (&["beside-none-2000", "beside-hanging-2000"], ROUNDS),
 ];
 
 /// Of these cases, those that run in rounds, a list for each round; and the others.
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(rounds[0].len() + others.len(), cases.len());
         let times = |name| rounds.iter().flatten().filter(|case| case.name == name).count();
         for (name, expected) in
-            [("sqlite-single", ROUNDS), ("sqlite-200", SCHEDULED_ROUNDS), ("backlog", 0)]
+            [("sqlite-single", ROUNDS), ("sqlite-200", SLOW_ROUNDS), ("backlog", 0)]
         {
             assert_eq!(times(name), expected, "{name}");
         }

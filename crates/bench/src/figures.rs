@@ -52,7 +52,7 @@ pub(crate) struct Backlog {
     pub(crate) ready_ms: f64,
     pub(crate) first_delivery_ms: f64,
     pub(crate) drained_per_s: f64,
-    /// The same events through the same server while nothing was down.
+    /// Such events through the same server while nothing was down: before the pile and after it.
     pub(crate) normal_per_s: f64,
 }
 

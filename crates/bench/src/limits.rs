@@ -51,11 +51,11 @@ pub(crate) const BACKLOG_PAIRS: u64 = 5;
 /// How long an endpoint hangs before it answers.
 pub(crate) const HANG: Duration = Duration::from_secs(10);
 
-/// Times that the cases which bars set against each other are measured in a whole run, at full load and by
-/// schedule. A machine with other tenants changes within minutes: one round may be wrong, the median of
-/// three seldom is. Rates differ the most and take the least time.
+/// Times that the cases which bars set against each other are measured in a whole run: a machine with
+/// other tenants changes within minutes, and one round may be wrong, but the median seldom is. Fewer for those
+/// at 200/s, which take three times as long.
 pub(crate) const ROUNDS: usize = 5;
-pub(crate) const SCHEDULED_ROUNDS: usize = 3;
+pub(crate) const SLOW_ROUNDS: usize = 3;
 
 /// A quick run is a tenth of a full one.
 pub(crate) const QUICK_DIVISOR: u32 = 10;

@@ -31,7 +31,7 @@ impl Bench {
         subscribe(&running.server, &mut sink, 0, super::TENANT, &[type_name(0)])?;
         subscribe(&empty.server, &mut sink, 1, super::TENANT, &[type_name(0)])?;
         let plan = self.backlog_plan(&running);
-        let normal =
+        let before =
             self.stage_of(&running, &mut sink).measure(from_ref(&plan), &one_endpoint())?;
         let beside = self.backlog_plan(&empty);
         self.fill_lanes(&empty, &mut sink, &beside)?;
@@ -48,11 +48,16 @@ impl Bench {
         )?;
         let peak_after = Usage::of(running.server.pid()).peak_bytes;
         let arrived = sink.report()?;
+        let later = Plan { first: FIRST + pile.pace.accepted, ..plan.clone() };
+        let after = self.stage_of(&running, &mut sink).measure(&[later], &one_endpoint())?;
         let mut figures = figures(&plan, pile, &arrived[0]);
         figures.peak_bytes = Some(peak_before.max(peak_after));
-        figures.failure = normal.failure.or_else(|| failure(&arrived, missing));
+        let normal = [before, after];
+        let rates: f64 = normal.iter().filter_map(|figures| figures.delivered_per_s).sum();
+        figures.failure = normal.into_iter().find_map(|figures| figures.failure);
+        figures.failure = figures.failure.or_else(|| failure(&arrived, missing));
         if let Some(backlog) = &mut figures.backlog {
-            backlog.normal_per_s = normal.delivered_per_s.unwrap_or(0.0);
+            backlog.normal_per_s = rates / 2.0;
             backlog.ready_ms = restart.ready_ms;
             backlog.first_delivery_ms = restart.first_delivery_ms;
         }
