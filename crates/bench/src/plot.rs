@@ -11,6 +11,8 @@ const LINE: f64 = 24.0;
 const TOP: f64 = 56.0;
 const LABELS: f64 = 170.0;
 const RIGHT: f64 = 150.0;
+/// Right of a curve: half of its last number stands there.
+const MARGIN: f64 = 50.0;
 
 const GROUND: &str = "#f4f5f7";
 const INK: &str = "#1f2733";
@@ -92,7 +94,7 @@ fn growth(backlog: &Backlog) -> Option<String> {
     let last = backlog.growth.last()?.0 as f64;
     let most = backlog.growth.iter().map(|(_, rate)| *rate).fold(backlog.drained_per_s, f64::max);
     let mut drawing = Drawing::new("Accepted per second while events pile up", 11);
-    let x = |piled: f64| 90.0 + piled / last * (WIDTH - 120.0);
+    let x = |piled: f64| 90.0 + piled / last * (WIDTH - MARGIN - 90.0);
     let y = |rate: f64| TOP + HEIGHT * (1.0 - rate / (most * 1.1));
     for rate in [0.0, most / 2.0, most] {
         drawing.level(y(rate), &thousands(rate));
@@ -188,7 +190,7 @@ impl Drawing {
     }
 
     fn level(&mut self, y: f64, text: &str) {
-        let right = WIDTH - 30.0;
+        let right = WIDTH - MARGIN;
         self.add(format_args!(r#"<path d="M90 {y:.1}H{right}" stroke="{FAINT}"/>"#));
         self.add(format_args!(
             r#"<text x="82" y="{:.1}" text-anchor="end">{text}</text>"#,
