@@ -127,7 +127,8 @@ impl Terminals {
 
     fn run(&mut self, step: &Step) {
         let line = step.line.replace("DELIVERY", &self.delivery);
-        if line == "cargo xtask test" || line.contains("-p railpost-sim") {
+        let run_elsewhere = ["cargo xtask test", "-p railpost-sim", "-p railpost-bench"];
+        if run_elsewhere.iter().any(|other| line.contains(other)) {
             eprintln!("not run here: {line}");
         } else if line.starts_with(&format!("{CARGO_RUN}serve")) {
             self.serve(&line);
