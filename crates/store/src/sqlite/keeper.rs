@@ -178,6 +178,17 @@ mod tests {
         );
     }
 
+    /// A file whose log is full at so many pages and looked after, with a table of numbers.
+    fn kept(full: u32) -> (TempDir, Connection, Keeper) {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("store.db");
+        let mut db = Connection::open(&path).unwrap();
+        db.pragma_update(None, "journal_mode", "WAL").unwrap();
+        let keeper = Keeper::start(&path, &mut db, full).unwrap();
+        db.execute_batch("CREATE TABLE numbers (number INTEGER)").unwrap();
+        (dir, db, keeper)
+    }
+
     fn log_len(dir: &TempDir) -> u64 {
         std::fs::metadata(dir.path().join("store.db-wal")).unwrap().len()
     }
@@ -199,12 +210,7 @@ mod tests {
     #[test]
     fn room_is_made_while_the_log_is_written_to_and_a_crash_loses_nothing() {
         const FULL: u32 = 4_000;
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("store.db");
-        let mut db = Connection::open(&path).unwrap();
-        db.pragma_update(None, "journal_mode", "WAL").unwrap();
-        let _keeper = Keeper::start(&path, &mut db, FULL).unwrap();
-        db.execute_batch("CREATE TABLE numbers (number INTEGER)").unwrap();
+        let (dir, db, _keeper) = kept(FULL);
         let wanted = u64::from(FULL + FULL / SQLITE_ROOM_SPARE_SHARE) * (4096 + 24);
         let mut written = 0;
         // Until it is all there, which the writer alone would need many more rows for.
@@ -223,17 +229,11 @@ mod tests {
     #[test]
     fn a_log_that_is_written_to_all_the_time_begins_anew_and_loses_nothing() {
         const FULL: u32 = 200;
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("store.db");
-        let mut db = Connection::open(&path).unwrap();
-        db.pragma_update(None, "journal_mode", "WAL").unwrap();
-        let keeper = Keeper::start(&path, &mut db, FULL).unwrap();
-        db.execute_batch("CREATE TABLE numbers (number INTEGER)").unwrap();
+        let (dir, db, keeper) = kept(FULL);
         for number in 0..20 * FULL {
             db.execute("INSERT INTO numbers VALUES (?1)", [number]).unwrap();
         }
-        let sum: u32 = db.query_row("SELECT count(*) FROM numbers", [], |row| row.get(0)).unwrap();
-        assert_eq!(sum, 20 * FULL);
+        assert_eq!(numbers(&db), 20 * FULL);
         let log = log_len(&dir);
         let full_bytes = u64::from(FULL) * (4096 + 24);
         assert!(log < 5 * full_bytes, "the log has {log} bytes and is full with {full_bytes}");
