@@ -139,8 +139,10 @@ fn an_endpoint_is_paused_and_resumed() {
     let endpoint = world.endpoint(&receiver, &json!({}));
     let browser = Browser::signed_in(&world, &world.admin);
     browser.go(&page(&format!("/endpoints/{endpoint}")));
-    for (button, status) in [("pause", "paused"), ("resume", "active")] {
+    for (button, status, other) in [("pause", "paused", "resume"), ("resume", "active", "pause")] {
         browser.click(&format!("form[action$={button}] button"));
+        // Of the page before there may be a flash as well, but not the other button.
+        browser.wait_for(&format!("form[action$={other}] button"));
         browser.wait_for(".flash");
         let endpoint: Value = world.look(&format!("endpoints/{endpoint}"));
         assert_eq!(endpoint["status"], status);
