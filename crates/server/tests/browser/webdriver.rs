@@ -1,8 +1,10 @@
 //! A browser of a test's own, driven by the W3C's WebDriver: plain JSON over HTTP.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -160,21 +162,40 @@ impl Drop for Browser {
     }
 }
 
-/// Starts the driver on a port of its own choosing, which it tells.
+/// Starts the driver and waits until it listens.
 fn start_driver() -> (Child, String) {
+    let port = free_port();
     let mut driver = Command::new(setting("RAILPOST_TEST_CHROMEDRIVER"))
-        .arg("--port=0")
+        .arg(format!("--port={port}"))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let told = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut ports = told.filter_map(|line| {
-        let port = line.split("started successfully on port ").nth(1)?.trim_end_matches('.');
-        port.parse::<u16>().ok()
-    });
-    let port = ports.next().expect("the driver tells its port");
+    let mut told = String::new();
+    let mut output = BufReader::new(driver.stdout.take().unwrap());
+    while !told.contains("started successfully") {
+        assert!(output.read_line(&mut told).unwrap() > 0, "the driver ended: {told}");
+    }
     (driver, format!("http://127.0.0.1:{port}"))
+}
+
+/// A port for a driver. Left to choose for itself, a driver takes a free one of IPv6 and then needs the same one
+/// of IPv4, which some connection may have. Below the ports that systems give to connections, a port that is
+/// free stays free.
+fn free_port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 10_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut ports = (0..COUNT).map(|_| {
+        let number = std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
+        (FIRST + number % COUNT) as u16
+    });
+    let is_taken = |host: &str, port| {
+        let bound = TcpListener::bind((host, port));
+        bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+    };
+    let free = ports.find(|port| !is_taken("127.0.0.1", *port) && !is_taken("::1", *port));
+    free.expect("a free port")
 }
 
 fn call(method: &str, url: &str, body: Option<&Value>) -> Result<Value, String> {
