@@ -166,6 +166,9 @@ pub(crate) const CROWD_ITEMS: usize = 128;
 /// where a producer sends things again there are more of them, and each costs its group a second try.
 pub(crate) const WARY_GROUPS: u32 = 64;
 
+/// Rows that one statement adds: as many as most groups bring, so that the rest of a group takes a few runs.
+pub(crate) const INSERT_ROWS: [usize; 4] = [64, 16, 4, 1];
+
 /// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
 /// every group are then copied once for many changes.
 pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
@@ -187,6 +190,9 @@ pub(crate) const SQLITE_ROOM_STEP_LEN: u64 = 1024 * 1024;
 
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;
+
+/// Lane ids that the writer takes at once: a count that is written once in so many new lanes.
+pub(crate) const LANE_IDS_TAKEN: u64 = 1_024;
 
 /// A group settles one lane for so many that it moves on; one that moves on fewer settles them itself,
 /// which costs no more pages than writing them elsewhere. Most lanes of busy endpoints move on several

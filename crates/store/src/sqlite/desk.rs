@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use railpost_engine::Timestamp;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
 use super::errors::At;
-use super::intake::Inserts;
+use super::inserts::Inserts;
 use super::keeper::Keeper;
 use super::lanes::Unsettled;
 use super::notes::Notes;
@@ -25,11 +25,12 @@ pub(super) struct OpenFile {
     setup: Setup,
 }
 
-/// The write connection, the statements that every event needs, and the writer's notes.
+/// The write connection, what the group is to add, and the writer's notes.
 #[derive(Debug)]
 pub(super) struct Desk<'f> {
     pub(super) db: &'f Connection,
     pub(super) setup: &'f Setup,
+    /// Whoever looks for events or deliveries that this group may have accepted adds these first.
     pub(super) inserts: Inserts<'f>,
     pub(super) notes: Notes,
     flushed: bool,
@@ -93,8 +94,17 @@ impl Desk<'_> {
         Ok(())
     }
 
+    /// Adds what the group has accepted so far.
+    pub(super) fn add_accepted(&mut self) -> Result<()> {
+        let added = self.inserts.run();
+        let code = added.as_ref().err().and_then(Error::sqlite_error_code);
+        self.collided |= code == Some(ErrorCode::ConstraintViolation);
+        Ok(added?)
+    }
+
     /// Commits a group.
     pub(super) fn end(&mut self) -> Result<()> {
+        self.add_accepted()?;
         self.notes.lanes.write(self.db)?;
         self.db.prepare_cached("COMMIT")?.execute([]).at("the commit of a group")?;
         self.notes.lanes.committed();
@@ -103,6 +113,7 @@ impl Desk<'_> {
 
     /// Undoes a group, and forgets what it may have changed.
     pub(super) fn give_up(&mut self) {
+        self.inserts.forget();
         if !self.db.is_autocommit() {
             // If this fails as well, the next group fails to begin and says why.
             let _ = self.db.execute_batch("ROLLBACK");

@@ -1,15 +1,18 @@
 //! Accepting events into SQLite.
 
-use railpost_engine::{Accepted, Place, Timestamp};
+use std::sync::Arc;
+
+use railpost_engine::{Accepted, Timestamp};
 use railpost_wire::{DeliveryId, Key, TenantId};
-use rusqlite::{Connection, Error, ErrorCode, OptionalExtension, Statement};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::desk::Desk;
+use super::inserts::{Inserts, NewDelivery, NewEvent};
 use super::notes::{Notes, TenantEntry};
 use super::rows::one;
 use crate::delivery_ids::nth;
 use crate::fanout::Subscriber;
-use crate::numbers::{PENDING, millis};
+use crate::numbers::millis;
 use crate::rows::{self, Columns, event_columns};
 use crate::{
     AcceptBatch, Event, IdempotencyRecord, Receipt, RedeliverBatch, Result, Source, StoreError,
@@ -19,31 +22,29 @@ use crate::{
 impl<'f> Desk<'f> {
     /// Checks everything before it writes anything, but for one thing: unless the group is wary, the
     /// insert finds out whether an event was accepted before, and its group is tried again.
-    pub(super) fn accept(&mut self, batch: &AcceptBatch) -> Result<Vec<Receipt>> {
+    pub(super) fn accept(&mut self, batch: &Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         let now = self.now();
         let tenant = self.notes.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref(), now)?;
-        let ids: Vec<String> = batch.events.iter().map(|event| event.id.to_string()).collect();
-        let mut known = vec![None; ids.len()];
+        let mut known = vec![None; batch.events.len()];
         let looks = self.is_wary() || self.check_backlog(&tenant, batch, &known).is_err();
         if looks {
-            known = self.accepted_before(tenant.num, &batch.events, &ids)?;
+            self.add_accepted()?;
+            known = self.accepted_before(tenant.num, &batch.events)?;
             self.check_backlog(&tenant, batch, &known)?;
         }
         let mut shelf = self.shelf(now);
-        let events = batch.events.iter().zip(&ids).zip(known);
-        let receipts = events.map(|((event, id), known)| match known {
+        let receipts = known.into_iter().enumerate().map(|(index, known)| match known {
             Some(accepted_at) => Ok(Receipt::Duplicate { accepted_at }),
-            None => shelf.add_event(&tenant, event, id),
+            None => shelf.add_event(&tenant, batch, index),
         });
-        let receipts = receipts.collect::<Result<_>>();
-        self.collided |= shelf.collided;
-        let receipts = receipts?;
+        let receipts = receipts.collect::<Result<_>>()?;
         self.remember(batch.idempotency.as_deref())?;
         Ok(receipts)
     }
 
     pub(super) fn redeliver(&mut self, batch: &RedeliverBatch) -> Result<Vec<Accepted>> {
+        self.add_accepted()?;
         let now = self.now();
         let tenant = self.notes.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref(), now)?;
@@ -59,7 +60,8 @@ impl<'f> Desk<'f> {
         }
         self.check_room(&tenant, orders.len())?;
         let mut shelf = self.shelf(now);
-        let accepted = orders.into_iter().map(|(event, key, to)| shelf.add_again(event, key, to));
+        let accepted =
+            orders.iter().map(|(event, key, to)| shelf.add_again(*event, key.as_ref(), to));
         let accepted = accepted.collect::<Result<_>>()?;
         self.remember(batch.idempotency.as_deref())?;
         Ok(accepted)
@@ -68,23 +70,19 @@ impl<'f> Desk<'f> {
     fn shelf(&mut self, now: Timestamp) -> Shelf<'_, 'f> {
         let (db, source) = (self.db, &*self.setup.source);
         let (inserts, notes) = (&mut self.inserts, &mut self.notes);
-        Shelf { db, inserts, notes, source, now, collided: false }
+        Shelf { db, inserts, notes, source, now }
     }
 
     /// When the tenant's events of these ids were accepted before, if they were.
-    fn accepted_before(
-        &self,
-        tenant: i64,
-        events: &[Event],
-        ids: &[String],
-    ) -> Result<Vec<Option<Timestamp>>> {
+    fn accepted_before(&self, tenant: i64, events: &[Event]) -> Result<Vec<Option<Timestamp>>> {
         let sql = "SELECT num FROM events WHERE tenant = ?1 AND id = ?2";
         let mut statement = self.db.prepare_cached(sql)?;
         let mut known = vec![None; events.len()];
-        for (index, id) in ids.iter().enumerate() {
+        for (index, event) in events.iter().enumerate() {
+            let id = event.id.to_string();
             let num = statement.query_row((tenant, id), |row| row.get(0)).optional()?;
             if let Some(num) = num {
-                known[index] = self.compare(index, &events[index], num)?;
+                known[index] = self.compare(index, event, num)?;
             }
         }
         Ok(known)
@@ -154,29 +152,6 @@ impl<'f> Desk<'f> {
     }
 }
 
-/// The statements that add what is accepted. They are prepared once: even to find them among those that
-/// the connection keeps would be a twentieth of the writer's time.
-#[derive(Debug)]
-pub(super) struct Inserts<'f> {
-    event: Statement<'f>,
-    delivery: Statement<'f>,
-}
-
-impl<'f> Inserts<'f> {
-    pub(super) fn new(db: &'f Connection) -> rusqlite::Result<Self> {
-        let event = db.prepare(
-            "INSERT INTO events (num, tenant, id, type, key, content_type, schema_version, time, \
-             accepted_at, traceparent, first, fanout, payload) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-        )?;
-        let delivery = db.prepare(
-            "INSERT INTO deliveries (id, event, endpoint, lane, seq, standing, again, changed_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?;
-        Ok(Self { event, delivery })
-    }
-}
-
 /// Where events and deliveries are put.
 struct Shelf<'a, 'f> {
     db: &'f Connection,
@@ -184,61 +159,56 @@ struct Shelf<'a, 'f> {
     notes: &'a mut Notes,
     source: &'a dyn Source,
     now: Timestamp,
-    /// An event could not be added because it is there.
-    collided: bool,
 }
 
 impl Shelf<'_, '_> {
-    fn add_event(&mut self, tenant: &TenantEntry, event: &Event, id: &str) -> Result<Receipt> {
+    /// Adds the event that stands there in the batch.
+    fn add_event(
+        &mut self,
+        tenant: &TenantEntry,
+        batch: &Arc<AcceptBatch>,
+        index: usize,
+    ) -> Result<Receipt> {
+        let event = &batch.events[index];
         let fanout = tenant.wanting(event).count();
         let first = self.notes.ids.take(self.source, self.now, fanout);
         let num = self.notes.next_event(self.db)?;
-        let inserted = self.inserts.event.execute((
+        let (tenant_num, batch, accepted_at) = (tenant.num, batch.clone(), self.now);
+        self.inserts.add_event(NewEvent {
             num,
-            tenant.num,
-            id,
-            event.event_type.as_str(),
-            event.key.as_ref().map(|key| key.as_str().as_bytes()),
-            event.content_type.as_str(),
-            event.schema_version,
-            millis(event.time),
-            millis(self.now),
-            &event.traceparent,
-            first.to_bytes(),
+            tenant: tenant_num,
+            batch,
+            index,
+            accepted_at,
+            first,
             fanout,
-            &event.payload[..],
-        ));
-        let code = inserted.as_ref().err().and_then(Error::sqlite_error_code);
-        self.collided = code == Some(ErrorCode::ConstraintViolation);
-        inserted?;
+        });
         let deliveries = tenant.wanting(event).enumerate().map(|(index, to)| {
-            let (id, key) = (nth(first, index), event.key.clone());
-            self.add_delivery(NewDelivery { id, event: num, key, to, again: false })
+            self.add_delivery(nth(first, index), num, event.key.as_ref(), to, false)
         });
         let deliveries = deliveries.collect::<Result<_>>()?;
-        Ok(Receipt::Accepted { accepted_at: self.now, deliveries })
+        Ok(Receipt::Accepted { accepted_at, deliveries })
     }
 
-    fn add_again(&mut self, event: i64, key: Option<Key>, to: &Subscriber) -> Result<Accepted> {
+    /// Adds a delivery of an event that was accepted earlier.
+    fn add_again(&mut self, event: i64, key: Option<&Key>, to: &Subscriber) -> Result<Accepted> {
         let id = self.notes.ids.take(self.source, self.now, 1);
-        self.add_delivery(NewDelivery { id, event, key, to, again: true })
+        self.add_delivery(id, event, key, to, true)
     }
 
-    fn add_delivery(&mut self, new: NewDelivery<'_>) -> Result<Accepted> {
-        let NewDelivery { id, event, key, to, again } = new;
-        let lane = to.lane_for(key.as_ref()).map(Option::<&Key>::cloned);
-        let place =
-            lane.map(|key| self.notes.lanes.next_place(self.db, to.num, key)).transpose()?;
-        self.inserts.delivery.execute((
-            id.to_bytes(),
-            event,
-            to.num,
-            place.map(|Place { lane, .. }| lane.0),
-            place.map(|Place { seq, .. }| seq.get()),
-            PENDING,
-            again,
-            millis(self.now),
-        ))?;
+    fn add_delivery(
+        &mut self,
+        id: DeliveryId,
+        event: i64,
+        key: Option<&Key>,
+        to: &Subscriber,
+        again: bool,
+    ) -> Result<Accepted> {
+        let lane = to.lane_for(key).map(Option::<&Key>::cloned);
+        let place = lane.map(|key| self.notes.lanes.next_place(self.db, self.inserts, to.num, key));
+        let place = place.transpose()?;
+        let (endpoint, made_at) = (to.num, self.now);
+        self.inserts.add_delivery(NewDelivery { id, event, endpoint, place, again, made_at });
         self.notes.backlog_changed(self.db, to.id, 1)?;
         Ok(Accepted { id, endpoint: to.id, place })
     }
@@ -248,16 +218,4 @@ impl TenantEntry {
     fn wanting(&self, event: &Event) -> impl Iterator<Item = &Subscriber> {
         self.subscribers.iter().filter(|subscriber| subscriber.wants(&event.event_type))
     }
-}
-
-/// A delivery that is to be made.
-struct NewDelivery<'a> {
-    id: DeliveryId,
-    /// Its event's num.
-    event: i64,
-    /// Its event's key.
-    key: Option<Key>,
-    to: &'a Subscriber,
-    /// Whether the event was accepted earlier.
-    again: bool,
 }

@@ -7,6 +7,7 @@
 //! settled yet.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use railpost_engine::{LaneId, Place};
@@ -14,10 +15,11 @@ use railpost_wire::{Key, Seq};
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
+use super::inserts::{Inserts, NewLane};
 use super::rows::all;
-use crate::limits::{LANES_CACHED, LANES_SETTLED_SHARE, LANES_UNSETTLED_SHARE};
+use crate::limits::{LANE_IDS_TAKEN, LANES_CACHED, LANES_SETTLED_SHARE, LANES_UNSETTLED_SHARE};
 use crate::rows::Columns;
-use crate::{Result, packed};
+use crate::{Result, StoreError, packed};
 
 /// The last seqs of lanes.
 type Seqs = BTreeMap<LaneId, Seq>;
@@ -61,6 +63,8 @@ impl Unsettled {
 #[derive(Debug)]
 pub(super) struct Lanes {
     cache: LaneCache,
+    /// Numbers for new lanes, taken ahead. What is left of them when the process ends is nobody's.
+    ids: Range<u64>,
     /// The seqs given out by this group.
     given: Seqs,
     unsettled: Unsettled,
@@ -82,6 +86,7 @@ impl Lanes {
     pub(super) fn new(unsettled: Unsettled) -> Self {
         Self {
             cache: LaneCache::default(),
+            ids: 0..0,
             given: Seqs::new(),
             unsettled,
             round: Round::default(),
@@ -94,9 +99,11 @@ impl Lanes {
         self.given.clear();
         self.planned = Default::default();
         self.cache = LaneCache::default();
+        self.ids = 0..0;
     }
 
-    /// Forgets which keys have which lanes: some of them are gone.
+    /// Forgets which keys have which lanes: some of them are gone. What the group made so far has to be
+    /// in the file.
     pub(super) fn forget_keys(&mut self) {
         self.cache = LaneCache::default();
     }
@@ -105,13 +112,14 @@ impl Lanes {
     pub(super) fn next_place(
         &mut self,
         db: &Connection,
+        inserts: &mut Inserts<'_>,
         endpoint: i64,
         key: Option<Key>,
     ) -> Result<Place> {
         let at = (endpoint, key);
         let lane = match self.cache.get(&at) {
             Some(lane) => lane,
-            None => self.find(db, &at)?,
+            None => self.find_or_make(db, inserts, &at)?,
         };
         let seq = lane.last.map_or(Seq::FIRST, Seq::next);
         self.cache.young.insert(at, Lane { id: lane.id, last: Some(seq) });
@@ -119,11 +127,29 @@ impl Lanes {
         Ok(Place { lane: lane.id, seq })
     }
 
-    fn find(&self, db: &Connection, at: &At) -> Result<Lane> {
-        let mut lane = find_or_make(db, at)?;
-        lane.last = lane.last.max(self.unsettled.get(lane.id));
-        lane.last = lane.last.max(self.given.get(&lane.id).copied());
-        Ok(lane)
+    fn find_or_make(
+        &mut self,
+        db: &Connection,
+        inserts: &mut Inserts<'_>,
+        at: &At,
+    ) -> Result<Lane> {
+        if let Some(mut lane) = find(db, at)? {
+            lane.last = lane.last.max(self.unsettled.get(lane.id));
+            lane.last = lane.last.max(self.given.get(&lane.id).copied());
+            return Ok(lane);
+        }
+        let id = self.next_id(db)?;
+        let (endpoint, key) = at.clone();
+        inserts.add_lane(NewLane { id, endpoint, key });
+        Ok(Lane { id, last: None })
+    }
+
+    fn next_id(&mut self, db: &Connection) -> Result<LaneId> {
+        if self.ids.is_empty() {
+            self.ids = take_ids(db)?;
+        }
+        let id = self.ids.next();
+        id.map(LaneId).ok_or_else(|| StoreError::Corrupt("there are no lane ids left".to_owned()))
     }
 
     /// Writes down the seqs that the group gave out, and settles a few lanes: its own, if they are as few.
@@ -189,21 +215,36 @@ fn settle(db: &Connection, seqs: &[(LaneId, Seq)]) -> Result<()> {
     Ok(())
 }
 
-fn find_or_make(db: &Connection, (endpoint, key): &At) -> Result<Lane> {
-    let key = key.as_ref().map_or("", Key::as_str).as_bytes();
+/// Takes ids that were never given out, and will not be given out again. They are counted where SQLite
+/// counts those that it gives out itself; its page is spared being written with every new lane.
+fn take_ids(db: &Connection) -> Result<Range<u64>> {
+    let sql = "UPDATE sqlite_sequence SET seq = seq + ?1 WHERE name = 'lanes' RETURNING seq";
+    let last = db.prepare_cached(sql)?.query_row([LANE_IDS_TAKEN], |row| row.get(0)).optional()?;
+    let last: u64 = match last {
+        Some(last) => last,
+        None => {
+            let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('lanes', ?1)";
+            db.prepare_cached(sql)?.execute([LANE_IDS_TAKEN])?;
+            LANE_IDS_TAKEN
+        }
+    };
+    Ok(last - LANE_IDS_TAKEN + 1..last + 1)
+}
+
+/// The lane in the file.
+fn find(db: &Connection, (endpoint, key): &At) -> Result<Option<Lane>> {
+    let key = key_bytes(key.as_ref());
     let sql = "SELECT l.id, l.last_seq FROM lane_keys AS k JOIN lanes AS l ON l.id = k.lane \
                WHERE k.endpoint = ?1 AND k.key = ?2";
     let found = db.prepare_cached(sql)?.query_row((endpoint, key), |row| {
         Ok(Lane { id: LaneId(row.get(0)?), last: Seq::new(row.get(1)?) })
     });
-    if let Some(lane) = found.optional()? {
-        return Ok(lane);
-    }
-    let sql = "INSERT INTO lanes (endpoint, last_seq) VALUES (?1, 0)";
-    let id = db.prepare_cached(sql)?.insert([endpoint])?;
-    let sql = "INSERT INTO lane_keys (endpoint, key, lane) VALUES (?1, ?2, ?3)";
-    db.prepare_cached(sql)?.execute((endpoint, key, id))?;
-    Ok(Lane { id: LaneId(id as u64), last: None })
+    Ok(found.optional()?)
+}
+
+/// A key as `lane_keys` has it: empty for an endpoint's one lane for everything.
+pub(super) fn key_bytes(key: Option<&Key>) -> &[u8] {
+    key.map_or("", Key::as_str).as_bytes()
 }
 
 /// A lane as far as giving out seqs needs to know it.
@@ -251,6 +292,10 @@ mod tests {
         OpenFile::open(path, setup).unwrap()
     }
 
+    fn next_place(desk: &mut Desk<'_>, key: Option<Key>) -> Place {
+        desk.notes.lanes.next_place(desk.db, &mut desk.inserts, 1, key).unwrap()
+    }
+
     /// Which seq each key got last, in a world where nothing fails.
     #[derive(Clone, Default)]
     struct Model {
@@ -266,7 +311,7 @@ mod tests {
                 let key =
                     self.step * self.step * 7 % if self.step.is_multiple_of(2) { KEYS } else { 10 };
                 let text = Some(key.to_string().parse().unwrap());
-                let place = desk.notes.lanes.next_place(desk.db, 1, text).unwrap();
+                let place = next_place(desk, text);
                 let (lane, seq) = self.seqs.entry(key).or_insert((place.lane, 0));
                 *seq += 1;
                 assert_eq!((place.lane, place.seq.get()), (*lane, *seq), "key {key}");
@@ -333,14 +378,40 @@ mod tests {
     }
 
     #[test]
+    fn a_lanes_id_is_never_given_out_twice() {
+        let dir = TempDir::new().unwrap();
+        let mut last = 0;
+        for process in 0..3 {
+            let file = open(&dir.path().join("store.db"));
+            let mut desk = file.desk(Unsettled::default()).unwrap();
+            for group in 0..2 * LANE_IDS_TAKEN / GROUP {
+                desk.begin(false).unwrap();
+                let ids: Vec<u64> = (0..GROUP)
+                    .map(|number| format!("{process} {group} {number}").parse().unwrap())
+                    .map(|key| next_place(&mut desk, Some(key)).lane.0)
+                    .collect();
+                assert!(ids.is_sorted_by(|id, next| id < next) && ids[0] > last, "{last} {ids:?}");
+                if group % 7 == 3 {
+                    desk.give_up();
+                } else {
+                    desk.end().unwrap();
+                    last = ids[ids.len() - 1];
+                }
+            }
+            desk.db.execute_batch("DELETE FROM lanes; DELETE FROM lane_keys").unwrap();
+        }
+    }
+
+    #[test]
     fn a_lane_that_was_forgotten_in_the_middle_of_a_group_goes_on_where_it_was() {
         let dir = TempDir::new().unwrap();
         let file = open(&dir.path().join("store.db"));
         let mut desk = file.desk(Unsettled::default()).unwrap();
         desk.begin(false).unwrap();
         let seqs = (0..3).map(|_| {
+            desk.add_accepted().unwrap();
             desk.notes.lanes.forget_keys();
-            desk.notes.lanes.next_place(desk.db, 1, None).unwrap().seq.get()
+            next_place(&mut desk, None).seq.get()
         });
         assert_eq!(seqs.collect::<Vec<_>>(), [1, 2, 3]);
     }

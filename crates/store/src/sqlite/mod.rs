@@ -14,6 +14,7 @@ mod keeper;
 mod desk;
 mod writer;
 mod readers;
+mod inserts;
 mod intake;
 mod ledger;
 mod registry;
@@ -27,6 +28,7 @@ mod faults;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use railpost_engine::{Accepted, Load, Page, Timestamp};
@@ -103,7 +105,7 @@ fn durable(items: usize) -> Order {
 impl Intake for SqliteStore {
     async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
-        let order = durable(batch.events.len());
+        let (order, batch) = (durable(batch.events.len()), Arc::new(batch));
         self.writer.write(order, move |desk| desk.accept(&batch)).await
     }
 

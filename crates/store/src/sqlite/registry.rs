@@ -22,6 +22,7 @@ impl Desk<'_> {
     /// All of the change or nothing of it: its writes may find out late that they contradict what is
     /// stored.
     pub(super) fn commit(&mut self, change: &Change) -> Result<()> {
+        self.add_accepted()?;
         let now = self.now();
         self.check_idempotency(change.idempotency.as_deref(), now)?;
         self.db.execute_batch("SAVEPOINT change").at("the start of a change")?;

@@ -33,6 +33,7 @@ struct OldDelivery {
 
 impl Desk<'_> {
     pub(super) fn prune(&mut self, step: &PruneStep) -> Result<Pruned> {
+        self.add_accepted()?;
         let (after, limit) = (step.position()?, step.limit as usize);
         let mut pruned = Pruned { others: self.prune_others(step)?, ..Pruned::default() };
         let seen = self.old_events("num > ?1 ORDER BY num LIMIT ?2", (after, limit))?;
@@ -114,6 +115,7 @@ impl Desk<'_> {
 
     /// One step; true when nothing is left.
     pub(super) fn erase_tenant(&mut self, tenant: &TenantId) -> Result<bool> {
+        self.add_accepted()?;
         let sql = "SELECT num, erasing FROM tenants WHERE id = ?1";
         let found = self.db.prepare_cached(sql)?.query_row([tenant.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))

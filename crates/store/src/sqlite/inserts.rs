@@ -1,0 +1,354 @@
+//! Adding what is accepted, many rows with one statement.
+//!
+//! A statement that runs opens its trees and looks for its place in each of them from the root. The rows
+//! of one run share that, and most of them come right behind the one before. So what a group accepts is
+//! kept until its end, or until someone looks for it, and then added in as few runs as it takes.
+
+use std::sync::Arc;
+
+use railpost_engine::{LaneId, Place, Timestamp};
+use railpost_wire::{DeliveryId, Key};
+use rusqlite::{Connection, Result, Statement, ToSql};
+
+use super::lanes::key_bytes;
+use crate::AcceptBatch;
+use crate::limits::INSERT_ROWS;
+use crate::numbers::{PENDING, millis};
+
+/// An event that was accepted.
+#[derive(Debug)]
+pub(super) struct NewEvent {
+    pub(super) num: i64,
+    /// The tenant's num.
+    pub(super) tenant: i64,
+    /// What it came with, and where it stands there.
+    pub(super) batch: Arc<AcceptBatch>,
+    pub(super) index: usize,
+    pub(super) accepted_at: Timestamp,
+    /// Its first delivery, and how many there are.
+    pub(super) first: DeliveryId,
+    pub(super) fanout: usize,
+}
+
+/// A lane that was made for a key, or for everything of its endpoint.
+#[derive(Debug)]
+pub(super) struct NewLane {
+    pub(super) id: LaneId,
+    /// Its endpoint's num.
+    pub(super) endpoint: i64,
+    pub(super) key: Option<Key>,
+}
+
+/// A delivery that was made.
+#[derive(Debug)]
+pub(super) struct NewDelivery {
+    pub(super) id: DeliveryId,
+    /// Its event's num.
+    pub(super) event: i64,
+    /// Its endpoint's num.
+    pub(super) endpoint: i64,
+    pub(super) place: Option<Place>,
+    /// Whether the event was accepted earlier.
+    pub(super) again: bool,
+    pub(super) made_at: Timestamp,
+}
+
+/// What is to be added, and the statements that do it.
+#[derive(Debug)]
+pub(super) struct Inserts<'f> {
+    events: Vec<NewEvent>,
+    lanes: Vec<NewLane>,
+    deliveries: Vec<NewDelivery>,
+    into_events: Insert<'f>,
+    into_lanes: Insert<'f>,
+    into_lane_keys: Insert<'f>,
+    into_deliveries: Insert<'f>,
+}
+
+impl<'f> Inserts<'f> {
+    pub(super) fn new(db: &'f Connection) -> Result<Self> {
+        Ok(Self {
+            events: Vec::new(),
+            lanes: Vec::new(),
+            deliveries: Vec::new(),
+            into_events: Insert::new(
+                db,
+                "events (num, tenant, id, type, key, content_type, schema_version, time, \
+                 accepted_at, traceparent, first, fanout, payload)",
+            )?,
+            into_lanes: Insert::new(db, "lanes (id, endpoint, last_seq)")?,
+            into_lane_keys: Insert::new(db, "lane_keys (endpoint, key, lane)")?,
+            into_deliveries: Insert::new(
+                db,
+                "deliveries (id, event, endpoint, lane, seq, standing, again, changed_at)",
+            )?,
+        })
+    }
+
+    pub(super) fn add_event(&mut self, event: NewEvent) {
+        self.events.push(event);
+    }
+
+    pub(super) fn add_lane(&mut self, lane: NewLane) {
+        self.lanes.push(lane);
+    }
+
+    pub(super) fn add_delivery(&mut self, delivery: NewDelivery) {
+        self.deliveries.push(delivery);
+    }
+
+    /// Adds everything. If it fails, the group must be given up.
+    pub(super) fn run(&mut self) -> Result<()> {
+        self.into_events.run(&self.events, give_event)?;
+        self.into_lanes.run(&self.lanes, give_lane)?;
+        self.into_lane_keys.run(&self.lanes, give_lane_key)?;
+        self.into_deliveries.run(&self.deliveries, give_delivery)?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Forgets what was to be added.
+    pub(super) fn forget(&mut self) {
+        self.events.clear();
+        self.lanes.clear();
+        self.deliveries.clear();
+    }
+}
+
+fn give_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
+    let event = &new.batch.events[new.index];
+    values.give(new.num)?;
+    values.give(new.tenant)?;
+    values.give(event.id.to_string())?;
+    values.give(event.event_type.as_str())?;
+    values.give(event.key.as_ref().map(|key| key.as_str().as_bytes()))?;
+    values.give(event.content_type.as_str())?;
+    values.give(event.schema_version)?;
+    values.give(millis(event.time))?;
+    values.give(millis(new.accepted_at))?;
+    values.give(&event.traceparent)?;
+    values.give(new.first.to_bytes())?;
+    values.give(new.fanout)?;
+    values.give(&event.payload[..])
+}
+
+fn give_lane(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
+    values.give(new.id.0)?;
+    values.give(new.endpoint)?;
+    values.give(0)
+}
+
+fn give_lane_key(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
+    values.give(new.endpoint)?;
+    values.give(key_bytes(new.key.as_ref()))?;
+    values.give(new.id.0)
+}
+
+fn give_delivery(new: &NewDelivery, values: &mut Values<'_, '_>) -> Result<()> {
+    values.give(new.id.to_bytes())?;
+    values.give(new.event)?;
+    values.give(new.endpoint)?;
+    values.give(new.place.map(|place| place.lane.0))?;
+    values.give(new.place.map(|place| place.seq.get()))?;
+    values.give(PENDING)?;
+    values.give(new.again)?;
+    values.give(millis(new.made_at))
+}
+
+/// The values of a statement, one after the other.
+struct Values<'a, 'f> {
+    statement: &'a mut Statement<'f>,
+    given: usize,
+}
+
+impl Values<'_, '_> {
+    fn give(&mut self, value: impl ToSql) -> Result<()> {
+        self.given += 1;
+        self.statement.raw_bind_parameter(self.given, value)
+    }
+}
+
+/// Statements that add rows to one table. They are prepared once: even to find them among those that the
+/// connection keeps would be a twentieth of the writer's time.
+#[derive(Debug)]
+struct Insert<'f> {
+    /// Each with how many rows it adds, from the most to one.
+    by_rows: Vec<(usize, Statement<'f>)>,
+}
+
+impl<'f> Insert<'f> {
+    /// `into` is the table and, in brackets, its columns that are given.
+    fn new(db: &'f Connection, into: &str) -> Result<Self> {
+        let row = format!("({})", vec!["?"; into.split(',').count()].join(", "));
+        // `OR FAIL`, because nobody needs what a run added before it failed to be taken back: the whole
+        // group is. To be able to, SQLite would copy every page that a run changes.
+        let sql =
+            |rows| format!("INSERT OR FAIL INTO {into} VALUES {}", vec![&row[..]; rows].join(", "));
+        let by_rows = INSERT_ROWS.iter().map(|rows| Ok((*rows, db.prepare(&sql(*rows))?)));
+        Ok(Self { by_rows: by_rows.collect::<Result<_>>()? })
+    }
+
+    fn run<R>(
+        &mut self,
+        rows: &[R],
+        give: fn(&R, &mut Values<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut rest = rows;
+        for (count, statement) in &mut self.by_rows {
+            while let Some((rows, later)) = rest.split_at_checked(*count) {
+                let mut values = Values { statement, given: 0 };
+                rows.iter().try_for_each(|row| give(row, &mut values))?;
+                statement.raw_execute()?;
+                // They are copies, and payloads may be large.
+                statement.clear_bindings();
+                rest = later;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use railpost_wire::{EndpointId, EventId, Seq, TenantId};
+    use tempfile::TempDir;
+
+    use super::super::desk::{Desk, OpenFile};
+    use super::super::lanes::Unsettled;
+    use super::*;
+    use crate::{
+        EndpointPrivate, EndpointSettings, Event, MasterKey, NewEndpoint, Receipt, RedeliverBatch,
+        Setup, SystemSource, TenantSettings, Write,
+    };
+
+    const ENDPOINT: EndpointId = EndpointId::from_u128(1);
+
+    fn tenant() -> TenantId {
+        "acme".parse().unwrap()
+    }
+
+    fn event(number: u64) -> Event {
+        Event {
+            id: EventId::generate(number, [0; 10]),
+            event_type: "a.b".parse().unwrap(),
+            key: Some(format!("k{number}").parse().unwrap()),
+            payload: Bytes::from(number.to_string()),
+            content_type: "text/plain".parse().unwrap(),
+            schema_version: None,
+            time: Timestamp::from_millis(number),
+            traceparent: None,
+        }
+    }
+
+    fn batch(numbers: impl IntoIterator<Item = u64>) -> Arc<AcceptBatch> {
+        let events = numbers.into_iter().map(event).collect();
+        Arc::new(AcceptBatch { tenant: tenant(), events, idempotency: None })
+    }
+
+    /// A file with a tenant and an endpoint.
+    fn open(folder: &TempDir) -> OpenFile {
+        let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
+        let file = OpenFile::open(&folder.path().join("store.db"), setup).unwrap();
+        let mut desk = file.desk(Unsettled::default()).unwrap();
+        let endpoint = NewEndpoint {
+            id: ENDPOINT,
+            tenant: tenant(),
+            settings: EndpointSettings::all_events("https://example.com"),
+            private: EndpointPrivate::default(),
+        };
+        in_a_group(&mut desk, |desk| {
+            let create = Write::CreateTenant(tenant(), TenantSettings::default());
+            desk.commit(&create.into()).unwrap();
+            desk.commit(&Write::CreateEndpoint(endpoint).into()).unwrap();
+        });
+        drop(desk);
+        file
+    }
+
+    fn in_a_group<T>(desk: &mut Desk<'_>, work: impl FnOnce(&mut Desk<'_>) -> T) -> T {
+        desk.begin(true).unwrap();
+        let done = work(desk);
+        desk.end().unwrap();
+        done
+    }
+
+    fn numbers(desk: &Desk<'_>, sql: &str) -> Vec<u64> {
+        let mut statement = desk.db.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn however_many_a_group_accepts_each_is_added_once() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut desk = file.desk(Unsettled::default()).unwrap();
+        let [most, ..] = INSERT_ROWS;
+        let mut before = 0;
+        for count in (0..=2 * most as u64 + 1).step_by(3) {
+            let numbers_now = before..before + count;
+            let accepted = in_a_group(&mut desk, |desk| desk.accept(&batch(numbers_now)).unwrap());
+            assert_eq!(accepted.len() as u64, count);
+            before += count;
+        }
+        let all: Vec<u64> = (0..before).collect();
+        let payloads = "SELECT CAST(CAST(payload AS TEXT) AS INTEGER) FROM events ORDER BY num";
+        assert_eq!(numbers(&desk, payloads), all);
+        // Each has a lane of its own, and its delivery stands there.
+        let delivered = "SELECT CAST(substr(CAST(k.key AS TEXT), 2) AS INTEGER) FROM deliveries AS d \
+                         JOIN lane_keys AS k USING (lane) JOIN lanes AS l ON l.id = d.lane \
+                         JOIN events AS e ON e.num = d.event AND e.key = k.key ORDER BY d.id";
+        assert_eq!(numbers(&desk, delivered), all);
+        assert_eq!(numbers(&desk, "SELECT count(*) FROM deliveries WHERE seq <> 1"), [0]);
+    }
+
+    #[test]
+    fn whoever_looks_finds_what_the_group_accepted() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut desk = file.desk(Unsettled::default()).unwrap();
+        desk.begin(true).unwrap();
+        desk.accept(&batch([1])).unwrap();
+        desk.accept(&batch([1])).unwrap();
+        desk.end().unwrap_err();
+        desk.give_up();
+        assert!(desk.grows_wary());
+        in_a_group(&mut desk, |desk| {
+            let first = desk.accept(&batch([1])).unwrap();
+            assert!(matches!(first[..], [Receipt::Accepted { .. }]), "{first:?}");
+            let second = desk.accept(&batch([1])).unwrap();
+            assert!(matches!(second[..], [Receipt::Duplicate { .. }]), "{second:?}");
+        });
+        in_a_group(&mut desk, |desk| {
+            desk.accept(&batch([2])).unwrap();
+            let orders = vec![(event(2).id, ENDPOINT)];
+            let again = RedeliverBatch { tenant: tenant(), orders, idempotency: None };
+            let place = desk.redeliver(&again).unwrap()[0].place.unwrap();
+            assert_eq!(place.seq, Seq::FIRST.next());
+        });
+        in_a_group(&mut desk, |desk| {
+            desk.accept(&batch([3])).unwrap();
+            desk.erase_tenant(&tenant()).unwrap();
+        });
+        assert_eq!(numbers(&desk, "SELECT count(*) FROM events"), [0]);
+        assert_eq!(numbers(&desk, "SELECT count(*) FROM deliveries"), [0]);
+    }
+
+    #[test]
+    fn what_a_failed_group_accepted_is_not_added_by_the_next() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut desk = file.desk(Unsettled::default()).unwrap();
+        desk.begin(true).unwrap();
+        desk.accept(&batch([1, 2])).unwrap();
+        desk.give_up();
+        in_a_group(&mut desk, |desk| desk.accept(&batch([3])).unwrap());
+        assert_eq!(
+            numbers(&desk, "SELECT CAST(CAST(payload AS TEXT) AS INTEGER) FROM events"),
+            [3]
+        );
+        assert_eq!(numbers(&desk, "SELECT count(*) FROM lane_keys"), [1]);
+        assert_eq!(numbers(&desk, "SELECT count(*) FROM deliveries"), [1]);
+    }
+}
