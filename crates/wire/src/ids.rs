@@ -46,7 +46,7 @@ macro_rules! generated_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}{}", $prefix, Base32(self.0))
+                f.write_str(IdText::new($prefix, self.0).as_str())
             }
         }
 
@@ -120,7 +120,9 @@ impl EventId {
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            EventIdForm::Generated(bytes) => write!(f, "{}{}", Self::PREFIX, Base32(*bytes)),
+            EventIdForm::Generated(bytes) => {
+                f.write_str(IdText::new(Self::PREFIX, *bytes).as_str())
+            }
             EventIdForm::Chosen(text) => f.write_str(text),
         }
     }
@@ -181,7 +183,7 @@ impl TenantId {
 
     /// Makes the id of a tenant that appeared at `unix_ms` and chose none.
     pub fn generate(unix_ms: u64, random: [u8; 10]) -> Self {
-        Self(format!("{}{}", Self::PREFIX, Base32(uuid_v7(unix_ms, random))).into())
+        Self(IdText::new(Self::PREFIX, uuid_v7(unix_ms, random)).as_str().into())
     }
 }
 
@@ -263,14 +265,31 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 26 characters carry 130 bits; the first one carries only the top three of the 128.
 const BASE32_LEN: usize = 26;
 
-struct Base32([u8; 16]);
+/// The longest prefix: `node_`.
+const PREFIX_LEN_MAX: usize = 5;
 
-impl fmt::Display for Base32 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = u128::from_be_bytes(self.0);
-        let digit = |place| ALPHABET[(number >> (5 * place)) as usize & 31];
-        let text: [u8; BASE32_LEN] = std::array::from_fn(|index| digit(BASE32_LEN - 1 - index));
-        f.write_str(std::str::from_utf8(&text).expect("the alphabet is ASCII"))
+/// The text of a generated id. An event's way has half a dozen of them, so it is made in one piece and in place.
+struct IdText {
+    bytes: [u8; PREFIX_LEN_MAX + BASE32_LEN],
+    len: usize,
+}
+
+impl IdText {
+    fn new(prefix: &str, id: [u8; 16]) -> Self {
+        let mut bytes = [0; PREFIX_LEN_MAX + BASE32_LEN];
+        let len = prefix.len() + BASE32_LEN;
+        let (before, digits) = bytes[..len].split_at_mut(prefix.len());
+        before.copy_from_slice(prefix.as_bytes());
+        let mut number = u128::from_be_bytes(id);
+        for digit in digits.iter_mut().rev() {
+            *digit = ALPHABET[number as usize & 31];
+            number >>= 5;
+        }
+        Self { bytes, len }
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.len]).expect("prefix and alphabet are ASCII")
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::EventId;
 use crate::secrets::{BadSecret, Secret, SigningKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use ring::digest::SHA256_OUTPUT_LEN;
+use ring::hmac;
 use std::str::FromStr;
 use zeroize::Zeroizing;
 
@@ -103,12 +105,16 @@ pub(crate) fn write_timestamped(
     }
     for tag in tags {
         text.push_str(",v1=");
-        write_hex(tag.as_ref(), text);
+        write_hex(&tag, text);
     }
 }
 
-fn write_hex(bytes: &[u8], text: &mut String) {
+fn write_hex(tag: &hmac::Tag, text: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    text.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+    let mut digits = [0; 2 * SHA256_OUTPUT_LEN];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(tag.as_ref()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    text.push_str(std::str::from_utf8(&digits).expect("digits are ASCII"));
 }

@@ -305,6 +305,7 @@ fn quote(line: &mut String, value: &Value<'_>) -> fmt::Result {
     line.push('"');
     match value {
         Value::Text(text) => Escaping(line).write_str(text)?,
+        Value::Shown(shown) => write!(Escaping(line), "{shown}")?,
         other => write!(Escaping(line), "{other}")?,
     }
     line.write_str("\"")
