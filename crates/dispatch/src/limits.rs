@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use railpost_engine::Span;
+
 /// Longest URL of an endpoint, in bytes: what proxies and servers commonly take in a request line.
 pub const URL_LEN_MAX: usize = 2_048;
 
@@ -138,13 +140,16 @@ pub const PARCELS_PER_FETCH: usize = 256;
 /// ten milliseconds, which is how long a busy store needs for them.
 pub const READ_AHEAD_MAX: usize = 1_024;
 
-/// The part of the memory for parcels that reading ahead may fill: one in so many bytes. The rest is for
-/// what was just accepted.
+/// What reading ahead may fill, beside the memory for parcels just accepted: one in so many bytes of that.
 pub const READ_AHEAD_SHARE: usize = 4;
 
 /// What a parcel is taken to need, in bytes, before one of its endpoint was read: more than most, so that the
 /// first look ahead stays short.
 pub const PARCEL_LEN_ASSUMED: usize = 64 * 1024;
+
+/// For how long a parcel that is kept counts as waiting for its turn. A receiver that keeps up takes all that
+/// is kept in less.
+pub const PARCEL_FRESH: Span = Span::from_secs(5);
 
 /// Bytes of payloads just accepted that are kept in memory, unless configured otherwise.
 pub const PARCELS_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;

@@ -222,7 +222,7 @@ mod tests {
             })
             .collect();
         assert_eq!(looks, [0, 0, 0, 0, 1]);
-        (2..=11).for_each(|number| parcels.put(parcel(number, 10)));
+        (2..=11).for_each(|number| parcels.put_ahead(parcel(number, 10), Timestamp::default()));
         fetches.look_ahead(attempt.endpoint, ids(7..=11).into_iter(), &parcels);
         fetches.started(attempt.endpoint);
         assert_eq!(fetches.take_due(), [], "all that comes next is here");

@@ -1,12 +1,15 @@
 //! Parcels in memory: what was just accepted need not be read back before it is sent.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use railpost_engine::Accepted;
+use railpost_engine::{Accepted, Timestamp};
 use railpost_store::{Event, Parcel, Receipt};
 use railpost_wire::{DeliveryId, TenantId};
 use rustc_hash::FxHashMap;
+
+use crate::limits::{PARCEL_FRESH, READ_AHEAD_SHARE};
 
 /// What a parcel takes beside its payload, roughly: ids, texts and table entries.
 const OVERHEAD: usize = 512;
@@ -14,13 +17,16 @@ const OVERHEAD: usize = 512;
 /// Ids of parcels that are gone that may always stay in line: fewer are not worth looking for.
 const ORDER_SLACK: usize = 1_024;
 
-/// Parcels by delivery, up to a number of bytes. When it is full, the oldest make room: they are read
-/// from the store when their turn comes.
+/// Parcels by delivery, up to a number of bytes. What does not fit is read from the store when its turn
+/// comes.
+///
+/// When it is full, what comes is left out: its turn is after that of those that are here. But one that has
+/// been here for long is not waiting for its turn alone, since its endpoint is slow or down, and makes room.
 #[derive(Debug)]
 pub(super) struct Parcels {
     held: FxHashMap<DeliveryId, Arc<Parcel>>,
-    /// In the order they came; an id that is gone from `held` is passed over.
-    order: VecDeque<DeliveryId>,
+    /// In the order they came, and when; an id that is gone from `held` is passed over.
+    order: VecDeque<(Timestamp, DeliveryId)>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -38,18 +44,42 @@ impl Parcels {
         self.held.contains_key(&id)
     }
 
-    pub(super) fn put(&mut self, parcel: Parcel) {
-        let (id, size) = (parcel.delivery, size(&parcel));
-        if size > self.bytes_max || self.held.contains_key(&id) {
-            return;
-        }
-        self.held.insert(id, Arc::new(parcel));
-        self.order.push_back(id);
-        self.bytes += size;
-        while self.bytes > self.bytes_max
-            && let Some(oldest) = self.order.front().copied()
+    /// Keeps a parcel that was just accepted, if there is room.
+    pub(super) fn put(&mut self, parcel: Parcel, now: Timestamp) {
+        let bytes = size(&parcel);
+        while self.bytes + bytes > self.bytes_max
+            && let Some((since, oldest)) = self.order.front().copied()
+            && now.since(since) >= PARCEL_FRESH
         {
             self.remove(oldest);
+        }
+        if self.bytes + bytes <= self.bytes_max {
+            self.insert(parcel, now);
+        }
+    }
+
+    /// Keeps a parcel that was read ahead of its turn, which comes soon. These have room of their own: few
+    /// are read at a time. If there is none even so, the oldest of all make it.
+    pub(super) fn put_ahead(&mut self, parcel: Parcel, now: Timestamp) {
+        let most = self.bytes_max + self.bytes_max / READ_AHEAD_SHARE;
+        let bytes = size(&parcel);
+        if bytes > most {
+            return;
+        }
+        while self.bytes + bytes > most
+            && let Some((_, oldest)) = self.order.front().copied()
+        {
+            self.remove(oldest);
+        }
+        self.insert(parcel, now);
+    }
+
+    fn insert(&mut self, parcel: Parcel, now: Timestamp) {
+        let (id, bytes) = (parcel.delivery, size(&parcel));
+        if let Entry::Vacant(entry) = self.held.entry(id) {
+            entry.insert(Arc::new(parcel));
+            self.order.push_back((now, id));
+            self.bytes += bytes;
         }
     }
 
@@ -58,14 +88,14 @@ impl Parcels {
         if let Some(parcel) = self.held.remove(&id) {
             self.bytes -= size(&parcel);
         }
-        while let Some(front) = self.order.front()
+        while let Some((_, front)) = self.order.front()
             && !self.held.contains_key(front)
         {
             self.order.pop_front();
         }
         // One that stays long keeps the ids behind it in line.
         if self.order.len() > 2 * self.held.len() + ORDER_SLACK {
-            self.order.retain(|id| self.held.contains_key(id));
+            self.order.retain(|(_, id)| self.held.contains_key(id));
         }
     }
 }
@@ -102,8 +132,10 @@ pub(super) fn of_receipts(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use railpost_engine::Timestamp;
+    use railpost_engine::Span;
     use railpost_wire::{EndpointId, EventId};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
     pub(in crate::dispatcher) fn parcel(number: u128, payload_len: usize) -> Parcel {
         Parcel {
@@ -130,18 +162,39 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_oldest_parcels_make_room_for_the_newest() {
+    fn what_comes_when_there_is_no_room_waits_behind_those_that_are_kept() {
         let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
-        (1..=5).for_each(|number| parcels.put(parcel(number, 100)));
-        assert_eq!(held(&parcels, 1..=5), [3, 4, 5]);
+        (1..=5).for_each(|number| parcels.put(parcel(number, 100), NOW));
+        assert_eq!(held(&parcels, 1..=5), [1, 2, 3]);
+    }
+
+    #[test]
+    fn those_that_have_been_there_for_long_make_room() {
+        let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
+        (1..=2).for_each(|number| parcels.put(parcel(number, 100), NOW));
+        (3..=4).for_each(|number| parcels.put(parcel(number, 100), NOW + Span::from_millis(1)));
+        (5..=7).for_each(|number| parcels.put(parcel(number, 100), NOW + PARCEL_FRESH));
+        assert_eq!(held(&parcels, 1..=7), [3, 5, 6]);
+    }
+
+    #[test]
+    fn what_is_read_ahead_has_room_of_its_own_and_no_more() {
+        let mut parcels = Parcels::new(4 * (OVERHEAD + 100));
+        (1..=5).for_each(|number| parcels.put(parcel(number, 100), NOW));
+        parcels.put_ahead(parcel(6, 100), NOW);
+        assert_eq!(held(&parcels, 1..=6), [1, 2, 3, 4, 6]);
+        parcels.put_ahead(parcel(7, 100), NOW);
+        assert_eq!(held(&parcels, 1..=7), [2, 3, 4, 6, 7]);
+        parcels.put_ahead(parcel(8, 10_000), NOW);
+        assert_eq!(held(&parcels, 1..=8), [2, 3, 4, 6, 7]);
     }
 
     #[test]
     fn what_is_done_with_makes_room_at_once() {
         let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
-        (1..=3).for_each(|number| parcels.put(parcel(number, 100)));
+        (1..=3).for_each(|number| parcels.put(parcel(number, 100), NOW));
         parcels.remove(DeliveryId::from_u128(2));
-        parcels.put(parcel(4, 100));
+        parcels.put(parcel(4, 100), NOW);
         assert_eq!(held(&parcels, 1..=4), [1, 3, 4]);
         (1..=4).for_each(|number| parcels.remove(DeliveryId::from_u128(number)));
         assert_eq!((parcels.bytes, parcels.order.len()), (0, 0));
@@ -150,9 +203,9 @@ pub(super) mod tests {
     #[test]
     fn one_that_stays_does_not_let_the_line_behind_it_grow() {
         let mut parcels = Parcels::new(1 << 20);
-        parcels.put(parcel(1, 100));
+        parcels.put(parcel(1, 100), NOW);
         for number in 2..=10_000 {
-            parcels.put(parcel(number, 100));
+            parcels.put(parcel(number, 100), NOW);
             parcels.remove(DeliveryId::from_u128(number));
         }
         assert!(parcels.order.len() <= ORDER_SLACK + 3, "{}", parcels.order.len());
@@ -162,8 +215,8 @@ pub(super) mod tests {
     #[test]
     fn a_parcel_larger_than_all_the_room_is_not_kept() {
         let mut parcels = Parcels::new(1_000);
-        parcels.put(parcel(1, 10));
-        parcels.put(parcel(2, 5_000));
+        parcels.put(parcel(1, 10), NOW);
+        parcels.put(parcel(2, 5_000), NOW);
         assert_eq!(held(&parcels, 1..=2), [1]);
     }
 }

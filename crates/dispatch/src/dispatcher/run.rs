@@ -198,7 +198,8 @@ impl Run {
         }
         parcels.sort_unstable_by_key(|(accepted, _)| accepted.id);
         let (accepted, parcels): (Vec<_>, Vec<_>) = parcels.drain(..).unzip();
-        parcels.into_iter().for_each(|parcel| self.parcels.put(parcel));
+        let now = self.now();
+        parcels.into_iter().for_each(|parcel| self.parcels.put(parcel, now));
         self.handle(Input::Accepted(accepted)).await;
     }
 
@@ -355,10 +356,11 @@ impl Run {
     }
 
     fn fetched(&mut self, asked: &[DeliveryId], parcels: Vec<Parcel>) {
+        let now = self.now();
         for parcel in parcels {
             match self.fetches.arrived(&parcel) {
                 Some(attempt) => self.send(attempt, Arc::new(parcel)),
-                None => self.parcels.put(parcel),
+                None => self.parcels.put_ahead(parcel, now),
             }
         }
         for attempt in self.fetches.missing(asked) {
