@@ -159,10 +159,10 @@ impl Dispatcher {
 
     /// Accepts events durably and sends them on their way.
     pub async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>, StoreError> {
-        let (tenant, events) = (batch.tenant.clone(), batch.events.clone());
-        let receipts = self.parts.store.accept(batch).await?;
-        self.parts.watch.accepted(&tenant, &receipts);
-        let parcels = parcels::of_receipts(&tenant, events, &receipts);
+        let batch = Arc::new(batch);
+        let receipts = self.parts.store.accept(batch.clone()).await?;
+        self.parts.watch.accepted(&batch.tenant, &receipts);
+        let parcels = parcels::of_receipts(&batch, &receipts);
         // If the dispatcher has stopped, whoever starts next finds them in the store.
         let _ = self.order(Order::Accepted(parcels)).await;
         Ok(receipts)

@@ -208,7 +208,7 @@ impl Producer {
         let now = SystemSource.now();
         let events = events.map(|number| event(number, keys, now)).collect();
         let batch = AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None };
-        let receipts = self.store.accept(batch).await.unwrap();
+        let receipts = self.store.accept(batch.into()).await.unwrap();
         let deliveries = receipts.into_iter().flat_map(|receipt| match receipt {
             Receipt::Accepted { deliveries, .. } => deliveries,
             Receipt::Duplicate { .. } => panic!("nothing was published before"),
@@ -220,7 +220,7 @@ impl Producer {
         let now = SystemSource.now();
         let transitions = delivered.iter().map(|accepted| transition(accepted, now)).collect();
         let batch = RecordBatch { transitions, ..RecordBatch::default() };
-        let recorded = self.store.record(batch).await.unwrap();
+        let recorded = self.store.record(batch.into()).await.unwrap();
         assert_eq!(recorded.applied, delivered.len());
     }
 }
@@ -245,7 +245,7 @@ fn event(number: u64, keys: u64, now: Timestamp) -> Event {
     }
 }
 
-fn transition(accepted: &Accepted, now: Timestamp) -> (Transition, Option<AttemptDetail>) {
+fn transition(accepted: &Accepted, now: Timestamp) -> (Transition, Option<Box<AttemptDetail>>) {
     let progress = Progress {
         attempts: 1,
         round_attempts: 1,
@@ -273,7 +273,7 @@ fn transition(accepted: &Accepted, now: Timestamp) -> (Transition, Option<Attemp
         response_body: Bytes::new(),
         node: None,
     };
-    (transition, Some(detail))
+    (transition, Some(detail.into()))
 }
 
 struct Report {

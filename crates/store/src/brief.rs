@@ -12,10 +12,10 @@ const LAYOUT: u8 = 1;
 
 /// The attempt in a few bytes: layout, start, status, total, which of the following are there, and
 /// those. Nothing if it has more to tell.
-pub(crate) fn encode(view: &AttemptView) -> Option<Vec<u8>> {
-    let AttemptDetail { number, started_at, result, timing, node, .. } = &view.detail;
+pub(crate) fn encode(detail: &AttemptDetail, led_to: Stage) -> Option<Vec<u8>> {
+    let AttemptDetail { number, started_at, result, timing, node, .. } = detail;
     let AttemptResult::Response { status, retry_after: None } = result else { return None };
-    if *number != 1 || view.led_to != Stage::Delivered || has_words(&view.detail) {
+    if *number != 1 || led_to != Stage::Delivered || has_words(detail) {
         return None;
     }
     let parts = [timing.dns_us, timing.connect_us, timing.tls_us, timing.first_byte_us];
@@ -106,6 +106,10 @@ mod tests {
             node: None,
         };
         AttemptView { detail, led_to: Stage::Delivered, next_at: None }
+    }
+
+    fn encode(view: &AttemptView) -> Option<Vec<u8>> {
+        super::encode(&view.detail, view.led_to)
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How events come in.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{Accepted, Timestamp};
@@ -26,7 +28,7 @@ pub trait Intake: Send + Sync {
     ///   may notice a little late.
     /// - An idempotency key that is on record already makes the batch
     ///   [`Repeated`](crate::StoreError::Repeated).
-    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>>;
+    async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>>;
 
     /// Adds a delivery of an event that was accepted before, for an endpoint that may have had it
     /// or not, at the end of its lane. All or none; durable when it answers.

@@ -1,5 +1,7 @@
 //! What the engine has written down, and what it reads back.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -12,7 +14,8 @@ use crate::{Epoch, Event, Partition, Result};
 /// The record of what happened to deliveries.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Writes down a batch. Whatever is loaded or listed after the answer shows it.
+    /// Writes down a batch. Whatever is loaded or listed after the answer shows it. It is shared, because
+    /// whoever sends it keeps it to try again.
     ///
     /// A transition that the record does not allow ([`Stage::may_be_recorded_as`]) is skipped with
     /// its attempt, and the rest is written: late news must not undo what is known. A batch that
@@ -23,7 +26,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// A dead letter that does not hold its lane leaves it for good: it has no
     /// [`Place`](railpost_engine::Place) from then on, but keeps its seq for people to see.
-    async fn record(&self, batch: RecordBatch) -> Result<Recorded>;
+    async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded>;
 
     /// Looks up what is open, as the engine asks for it. Deliveries of a removed endpoint are not.
     async fn load(&self, load: Load) -> Result<Page>;
@@ -52,7 +55,7 @@ pub struct RecordBatch {
     /// How long to wait.
     pub durability: Durability,
     /// What became of deliveries, in order.
-    pub transitions: Vec<(Transition, Option<AttemptDetail>)>,
+    pub transitions: Vec<(Transition, Option<Box<AttemptDetail>>)>,
     /// What became of endpoints, in order. Unknown endpoints are skipped.
     pub endpoints: Vec<EndpointRecord>,
 }

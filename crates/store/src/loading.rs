@@ -23,7 +23,8 @@ pub(crate) fn lane_page(
 }
 
 /// An attempt as it is recorded with the transition it led to, cut to its bounds.
-pub(crate) fn attempt_view(mut detail: AttemptDetail, transition: &Transition) -> AttemptView {
+pub(crate) fn attempt_view(detail: &AttemptDetail, transition: &Transition) -> AttemptView {
+    let mut detail = detail.clone();
     detail.response_body.truncate(RESPONSE_BODY_LEN_MAX);
     detail.message = detail.message.map(|message| fit_message(&message));
     let mut room = RESPONSE_HEADERS_LEN_MAX;

@@ -75,7 +75,7 @@ fn event(number: u64) -> Event {
 async fn accept(store: &PostgresStore, number: u64) -> Result<Receipt> {
     let events = vec![event(number)];
     let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
-    Ok(store.accept(batch).await?.remove(0))
+    Ok(store.accept(batch.into()).await?.remove(0))
 }
 
 fn deliveries(receipt: Receipt) -> Vec<Accepted> {
@@ -138,7 +138,7 @@ async fn a_server_that_is_gone_refuses_promptly_and_comes_back_by_itself() {
         let refused = timeout(soon, accept(&store, 2)).await.expect("it does not wait for long");
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
-    let refused = timeout(soon, store.record(delivered(&first))).await.unwrap();
+    let refused = timeout(soon, store.record(delivered(&first).into())).await.unwrap();
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     let refused = timeout(soon, store.delivery(first.id)).await.unwrap();
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
@@ -147,7 +147,7 @@ async fn a_server_that_is_gone_refuses_promptly_and_comes_back_by_itself() {
     proxy.set(Wire::Whole);
     let second = deliveries(until_ok(async || accept(&store, 2).await).await)[0];
     assert_eq!(second.place.unwrap().seq.get(), 2);
-    let recorded = until_ok(async || store.record(delivered(&first)).await).await;
+    let recorded = until_ok(async || store.record(delivered(&first).into()).await).await;
     assert_eq!(recorded.applied, 1);
     until_ok(async || store.check().await).await;
     until_ok(async || store.commit(Write::RemoveEndpoint(EndpointId::from_u128(1)).into()).await)
@@ -398,7 +398,7 @@ async fn a_request_sent_to_two_nodes_at_once_is_done_once() {
                 expires_at: Timestamp::from_millis(u64::MAX / 4),
             };
             let events = vec![event(id)];
-            AcceptBatch { tenant: tenant(), events, idempotency: Some(Box::new(record)) }
+            Arc::new(AcceptBatch { tenant: tenant(), events, idempotency: Some(Box::new(record)) })
         };
         let (a, b) =
             tokio::join!(one.accept(request(number)), other.accept(request(number + 1_000)));

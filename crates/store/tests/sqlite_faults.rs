@@ -53,7 +53,7 @@ async fn accept(store: &SqliteStore, number: u64) -> u64 {
         traceparent: None,
     };
     let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
-    match store.accept(batch).await.unwrap().remove(0) {
+    match store.accept(batch.into()).await.unwrap().remove(0) {
         Receipt::Accepted { deliveries, .. } => deliveries[0].place.unwrap().seq.get(),
         Receipt::Duplicate { .. } => panic!("every number is used once"),
     }

@@ -80,6 +80,7 @@ impl Report {
     pub(super) fn end(&mut self, detail: AttemptDetail, hand: Option<Hand>) {
         self.reported = true;
         let (attempt, parcel, trace) = (self.attempt, self.parcel.take(), self.trace);
+        let detail = Box::new(detail);
         let ended = Box::new(Ended { attempt, parcel, trace, detail, hand });
         let _ = self.reporter.send(News::Ended(ended));
     }

@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use railpost_engine::{Accepted, Timestamp};
-use railpost_store::{Event, Parcel, Receipt};
-use railpost_wire::{DeliveryId, TenantId};
+use railpost_store::{AcceptBatch, Parcel, Receipt};
+use railpost_wire::DeliveryId;
 use rustc_hash::FxHashMap;
 
 use crate::limits::{PARCEL_FRESH, READ_AHEAD_SHARE};
@@ -45,7 +45,7 @@ impl Parcels {
     }
 
     /// Keeps a parcel that was just accepted, if there is room.
-    pub(super) fn put(&mut self, parcel: Parcel, now: Timestamp) {
+    pub(super) fn put(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let bytes = size(&parcel);
         while self.bytes + bytes > self.bytes_max
             && let Some((since, oldest)) = self.order.front().copied()
@@ -60,7 +60,7 @@ impl Parcels {
 
     /// Keeps a parcel that was read ahead of its turn, which comes soon. These have room of their own: few
     /// are read at a time. If there is none even so, the oldest of all make it.
-    pub(super) fn put_ahead(&mut self, parcel: Parcel, now: Timestamp) {
+    pub(super) fn put_ahead(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let most = self.bytes_max + self.bytes_max / READ_AHEAD_SHARE;
         let bytes = size(&parcel);
         if bytes > most {
@@ -74,10 +74,10 @@ impl Parcels {
         self.insert(parcel, now);
     }
 
-    fn insert(&mut self, parcel: Parcel, now: Timestamp) {
+    fn insert(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let (id, bytes) = (parcel.delivery, size(&parcel));
         if let Entry::Vacant(entry) = self.held.entry(id) {
-            entry.insert(Arc::new(parcel));
+            entry.insert(parcel);
             self.order.push_back((now, id));
             self.bytes += bytes;
         }
@@ -107,23 +107,22 @@ pub(super) fn size(parcel: &Parcel) -> usize {
 
 /// The parcels of events that were just accepted, each with what the engine needs to know of it.
 pub(super) fn of_receipts(
-    tenant: &TenantId,
-    events: Vec<Event>,
+    batch: &AcceptBatch,
     receipts: &[Receipt],
-) -> Vec<(Accepted, Parcel)> {
-    let mut parcels = Vec::with_capacity(events.len());
-    for (event, receipt) in events.into_iter().zip(receipts) {
+) -> Vec<(Accepted, Arc<Parcel>)> {
+    let mut parcels = Vec::with_capacity(batch.events.len());
+    for (event, receipt) in batch.events.iter().zip(receipts) {
         let Receipt::Accepted { accepted_at, deliveries } = receipt else { continue };
         for accepted in deliveries {
             let parcel = Parcel {
                 delivery: accepted.id,
                 endpoint: accepted.endpoint,
-                tenant: tenant.clone(),
+                tenant: batch.tenant.clone(),
                 seq: accepted.place.map(|place| place.seq),
                 event: event.clone(),
                 accepted_at: *accepted_at,
             };
-            parcels.push((*accepted, parcel));
+            parcels.push((*accepted, Arc::new(parcel)));
         }
     }
     parcels
@@ -133,12 +132,13 @@ pub(super) fn of_receipts(
 pub(super) mod tests {
     use super::*;
     use railpost_engine::Span;
+    use railpost_store::Event;
     use railpost_wire::{EndpointId, EventId};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-    pub(in crate::dispatcher) fn parcel(number: u128, payload_len: usize) -> Parcel {
-        Parcel {
+    pub(in crate::dispatcher) fn parcel(number: u128, payload_len: usize) -> Arc<Parcel> {
+        Arc::new(Parcel {
             delivery: DeliveryId::from_u128(number),
             endpoint: EndpointId::from_u128(1),
             tenant: "acme".parse().unwrap(),
@@ -154,7 +154,7 @@ pub(super) mod tests {
                 traceparent: None,
             },
             accepted_at: Timestamp::default(),
-        }
+        })
     }
 
     fn held(parcels: &Parcels, numbers: std::ops::RangeInclusive<u128>) -> Vec<u128> {

@@ -23,7 +23,7 @@ use crate::limits::{RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY
 /// Something to write or to look up.
 #[derive(Debug)]
 pub(super) enum Item {
-    Transition(Transition, Option<AttemptDetail>),
+    Transition(Transition, Option<Box<AttemptDetail>>),
     Endpoint(EndpointRecord),
     /// Durable before the attempt may leave.
     First(Transition, AttemptToken),
@@ -51,10 +51,14 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
+        let mut size = 0;
         while let Some(item) = self.items.recv().await {
+            // Most groups are about as large as the one before.
             let mut group = Group::new(self.epoch);
+            group.batch.transitions.reserve(size);
             self.sort(item, &mut group);
             self.gather(&mut group).await;
+            size = group.batch.transitions.len();
             self.write(group.batch, &group.firsts).await;
             group.loads.into_iter().for_each(|(ticket, load)| self.lookups.begin(ticket, load));
         }
@@ -92,8 +96,7 @@ impl Recorder {
         if batch.transitions.is_empty() && batch.endpoints.is_empty() {
             return;
         }
-        let mut again = false;
-        let mut wait = STORE_RETRY_MIN;
+        let (batch, mut again, mut wait) = (Arc::new(batch), false, STORE_RETRY_MIN);
         loop {
             match self.store.record(batch.clone()).await {
                 Ok(recorded) => return self.confirm(&recorded, firsts, again),
@@ -166,7 +169,7 @@ impl Group {
         }
     }
 
-    fn add_transition(&mut self, transition: Transition, detail: Option<AttemptDetail>) {
+    fn add_transition(&mut self, transition: Transition, detail: Option<Box<AttemptDetail>>) {
         if let Some(place) = transition.place {
             let last = self.lanes.entry(place.lane).or_insert(place.seq);
             *last = place.seq.max(*last);

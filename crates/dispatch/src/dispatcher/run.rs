@@ -26,7 +26,7 @@ use crate::limits::{INPUTS_PER_TURN, READ_AHEAD_SHARE, RECORDS_WAITING_MAX};
 
 /// What the run loop is asked to do. Small, because every accept sends one.
 pub(super) enum Order {
-    Accepted(Vec<(Accepted, Parcel)>),
+    Accepted(Vec<(Accepted, Arc<Parcel>)>),
     EndpointIs { endpoint: Box<Endpoint>, outlet: Arc<Outlet> },
     EndpointGone(EndpointId),
     Command(Box<Input>, oneshot::Sender<Result<(), Because>>),
@@ -51,7 +51,7 @@ pub(super) struct Ended {
     /// What was sent; nothing if there was nothing to send.
     pub(super) parcel: Option<Arc<Parcel>>,
     pub(super) trace: Option<TraceParent>,
-    pub(super) detail: AttemptDetail,
+    pub(super) detail: Box<AttemptDetail>,
     /// Who made it and is free now.
     pub(super) hand: Option<Hand>,
 }
@@ -192,7 +192,7 @@ impl Run {
         }
     }
 
-    async fn accepted(&mut self, parcels: &mut Vec<(Accepted, Parcel)>) {
+    async fn accepted(&mut self, parcels: &mut Vec<(Accepted, Arc<Parcel>)>) {
         if parcels.is_empty() {
             return;
         }
@@ -357,9 +357,9 @@ impl Run {
 
     fn fetched(&mut self, asked: &[DeliveryId], parcels: Vec<Parcel>) {
         let now = self.now();
-        for parcel in parcels {
+        for parcel in parcels.into_iter().map(Arc::new) {
             match self.fetches.arrived(&parcel) {
-                Some(attempt) => self.send(attempt, Arc::new(parcel)),
+                Some(attempt) => self.send(attempt, parcel),
                 None => self.parcels.put_ahead(parcel, now),
             }
         }

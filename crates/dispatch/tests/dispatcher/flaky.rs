@@ -46,7 +46,7 @@ impl Flaky {
 
 #[async_trait]
 impl Ledger for Flaky {
-    async fn record(&self, batch: RecordBatch) -> Result<Recorded> {
+    async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded> {
         self.up()?;
         let recorded = self.inner.record(batch).await?;
         match self.loses_answer() {
@@ -85,7 +85,7 @@ macro_rules! passes_on {
 }
 
 passes_on!(Intake {
-    fn accept(batch: AcceptBatch) -> Vec<Receipt>;
+    fn accept(batch: Arc<AcceptBatch>) -> Vec<Receipt>;
     fn redeliver(batch: RedeliverBatch) -> Vec<Accepted>;
 });
 

@@ -172,7 +172,7 @@ mod tests {
             let events = (number..number + count).map(event).collect();
             number += count;
             let batch = AcceptBatch { tenant: "t".parse().unwrap(), events, idempotency: None };
-            store.accept(batch).await.unwrap();
+            store.accept(batch.into()).await.unwrap();
         }
         store
     }

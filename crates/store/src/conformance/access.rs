@@ -122,7 +122,7 @@ pub(super) async fn an_answered_request_is_recalled(world: World) {
     world.endpoint().await;
     assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Absent));
     let record = record(&world, "a", 1);
-    world.store.accept(batch(&world, record.clone())).await.unwrap();
+    world.store.accept(batch(&world, record.clone()).into()).await.unwrap();
     assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Match(record.response)));
     assert_eq!(world.store.recall(&key("a"), &[2; 32]).await, Ok(Recall::Mismatch));
     for other in [
@@ -141,7 +141,7 @@ pub(super) async fn of_two_requests_with_one_key_only_one_does_the_work(world: W
         .map(|_| {
             let world = world.clone();
             let record = record(&world, "a", 1);
-            tokio::spawn(async move { world.store.accept(batch(&world, record)).await })
+            tokio::spawn(async move { world.store.accept(batch(&world, record).into()).await })
         })
         .collect();
     let (mut done, mut repeated) = (0, 0);
@@ -181,9 +181,9 @@ pub(super) async fn a_repeated_change_is_not_made_again(world: World) {
 }
 
 pub(super) async fn an_expired_key_may_be_used_again(world: World) {
-    world.store.accept(batch(&world, record(&world, "a", 1))).await.unwrap();
+    world.store.accept(batch(&world, record(&world, "a", 1)).into()).await.unwrap();
     world.later(48 * 60 * 60 * 1000);
     assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Absent));
-    world.store.accept(batch(&world, record(&world, "a", 2))).await.unwrap();
+    world.store.accept(batch(&world, record(&world, "a", 2)).into()).await.unwrap();
     assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Mismatch));
 }

@@ -103,7 +103,7 @@ pub(super) async fn lists_show_nothing_of_another_tenant(world: World) {
     let event = world.event(None);
     let id = event.id.clone();
     let batch = AcceptBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
-    world.store.accept(batch).await.unwrap();
+    world.store.accept(batch.into()).await.unwrap();
     let query = EventQuery::of(tenant.clone(), PageRequest::first(9));
     assert_eq!(all_events(&world, query).await, std::slice::from_ref(&id));
     let query = DeliveryQuery::of(tenant, PageRequest::first(9));
@@ -239,8 +239,8 @@ pub(super) async fn attempts_list_in_pages(world: World) {
     let accepted = world.publish_one(None).await;
     let until = world.later(1);
     let waiting = world.transition(&accepted, DeliveryState::Waiting { until });
-    let transitions = (1..=5).map(|number| (waiting, Some(detail(number, 500)))).collect();
-    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    let transitions = (1..=5).map(|number| (waiting, Some(detail(number, 500).into()))).collect();
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
     let first = world.store.attempts(accepted.id, PageRequest::first(3)).await.unwrap();
     let page = PageRequest::after(3, first.next.clone().unwrap());
     let rest = world.store.attempts(accepted.id, page).await.unwrap();
@@ -346,7 +346,7 @@ pub(super) async fn totals_add_up_the_endpoints_of_one_tenant_or_of_all(world: W
     let later = world.later(1_000);
     let events = vec![world.event(Some("k")), world.event(None)];
     let batch = AcceptBatch { tenant: other.clone(), events, idempotency: None };
-    world.store.accept(batch).await.unwrap();
+    world.store.accept(batch.into()).await.unwrap();
 
     let mine = Counts { pending: 1, dead: 1, oldest_open_at: Some(at), ..Counts::default() };
     let theirs = Counts { pending: 2, oldest_open_at: Some(later), ..Counts::default() };

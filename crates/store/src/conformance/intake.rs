@@ -59,7 +59,7 @@ pub(super) async fn another_tenants_endpoints_get_nothing(world: World) {
     world.endpoint().await;
     let other = world.add_tenant("other", TenantSettings::default()).await;
     let batch = AcceptBatch { tenant: other, events: vec![world.event(None)], idempotency: None };
-    assert_eq!(deliveries(world.store.accept(batch).await.unwrap()), []);
+    assert_eq!(deliveries(world.store.accept(batch.into()).await.unwrap()), []);
 }
 
 pub(super) async fn a_switched_off_endpoint_keeps_its_backlog(world: World) {
@@ -192,7 +192,7 @@ pub(super) async fn an_event_accepted_twice_is_delivered_once(world: World) {
     let event = Event { id: "my-own:id".parse().unwrap(), ..world.event(Some("k")) };
     assert_eq!(world.accept(vec![event.clone()]).await.len(), 1);
     let again = Event { time: world.later(5_000), ..event };
-    let receipts = world.store.accept(world.batch(vec![again])).await.unwrap();
+    let receipts = world.store.accept(world.batch(vec![again]).into()).await.unwrap();
     assert_eq!(receipts, [Receipt::Duplicate { accepted_at: super::world::START }]);
     assert_eq!(seq(&world.publish_one(Some("k")).await), 2);
 }
@@ -209,7 +209,7 @@ pub(super) async fn an_event_that_many_publish_at_once_is_accepted_once(world: W
                 let (world, shared) = (world.clone(), shared.clone());
                 tokio::spawn(async move {
                     let events = vec![world.event(Some("k")), shared];
-                    world.store.accept(world.batch(events)).await.unwrap()
+                    world.store.accept(world.batch(events).into()).await.unwrap()
                 })
             })
             .collect();
@@ -249,7 +249,7 @@ pub(super) async fn a_reused_event_id_names_what_differs(world: World) {
         ("content_type", Event { content_type: "text/plain".parse().unwrap(), ..event.clone() }),
         ("schema_version", Event { schema_version: None, ..event.clone() }),
     ] {
-        let refused = world.store.accept(world.batch(vec![world.event(None), other])).await;
+        let refused = world.store.accept(world.batch(vec![world.event(None), other]).into()).await;
         let named = format!("events[1].{field}");
         assert!(
             matches!(&refused, Err(StoreError::Conflict { field, .. }) if *field == named),
@@ -264,7 +264,7 @@ pub(super) async fn two_tenants_may_choose_the_same_event_id(world: World) {
     let tenant = world.add_tenant("other", TenantSettings::default()).await;
     let other = Event { payload: Bytes::from_static(b"{}"), ..event };
     let batch = AcceptBatch { tenant, events: vec![other], idempotency: None };
-    let receipts = world.store.accept(batch).await.unwrap();
+    let receipts = world.store.accept(batch.into()).await.unwrap();
     assert!(matches!(receipts[..], [Receipt::Accepted { .. }]));
 }
 
@@ -274,14 +274,14 @@ pub(super) async fn a_refused_batch_leaves_nothing_behind(world: World) {
     world.accept(vec![taken.clone()]).await;
     let fresh = world.event(Some("k"));
     let clash = Event { payload: Bytes::new(), ..taken };
-    assert!(world.store.accept(world.batch(vec![fresh.clone(), clash])).await.is_err());
+    assert!(world.store.accept(world.batch(vec![fresh.clone(), clash]).into()).await.is_err());
     assert_eq!(world.store.event(&world.tenant, &fresh.id).await, Ok(None));
     assert_eq!(seq(&world.publish_one(Some("k")).await), 1);
 }
 
 pub(super) async fn an_id_that_stands_twice_in_a_batch_is_refused(world: World) {
     let event = world.event(None);
-    let refused = world.store.accept(world.batch(vec![event.clone(), event])).await;
+    let refused = world.store.accept(world.batch(vec![event.clone(), event]).into()).await;
     assert!(
         matches!(&refused, Err(StoreError::Invalid { field, .. }) if field == "events[1].id"),
         "{refused:?}"
@@ -295,7 +295,7 @@ pub(super) async fn a_full_backlog_refuses_until_something_is_delivered(world: W
     let first = world.publish_one(Some("a")).await;
     let known = world.event(Some("a"));
     world.accept(vec![known.clone()]).await;
-    let refused = world.store.accept(world.batch(vec![world.event(None)])).await;
+    let refused = world.store.accept(world.batch(vec![world.event(None)]).into()).await;
     assert_eq!(refused, Err(StoreError::BacklogFull { open: 2, max: 2 }));
     assert_eq!(world.accept(vec![known]).await, [], "it is in there already");
     world.move_to(&first, DeliveryState::Delivered).await;
@@ -305,12 +305,12 @@ pub(super) async fn a_full_backlog_refuses_until_something_is_delivered(world: W
 pub(super) async fn an_unknown_tenant_is_named(world: World) {
     let tenant = "nobody".parse().unwrap();
     let batch = AcceptBatch { tenant, events: vec![world.event(None)], idempotency: None };
-    let refused = world.store.accept(batch).await;
+    let refused = world.store.accept(batch.into()).await;
     assert_eq!(refused, Err(StoreError::NotFound("tenant `nobody`".to_owned())));
 }
 
 pub(super) async fn an_empty_batch_is_accepted_as_nothing(world: World) {
-    assert_eq!(world.store.accept(world.batch(vec![])).await, Ok(vec![]));
+    assert_eq!(world.store.accept(world.batch(vec![]).into()).await, Ok(vec![]));
 }
 
 pub(super) async fn a_payload_at_the_bound_is_kept_and_one_beyond_is_named(world: World) {
@@ -320,7 +320,7 @@ pub(super) async fn a_payload_at_the_bound_is_kept_and_one_beyond_is_named(world
     let accepted = world.accept(vec![largest.clone()]).await;
     let parcels = world.store.parcels(ids(&accepted)).await.unwrap();
     assert_eq!(parcels[0].event.payload, largest.payload);
-    let refused = world.store.accept(world.batch(vec![sized(PAYLOAD_LEN_MAX + 1)])).await;
+    let refused = world.store.accept(world.batch(vec![sized(PAYLOAD_LEN_MAX + 1)]).into()).await;
     let named = "events[0].payload (bytes)";
     assert!(
         matches!(&refused, Err(StoreError::Invalid { field, .. }) if field == named),
@@ -332,7 +332,7 @@ pub(super) async fn a_batch_at_the_bound_is_accepted_and_one_beyond_is_named(wor
     let many = |count| (0..count).map(|_| world.event(Some("k"))).collect::<Vec<_>>();
     world.endpoint().await;
     assert_eq!(world.accept(many(BATCH_EVENTS_MAX)).await.len(), BATCH_EVENTS_MAX);
-    let refused = world.store.accept(world.batch(many(BATCH_EVENTS_MAX + 1))).await;
+    let refused = world.store.accept(world.batch(many(BATCH_EVENTS_MAX + 1)).into()).await;
     assert!(
         matches!(&refused, Err(StoreError::Invalid { field, .. }) if field == "events (entries)"),
         "{refused:?}"

@@ -140,11 +140,14 @@ pub(super) async fn attempts_read_back_in_order_with_every_detail(world: World) 
     };
     let answered = detail(2, 204);
     let transitions = vec![
-        (world.transition(&accepted, DeliveryState::Waiting { until }), Some(failed.clone())),
-        (world.transition(&accepted, DeliveryState::Delivered), Some(answered.clone())),
+        (
+            world.transition(&accepted, DeliveryState::Waiting { until }),
+            Some(failed.clone().into()),
+        ),
+        (world.transition(&accepted, DeliveryState::Delivered), Some(answered.clone().into())),
     ];
     let batch = RecordBatch { transitions, durability: Durability::Durable, ..Default::default() };
-    assert_eq!(world.store.record(batch).await.unwrap().applied, 2);
+    assert_eq!(world.store.record(batch.into()).await.unwrap().applied, 2);
     let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
     let [first, second] = &listed.items[..] else { panic!("{listed:?}") };
     assert_eq!(
@@ -164,8 +167,8 @@ pub(super) async fn a_retry_after_reads_back_with_its_attempt(world: World) {
     let result = AttemptResult::Response { status: 429, retry_after };
     let detail = AttemptDetail { result, ..detail(1, 429) };
     let waiting = DeliveryState::Waiting { until: world.later(30_000) };
-    let transitions = vec![(world.transition(&accepted, waiting), Some(detail.clone()))];
-    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    let transitions = vec![(world.transition(&accepted, waiting), Some(detail.clone().into()))];
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
     let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
     assert_eq!(listed.items[0].detail, detail);
 }
@@ -175,8 +178,8 @@ pub(super) async fn an_attempt_of_a_skipped_transition_is_not_kept(world: World)
     let accepted = world.publish_one(None).await;
     world.move_to(&accepted, DeliveryState::Discarded).await;
     let transitions =
-        vec![(world.transition(&accepted, DeliveryState::Delivered), Some(detail(1, 200)))];
-    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+        vec![(world.transition(&accepted, DeliveryState::Delivered), Some(detail(1, 200).into()))];
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
     let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
     assert_eq!(listed.items, []);
 }
@@ -194,8 +197,8 @@ pub(super) async fn a_long_response_is_cut_to_its_bound(world: World) {
         ..detail(1, 500)
     };
     let waiting = DeliveryState::Waiting { until: world.later(1) };
-    let transitions = vec![(world.transition(&accepted, waiting), Some(long))];
-    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    let transitions = vec![(world.transition(&accepted, waiting), Some(long.into()))];
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
     let listed = world.store.attempts(accepted.id, PageRequest::first(10)).await.unwrap();
     let kept = &listed.items[0].detail;
     assert_eq!(kept.response_body.len(), RESPONSE_BODY_LEN_MAX);
@@ -213,7 +216,7 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     };
     let unknown = EndpointRecord { endpoint: EndpointId::from_u128(99), ..record };
     let batch = RecordBatch { endpoints: vec![unknown, record], ..Default::default() };
-    world.store.record(batch).await.unwrap();
+    world.store.record(batch.into()).await.unwrap();
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     assert_eq!(stored.status, EndpointStatus::Quarantined);
     assert_eq!((stored.failing_since, stored.updated_at), (Some(super::world::START), at));
@@ -229,9 +232,9 @@ pub(super) async fn a_record_of_an_earlier_owner_is_fenced(world: World) {
         let batch = RecordBatch::of([world.transition(&accepted, DeliveryState::Delivered)]);
         RecordBatch { epoch: Epoch(epoch), ..batch }
     };
-    assert_eq!(world.store.record(by(6)).await, Err(StoreError::Fenced { partition }));
+    assert_eq!(world.store.record(by(6).into()).await, Err(StoreError::Fenced { partition }));
     assert_eq!(world.delivery(accepted.id).await.state, DeliveryState::Pending);
-    assert_eq!(world.store.record(by(7)).await.unwrap().applied, 1);
+    assert_eq!(world.store.record(by(7).into()).await.unwrap().applied, 1);
     assert_eq!(world.store.fence(partition, Epoch(6)).await, Err(StoreError::Fenced { partition }));
     assert_eq!(world.store.fence(partition, Epoch(7)).await, Ok(()));
 }

@@ -140,7 +140,7 @@ pub(super) async fn switching_an_endpoint_on_forgets_its_failures(world: World) 
         at: super::world::START,
     };
     let batch = crate::RecordBatch { endpoints: vec![failing], ..Default::default() };
-    world.store.record(batch).await.unwrap();
+    world.store.record(batch.into()).await.unwrap();
     world.commit(Write::SetEndpointStatus(endpoint, EndpointStatus::Active)).await;
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     assert_eq!((stored.status, stored.failing_since), (EndpointStatus::Active, None));

@@ -41,8 +41,12 @@ pub(super) async fn pruning_deletes_what_is_old_and_closed(world: World) {
     for (_, deliveries) in &old {
         for accepted in deliveries {
             let delivered = world.transition(accepted, DeliveryState::Delivered);
-            let transitions = vec![(delivered, Some(detail(1, 200)))];
-            world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+            let transitions = vec![(delivered, Some(detail(1, 200).into()))];
+            world
+                .store
+                .record(RecordBatch { transitions, ..Default::default() }.into())
+                .await
+                .unwrap();
         }
     }
     let cut = world.later(1_000);
@@ -176,9 +180,9 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     let accepted = world.accept(vec![event.clone()]).await[0];
     let transitions = vec![(
         world.transition(&accepted, DeliveryState::Waiting { until: START }),
-        Some(detail(1, 500)),
+        Some(detail(1, 500).into()),
     )];
-    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
     let value = SecretValue::Shared(Secret::from_bytes(&[7; 32]).unwrap());
     let id = SecretId::from_u128(world.unique());
     let (entry, record) = traces(&world);
@@ -216,7 +220,7 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     assert_eq!(store.audit(audit).await.unwrap().items, []);
     let load = Load::Lanes { endpoint, after: None, limit: 9, window: 9 };
     assert_eq!(store.load(load).await, Ok(Page::Lanes { lanes: vec![], next: None }));
-    let refused = store.accept(world.batch(vec![world.event(None)])).await;
+    let refused = store.accept(world.batch(vec![world.event(None)]).into()).await;
     assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
     world.add_tenant("acme", TenantSettings::default()).await;
     assert_eq!(store.events(EventQuery::of(tenant.clone(), page.clone())).await.unwrap().items, []);
@@ -236,7 +240,7 @@ pub(super) async fn erasing_one_tenant_leaves_the_others_alone(world: World) {
     world.commit(Write::CreateEndpoint(new)).await;
     let events = (0..3).map(|_| world.event(Some("k"))).collect();
     let batch = crate::AcceptBatch { tenant: other.clone(), events, idempotency: None };
-    world.store.accept(batch).await.unwrap();
+    world.store.accept(batch.into()).await.unwrap();
     while !world.store.erase_tenant(&other).await.unwrap() {}
     assert_eq!(world.lane(&mine, 1, 5).await.deliveries.len(), 1);
     assert_eq!(seq(&world.publish_one(Some("k")).await), 2);
@@ -252,9 +256,9 @@ pub(super) async fn a_backup_holds_all_of_it_and_goes_on_from_there(world: World
     let first = world.accept(vec![event.clone()]).await[0];
     let transitions = vec![(
         world.transition(&first, DeliveryState::Waiting { until: START }),
-        Some(detail(1, 500)),
+        Some(detail(1, 500).into()),
     )];
-    world.store.record(RecordBatch { transitions, ..Default::default() }).await.unwrap();
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
     let path = world.new_path();
     world.store.backup(&path).await.unwrap();
     world.publish(Some("k")).await;
@@ -267,7 +271,7 @@ pub(super) async fn a_backup_holds_all_of_it_and_goes_on_from_there(world: World
     let attempts = restored.attempts(first.id, PageRequest::first(5)).await.unwrap();
     assert_eq!(attempts.items[0].detail, detail(1, 500));
     assert_eq!(restored.secrets(endpoint).await.unwrap().len(), 1);
-    let receipts = restored.accept(world.batch(vec![world.event(Some("k"))])).await.unwrap();
+    let receipts = restored.accept(world.batch(vec![world.event(Some("k"))]).into()).await.unwrap();
     assert_eq!(seq(&super::world::deliveries(receipts)[0]), 2);
 }
 

@@ -151,7 +151,8 @@ impl World {
     }
 
     pub(crate) async fn accept(&self, events: Vec<Event>) -> Vec<Accepted> {
-        let receipts = self.store.accept(self.batch(events)).await.expect("they are accepted");
+        let receipts =
+            self.store.accept(self.batch(events).into()).await.expect("they are accepted");
         deliveries(receipts)
     }
 
@@ -166,7 +167,7 @@ impl World {
     }
 
     pub(crate) async fn record(&self, to: impl IntoIterator<Item = Transition>) -> Recorded {
-        self.store.record(RecordBatch::of(to)).await.expect("it is recorded")
+        self.store.record(RecordBatch::of(to).into()).await.expect("it is recorded")
     }
 
     /// Records that `accepted` is in `state` from now on.

@@ -1,5 +1,7 @@
 //! Accepting events in memory.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use railpost_engine::{Accepted, DeliveryState, LaneId, Place, Progress, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, Key, Seq, TenantId};
@@ -16,20 +18,20 @@ use crate::{
 
 #[async_trait]
 impl Intake for MemoryStore {
-    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>> {
+    async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
         let now = self.setup.source.now();
         let mut state = self.state();
         let known = state.check_accept(&batch, now)?;
-        let AcceptBatch { tenant, events, idempotency } = batch;
-        let subscribers = state.subscribers(&tenant);
+        let AcceptBatch { tenant, events, idempotency } = &*batch;
+        let subscribers = state.subscribers(tenant);
         let source = &*self.setup.source;
-        let receipts = events.into_iter().zip(known).map(|(event, known)| match known {
+        let receipts = events.iter().zip(known).map(|(event, known)| match known {
             Some(accepted_at) => Receipt::Duplicate { accepted_at },
-            None => state.accept(source, now, &tenant, event, &subscribers),
+            None => state.accept(source, now, tenant, event.clone(), &subscribers),
         });
         let receipts = receipts.collect();
-        state.remember(idempotency);
+        state.remember(idempotency.clone());
         Ok(receipts)
     }
 

@@ -1,5 +1,7 @@
 //! Records and loads in memory.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use railpost_engine::{
     Delivery, DeliveryState, EndpointRecord, LaneId, LanePage, Load, Page, Progress, Timestamp,
@@ -18,13 +20,13 @@ use crate::{
 
 #[async_trait]
 impl Ledger for MemoryStore {
-    async fn record(&self, batch: RecordBatch) -> Result<Recorded> {
+    async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded> {
         check::record(&batch)?;
         let mut state = self.state();
         state.check_epoch(&batch)?;
         let mut recorded = Recorded::default();
-        for (transition, detail) in batch.transitions {
-            match state.record(&transition, detail) {
+        for (transition, detail) in &batch.transitions {
+            match state.record(transition, detail.as_deref()) {
                 Ok(()) => recorded.applied += 1,
                 Err(skipped) => recorded.skipped.push(skipped),
             }
@@ -83,7 +85,7 @@ impl State {
     fn record(
         &mut self,
         transition: &Transition,
-        detail: Option<AttemptDetail>,
+        detail: Option<&AttemptDetail>,
     ) -> std::result::Result<(), Skipped> {
         let id = transition.delivery;
         let Some(row) = self.rows.deliveries.get_mut(&id) else {

@@ -1,7 +1,7 @@
 //! Accepting events into PostgreSQL: a group of calls is one statement.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use railpost_engine::{Accepted, LaneId, Place, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, Seq, TenantId};
@@ -20,7 +20,7 @@ use crate::{
     check,
 };
 
-pub(super) type AcceptCall = Call<AcceptBatch, Vec<Receipt>>;
+pub(super) type AcceptCall = Call<Arc<AcceptBatch>, Vec<Receipt>>;
 
 /// A call on its way, and which of its events turned out to be known.
 struct Pending {

@@ -1,6 +1,7 @@
 //! Records in PostgreSQL, and what the engine and the sender read back.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use railpost_engine::{
     AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Transition,
@@ -18,15 +19,15 @@ use crate::numbers::{
 };
 use crate::rows::{self, Columns, delivery_columns, parcel_columns, to_json, view_joins};
 use crate::{
-    AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped, StoreError,
-    brief,
+    AttemptDetail, AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
+    StoreError, brief,
 };
 
-pub(super) type RecordCall = Call<RecordBatch, Recorded>;
+pub(super) type RecordCall = Call<Arc<RecordBatch>, Recorded>;
 
 /// Serves a group of calls as one statement.
 pub(super) async fn serve(node: &Node, link: &Link, calls: Vec<RecordCall>) {
-    let batches: Vec<&RecordBatch> = calls.iter().map(|call| &call.input).collect();
+    let batches: Vec<&RecordBatch> = calls.iter().map(|call| &*call.input).collect();
     let plan = Plan::new(&batches);
     match plan.write(link).await {
         Ok(verdict) => {
@@ -122,20 +123,26 @@ impl Plan {
             for (transition, detail) in &batch.transitions {
                 let round = rounds.entry(transition.delivery).or_default();
                 *round += 1;
-                let view = detail.clone().map(|detail| attempt_view(detail, transition));
-                plan.add(call, *round, transition, view.as_ref());
+                plan.add(call, *round, transition, detail.as_deref());
             }
             batch.endpoints.iter().for_each(|record| plan.endpoints.add(call, record));
         }
         plan
     }
 
-    fn add(&mut self, call: i32, round: i32, transition: &Transition, view: Option<&AttemptView>) {
-        let told = view.and_then(brief::encode);
+    fn add(
+        &mut self,
+        call: i32,
+        round: i32,
+        transition: &Transition,
+        detail: Option<&AttemptDetail>,
+    ) {
+        let stage = transition.state.stage();
+        let told = detail.and_then(|detail| brief::encode(detail, stage));
         self.about.push((transition.delivery, transition.endpoint));
-        if let Some(view) = view.filter(|_| told.is_none()) {
+        if let Some(detail) = detail.filter(|_| told.is_none()) {
             // Arrays of PostgreSQL count from 1.
-            self.attempts.add(self.about.len() as i64, view);
+            self.attempts.add(self.about.len() as i64, &attempt_view(detail, transition));
         }
         self.transitions.add(call, round, transition, told);
     }

@@ -52,9 +52,9 @@ use crate::{
 #[derive(Debug)]
 pub struct PostgresStore {
     node: Arc<Node>,
-    accepts: Queue<AcceptBatch, Vec<Receipt>>,
-    records: Queue<RecordBatch, Recorded>,
-    durable_records: Queue<RecordBatch, Recorded>,
+    accepts: Queue<Arc<AcceptBatch>, Vec<Receipt>>,
+    records: Queue<Arc<RecordBatch>, Recorded>,
+    durable_records: Queue<Arc<RecordBatch>, Recorded>,
 }
 
 /// Where a PostgreSQL database is.
@@ -100,10 +100,10 @@ impl PostgresStore {
     fn start(address: Address, setup: Setup) -> Self {
         let node = Arc::new(Node::new(address, setup));
         let (a, r, d) = (node.clone(), node.clone(), node.clone());
-        let transitions = |batch: &RecordBatch| batch.transitions.len();
+        let transitions = |batch: &Arc<RecordBatch>| batch.transitions.len();
         Self {
             accepts: Queue::start(
-                |batch: &AcceptBatch| batch.events.len(),
+                |batch: &Arc<AcceptBatch>| batch.events.len(),
                 move |calls| {
                     let node = a.clone();
                     async move { intake::serve(&node, calls).await }
@@ -124,7 +124,7 @@ impl PostgresStore {
 
 #[async_trait]
 impl Intake for PostgresStore {
-    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>> {
+    async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
         self.accepts.call(batch).await
     }
@@ -137,7 +137,7 @@ impl Intake for PostgresStore {
 
 #[async_trait]
 impl Ledger for PostgresStore {
-    async fn record(&self, batch: RecordBatch) -> Result<Recorded> {
+    async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded> {
         check::record(&batch)?;
         match batch.durability {
             Durability::Visible => self.records.call(batch).await,

@@ -61,7 +61,7 @@ impl World {
         };
         let tenant = self.tenant.clone();
         let batch = AcceptBatch { tenant, events: vec![event], idempotency: None };
-        match self.store.accept(batch).await?.remove(0) {
+        match self.store.accept(batch.into()).await?.remove(0) {
             Receipt::Accepted { deliveries, .. } => Ok(deliveries[0]),
             Receipt::Duplicate { .. } => panic!("every number is used once"),
         }
@@ -101,7 +101,7 @@ async fn a_full_disk_refuses_accepts_and_loses_none_and_goes_on_when_there_is_ro
         attempt: None,
         at: Timestamp::from_millis(1),
     };
-    let recorded = world.store.record(RecordBatch::of([delivered])).await.unwrap();
+    let recorded = world.store.record(RecordBatch::of([delivered]).into()).await.unwrap();
     assert_eq!(recorded.applied, 1, "what needs no room is still recorded");
 
     world.pragma("PRAGMA max_page_count = 10000").await;

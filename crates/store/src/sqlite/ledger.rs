@@ -41,7 +41,7 @@ impl Desk<'_> {
         let mut recorded = Recorded::default();
         let mut journal = Journal::new(self.db, &mut self.notes)?;
         for (transition, detail) in &batch.transitions {
-            match journal.record(transition, detail.as_ref())? {
+            match journal.record(transition, detail.as_deref())? {
                 None => recorded.applied += 1,
                 Some(skipped) => recorded.skipped.push(skipped),
             }
@@ -109,9 +109,9 @@ impl<'a> Journal<'a> {
         detail: Option<&AttemptDetail>,
     ) -> Result<Option<Skipped>> {
         let standing = Standing::from(transition.state);
-        let view = detail.map(|detail| attempt_view(detail.clone(), transition));
-        let told = view.as_ref().and_then(brief::encode);
-        let from = legal_from(transition.state.stage());
+        let stage = transition.state.stage();
+        let (told, from) =
+            (detail.and_then(|detail| brief::encode(detail, stage)), legal_from(stage));
         // What follows an attempt follows an open state: one statement does it. A person's decision
         // may follow a dead letter too, which may have been open or not.
         let was_open = from & !OPEN == 0;
@@ -125,7 +125,8 @@ impl<'a> Journal<'a> {
             (false, true) => self.notes.backlog_changed(self.db, transition.endpoint, 1)?,
             _ => {}
         }
-        if let Some(view) = view.filter(|_| told.is_none()) {
+        if let Some(detail) = detail.filter(|_| told.is_none()) {
+            let view = attempt_view(detail, transition);
             self.write_attempt(transition.delivery, standing, &view)?;
         }
         Ok(None)

@@ -103,9 +103,9 @@ fn durable(items: usize) -> Order {
 
 #[async_trait]
 impl Intake for SqliteStore {
-    async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>> {
+    async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
-        let (order, batch) = (durable(batch.events.len()), Arc::new(batch));
+        let order = durable(batch.events.len());
         self.writer.write(order, move |desk| desk.accept(&batch)).await
     }
 
@@ -118,7 +118,7 @@ impl Intake for SqliteStore {
 
 #[async_trait]
 impl Ledger for SqliteStore {
-    async fn record(&self, batch: RecordBatch) -> Result<Recorded> {
+    async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded> {
         check::record(&batch)?;
         let order = Order { durability: batch.durability, items: batch.transitions.len() };
         self.writer.write(order, move |desk| desk.record(&batch)).await
