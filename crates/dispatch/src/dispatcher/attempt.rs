@@ -8,10 +8,22 @@ use bytes::Bytes;
 use railpost_engine::{Attempt, AttemptResult, Failure, Timestamp};
 use railpost_store::{AttemptDetail, Parcel, Source, Timing};
 use railpost_wire::{Envelope, Event, NodeId};
+use tokio::sync::mpsc;
 
 use super::ThinUrl;
 use super::outlet::Outlet;
+use super::run::News;
 use crate::{BadHeader, Detail, Exchange, Request, Response, Route, Sender, TraceParent};
+
+/// What all attempts are made with.
+pub(super) struct Tools {
+    pub(super) sender: Sender,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) thin_url: Arc<dyn ThinUrl>,
+    pub(super) node: Option<NodeId>,
+    /// Where it is told what became of them.
+    pub(super) reporter: mpsc::UnboundedSender<News>,
+}
 
 /// All that one attempt needs.
 pub(super) struct Job {
@@ -20,31 +32,28 @@ pub(super) struct Job {
     pub(super) parcel: Arc<Parcel>,
     /// What the receiver is told about the trace.
     pub(super) trace: Option<TraceParent>,
-    pub(super) sender: Sender,
-    pub(super) source: Arc<dyn Source>,
-    pub(super) thin_url: Arc<dyn ThinUrl>,
-    pub(super) node: Option<NodeId>,
+    pub(super) tools: Arc<Tools>,
 }
 
 impl Job {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
     pub(super) async fn perform(&self) -> AttemptDetail {
-        let started_at = self.source.now();
+        let started_at = self.tools.source.now();
         let exchange = match &self.outlet.route {
             Err((failure, problem)) => not_sent(*failure, problem.clone()),
             Ok(route) => match self.request(route, started_at) {
-                Ok(request) => self.sender.send(request).await,
+                Ok(request) => self.tools.sender.send(request).await,
                 Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
             },
         };
-        detail(self.attempt.number, started_at, exchange, self.node)
+        detail(self.attempt.number, started_at, exchange, self.tools.node)
     }
 
     fn request<'r>(&self, route: &'r Route, now: Timestamp) -> Result<Request<'r>, BadHeader> {
         let event = &self.parcel.event;
         // Signing a URL that nobody is shown would cost every attempt.
         let url = match self.outlet.envelope {
-            Envelope::Thin => self.thin_url.thin_url(&self.parcel),
+            Envelope::Thin => self.tools.thin_url.thin_url(&self.parcel),
             _ => String::new(),
         };
         let content = self.outlet.envelope.wrap(&Event {

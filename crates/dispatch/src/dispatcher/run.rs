@@ -8,14 +8,14 @@ use railpost_engine::{
     Health, Input, Timestamp, Transition,
 };
 use railpost_store::{AttemptDetail, Parcel};
-use railpost_wire::{DeliveryId, EndpointId, NodeId};
+use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::attempt::{Job, own_span, without_request};
+use super::attempt::{Job, Tools, own_span, without_request};
 use super::fetches::Fetches;
-use super::hands::{Hand, Hands, Report};
+use super::hands::{Hand, Hands};
 use super::lookups::{Desk, Lookups};
 use super::outlet::Outlet;
 use super::parcels::Parcels;
@@ -58,7 +58,7 @@ pub(super) struct Ended {
 
 pub(super) struct Run {
     parts: Parts,
-    node: Option<NodeId>,
+    tools: Arc<Tools>,
     engine: Engine,
     outlets: FxHashMap<EndpointId, (Arc<Outlet>, EndpointStatus)>,
     parcels: Parcels,
@@ -68,7 +68,6 @@ pub(super) struct Run {
     hands: Hands,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::UnboundedReceiver<News>,
-    reporter: mpsc::UnboundedSender<News>,
     records: mpsc::Sender<Item>,
     /// Tells the recorder that it has something somebody waits for.
     awaited: Arc<Notify>,
@@ -97,10 +96,17 @@ impl Run {
             lookups: Lookups::start(desk),
             news: reporter.clone(),
         };
+        let tools = Tools {
+            sender: parts.sender.clone(),
+            source: parts.source.clone(),
+            thin_url: parts.thin_url.clone(),
+            node: config.node,
+            reporter,
+        };
         let mut seed = [0; 8];
         parts.source.fill_random(&mut seed);
         Self {
-            node: config.node,
+            tools: Arc::new(tools),
             engine: Engine::new(config.engine, u64::from_be_bytes(seed)),
             outlets: FxHashMap::default(),
             parcels: Parcels::new(config.parcels_bytes_max),
@@ -109,7 +115,6 @@ impl Run {
             hands: Hands::default(),
             inbox,
             news,
-            reporter,
             records,
             awaited,
             recorder: tokio::spawn(recorder.run()),
@@ -323,23 +328,19 @@ impl Run {
     }
 
     fn send(&mut self, attempt: Attempt, parcel: Arc<Parcel>) {
-        let mut report = Report::new(attempt, self.reporter.clone());
-        report.parcel = Some(parcel.clone());
         let Some((outlet, _)) = self.outlets.get(&attempt.endpoint) else {
-            return report.end(without_request(&attempt, Failure::NotSent, self.now()), None);
+            return self.end_unsent(attempt, Some(parcel), Failure::NotSent);
         };
-        report.trace = own_span(&parcel, &*self.parts.source);
-        let job = Job {
-            attempt,
-            outlet: outlet.clone(),
-            parcel,
-            trace: report.trace,
-            sender: self.parts.sender.clone(),
-            source: self.parts.source.clone(),
-            thin_url: self.parts.thin_url.clone(),
-            node: self.node,
-        };
-        self.hands.give(job, report);
+        let trace = own_span(&parcel, &*self.parts.source);
+        let (outlet, tools) = (outlet.clone(), self.tools.clone());
+        self.hands.give(Job { attempt, outlet, parcel, trace, tools });
+    }
+
+    /// Reports the end of an attempt that cannot be made.
+    fn end_unsent(&self, attempt: Attempt, parcel: Option<Arc<Parcel>>, failure: Failure) {
+        let detail = Box::new(without_request(&attempt, failure, self.now()));
+        let ended = Ended { attempt, parcel, trace: None, detail, hand: None };
+        let _ = self.tools.reporter.send(News::Ended(Box::new(ended)));
     }
 
     fn fetch_parcels(&mut self) {
@@ -347,10 +348,10 @@ impl Run {
             self.fetches.look_ahead(endpoint, self.engine.ready(endpoint), &self.parcels);
         }
         while let Some(ids) = self.fetches.next() {
-            let (parts, reporter) = (self.parts.clone(), self.reporter.clone());
+            let (parts, tools) = (self.parts.clone(), self.tools.clone());
             tokio::spawn(async move {
                 let parcels = insist(&*parts.watch, || parts.store.parcels(ids.clone())).await;
-                let _ = reporter.send(News::Fetched(ids, parcels));
+                let _ = tools.reporter.send(News::Fetched(ids, parcels));
             });
         }
     }
@@ -364,8 +365,7 @@ impl Run {
             }
         }
         for attempt in self.fetches.missing(asked) {
-            let missing = without_request(&attempt, Failure::PayloadMissing, self.now());
-            Report::new(attempt, self.reporter.clone()).end(missing, None);
+            self.end_unsent(attempt, None, Failure::PayloadMissing);
         }
     }
 
