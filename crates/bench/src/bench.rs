@@ -67,7 +67,7 @@ impl Bench {
 
     pub(crate) fn run(&mut self, case: &Case) -> Result<Figures, Trouble> {
         match case.what {
-            What::Disk => self.disk().map_err(Trouble::Failed),
+            What::Disk { per_s } => self.disk(per_s).map_err(Trouble::Failed),
             What::Floor(floor) => self.floor(floor).map_err(Trouble::Failed),
             What::Publish(publish) => self.publish(publish),
             What::Hanging { hangs, per_s } => self.hanging(hangs, per_s),
@@ -76,8 +76,8 @@ impl Bench {
         }
     }
 
-    fn disk(&self) -> Result<Figures, String> {
-        let took = disk::syncs(&self.folder, SYNCS)?;
+    fn disk(&self, per_s: Option<u64>) -> Result<Figures, String> {
+        let took = disk::syncs(&self.folder, SYNCS, per_s)?;
         let (p50_us, p99_us) = (took.quantile(0.5), took.quantile(0.99));
         Ok(Figures { p50_us, p99_us, ..Figures::default() })
     }

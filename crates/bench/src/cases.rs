@@ -16,7 +16,7 @@ pub(crate) struct Case {
 impl Case {
     /// Whether it measures Railpost itself.
     pub(crate) fn needs_railpost(&self) -> bool {
-        !matches!(self.what, What::Disk | What::Floor(_))
+        !matches!(self.what, What::Disk { .. } | What::Floor(_))
     }
 }
 
@@ -24,7 +24,7 @@ impl Case {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     /// What a durable write costs.
-    Disk,
+    Disk { per_s: Option<u64> },
     /// Load without Railpost.
     Floor(Floor),
     /// Load through Railpost.
@@ -101,10 +101,10 @@ const SLOW: Publish = Publish { per_s: Some(200), ..PLAIN };
 const STEADY: Publish = Publish { per_s: Some(2_000), ..PLAIN };
 
 /// The cases that bars set against each other, and in how many rounds a whole run has them. What is compared
-/// runs one after the other, while the machine is the same.
+/// runs one after the other, while the machine is the same; a floor next to those that are judged by it.
 const JUDGED: [(&[&str], usize); 4] = [
-    (&["forward", "sqlite-single", "sqlite-batch", "postgres-single"], ROUNDS),
-    (&["fdatasync", "forward-200", "sqlite-200"], SLOW_ROUNDS),
+    (&["sqlite-single", "forward", "sqlite-batch", "postgres-single"], ROUNDS),
+    (&["forward-200", "sqlite-200", "fdatasync-200"], SLOW_ROUNDS),
     (&["beside-none", "beside-hanging"], ROUNDS),
     (&["beside-none-2000", "beside-hanging-2000"], ROUNDS),
 ];
@@ -137,9 +137,9 @@ pub(crate) fn all() -> Vec<Case> {
 fn floors() -> Vec<Case> {
     let large = |of: Floor| Floor { payload_bytes: LARGE, ..of };
     let paced = |of: Floor, per_s| Floor { per_s: Some(per_s), ..of };
-    let about = "append 4 KiB and fdatasync, on the disk the stores use";
     vec![
-        Case { name: "fdatasync", about, what: What::Disk, floor: None },
+        disk("fdatasync", "append 4 KiB and fdatasync, on the disk the stores use", None),
+        disk("fdatasync-200", "the same, 200/s by schedule", Some(200)),
         floor("hop", "load straight into the sink, 512 B", HOP),
         floor("forward", "load, plain forwarder, sink, 512 B", FORWARD),
         floor(
@@ -154,6 +154,10 @@ fn floors() -> Vec<Case> {
         floor("hop-2000", "as hop, 2,000/s by schedule", paced(HOP, 2_000)),
         floor("forward-2000", "as forward, 2,000/s by schedule", paced(FORWARD, 2_000)),
     ]
+}
+
+fn disk(name: &'static str, about: &'static str, per_s: Option<u64>) -> Case {
+    Case { name, about, what: What::Disk { per_s }, floor: None }
 }
 
 fn floor(name: &'static str, about: &'static str, floor: Floor) -> Case {

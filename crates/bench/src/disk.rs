@@ -3,22 +3,25 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::histogram::Histogram;
 
-/// Appends 4 KiB and syncs the data, `count` times, in a file of its own under `folder`.
-pub(crate) fn syncs(folder: &Path, count: usize) -> Result<Histogram, String> {
+/// Appends 4 KiB and syncs the data, `count` times, in a file of its own under `folder`; one after the other,
+/// or about so many in a second.
+pub(crate) fn syncs(folder: &Path, count: usize, per_s: Option<u64>) -> Result<Histogram, String> {
     let path = folder.join("fdatasync");
-    let measured = measure(&path, count);
+    let pause = per_s.map(|per_s| Duration::from_nanos(1_000_000_000 / per_s));
+    let measured = measure(&path, count, pause);
     let _ = fs::remove_file(&path);
     measured.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn measure(path: &Path, count: usize) -> std::io::Result<Histogram> {
+fn measure(path: &Path, count: usize, pause: Option<Duration>) -> std::io::Result<Histogram> {
     let mut file = File::create(path)?;
     let mut took = Histogram::default();
     for _ in 0..count {
+        pause.into_iter().for_each(std::thread::sleep);
         let begun = Instant::now();
         file.write_all(&[7; 4096])?;
         file.sync_data()?;
