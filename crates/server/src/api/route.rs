@@ -83,12 +83,20 @@ impl Route {
         );
         let kind = Kind { path, needs, mutates: method != Method::GET };
         let serve: Serve = Arc::new(move |app, number, request| {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
             Box::pin(async move {
                 let began = Instant::now();
-                let answered = serve(&app, &parts, body, kind, handler).await;
+                let traceparent = parts.headers.get("traceparent").cloned();
+                let answered = serve(&app, &mut parts, body, kind, handler).await;
                 let response = answered.unwrap_or_else(IntoResponse::into_response);
-                tell(&app, (number, kind), &parts, &response, began);
+                let asked = Asked {
+                    number,
+                    method: parts.method.as_str(),
+                    route: kind.path,
+                    publishes: kind.needs == Needs::Publish,
+                    traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
+                };
+                app.telemetry.request(&asked, response.status().as_u16(), began.elapsed());
                 guarded(response)
             })
         });
@@ -119,7 +127,7 @@ struct Kind {
 /// The way of every request: who is it, what do they want, was it answered before, do it.
 async fn serve<P, Q, B, A, F, R>(
     app: &Arc<App>,
-    parts: &Parts,
+    parts: &mut Parts,
     body: Body,
     kind: Kind,
     handler: F,
@@ -132,22 +140,30 @@ where
     F: Fn(Ctx, P, Q, B) -> R,
     R: Future<Output = Result<A, Problem>> + Send + 'static,
 {
-    let params = Params::new(kind.path, parts.uri.path());
-    let tenant = params.get("tenant")?;
-    let tenant = tenant.as_deref();
-    let caller = auth::admit(app, parts, kind.needs, tenant).await?;
-    let (path, query) =
-        (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
-    let (body, bytes) = B::from_body(app, parts, body).await?;
-    let ctx = Ctx::new(app.clone(), caller);
+    let (ctx, path, query, body, request) = {
+        let params = Params::new(kind.path, parts.uri.path());
+        let tenant = params.get("tenant")?;
+        let tenant = tenant.as_deref();
+        let caller = auth::admit(app, parts, kind.needs, tenant).await?;
+        let (path, query) =
+            (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
+        let (body, bytes) = B::from_body(app, parts, body).await?;
+        let ctx = Ctx::new(app.clone(), caller);
+        let standing = match kind.mutates {
+            true => idempotency::begin(app, &ctx.caller, parts, bytes.as_ref(), tenant).await?,
+            false => Standing::Once,
+        };
+        let request = match standing {
+            Standing::Answered(response) => return Ok(response),
+            Standing::Once => None,
+            Standing::First(request) => Some(request),
+        };
+        (ctx, path, query, body, request)
+    };
+    let_go(parts);
     if !kind.mutates {
         return Ok(Box::pin(handler(ctx, path, query, body)).await?.into_response());
     }
-    let request = match idempotency::begin(app, &ctx.caller, parts, bytes.as_ref(), tenant).await? {
-        Standing::Answered(response) => return Ok(response),
-        Standing::Once => None,
-        Standing::First(request) => Some(request),
-    };
     let work = to_the_end(handler(ctx.repeatable(request.clone()), path, query, body)).await;
     let defect = |_| Err(Problem::new(Code::Internal, "the request ended in a defect"));
     match (work.unwrap_or_else(defect), request) {
@@ -160,21 +176,8 @@ where
     }
 }
 
-/// Says to whoever watches that a request was served.
-fn tell(
-    app: &App,
-    (number, kind): (usize, Kind),
-    parts: &Parts,
-    response: &Response,
-    began: Instant,
-) {
-    let traceparent = parts.headers.get("traceparent");
-    let asked = Asked {
-        number,
-        method: parts.method.as_str(),
-        route: kind.path,
-        publishes: kind.needs == Needs::Publish,
-        traceparent: traceparent.and_then(|value| value.to_str().ok()),
-    };
-    app.telemetry.request(&asked, response.status().as_u16(), began.elapsed());
+/// Lets go of what refers to the connection's buffer. While the work goes on, the connection looks whether its
+/// client is still there; if somebody had its buffer, it would make a new one for that.
+fn let_go(parts: &mut Parts) {
+    (parts.uri, parts.headers) = Default::default();
 }

@@ -25,10 +25,10 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
     let millis = |micros: u32| Value::Millis(micros.into());
     // An array, because there is a line for every attempt.
     let fields = [
-        parcel.map(|parcel| ("tenant", Value::Shown(&parcel.tenant))),
+        parcel.map(|parcel| ("tenant", Value::Text(parcel.tenant.as_str()))),
         Some(("endpoint", Value::Shown(&transition.endpoint))),
         event.map(|event| ("event_id", Value::Shown(&event.id))),
-        event.map(|event| ("event_type", Value::Shown(&event.event_type))),
+        event.map(|event| ("event_type", Value::Text(event.event_type.as_str()))),
         Some(("delivery", Value::Shown(&transition.delivery))),
         transition.place.map(|place| ("seq", Value::Number(place.seq.get()))),
         Some(("attempt", Value::Number(u64::from(detail.number)))),

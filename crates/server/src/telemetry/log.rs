@@ -272,7 +272,13 @@ fn json_line<'f>(
         match value {
             Value::Text(_) | Value::Shown(_) => quote(line, value)?,
             Value::Number(number) => line.push_str(itoa::Buffer::new().format(*number)),
-            Value::Millis(_) | Value::Truth(_) => write!(line, "{value}")?,
+            Value::Millis(micros) => {
+                line.push_str(itoa::Buffer::new().format(micros / 1000));
+                line.push('.');
+                // With a digit before them, so that all three are written.
+                line.push_str(&itoa::Buffer::new().format(1000 + micros % 1000)[1..]);
+            }
+            Value::Truth(truth) => line.push_str(if *truth { "true" } else { "false" }),
         }
     }
     line.write_str("}\n")
@@ -417,6 +423,17 @@ mod tests {
              latency_ms=1.500 replay=false\n"
         );
         assert!(line(Look::Text { colours: true }).contains("\x1b[33mWARN \x1b[0m"));
+    }
+
+    #[test]
+    fn milliseconds_have_three_places() {
+        for (micros, millis) in
+            [(0, "0.000"), (7, "0.007"), (999, "0.999"), (12_345_678, "12345.678")]
+        {
+            let fields = [("took_ms", Value::Millis(micros))];
+            let line = format_line(Look::Json, Level::Info, "done", &fields);
+            assert!(line.ends_with(&format!(",\"took_ms\":{millis}}}\n")), "{line}");
+        }
     }
 
     #[test]
