@@ -32,6 +32,8 @@ pub(crate) struct Figures {
     pub(crate) load_cores: f64,
     pub(crate) sink_cores: f64,
     pub(crate) server_cores: f64,
+    /// Cores that the machine's host gave to others meanwhile.
+    pub(crate) taken_cores: f64,
     pub(crate) backlog: Option<Backlog>,
     /// What a reader should know before believing the figures.
     pub(crate) notes: Vec<String>,

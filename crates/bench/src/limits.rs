@@ -81,5 +81,8 @@ pub(crate) const SYNCS: usize = 400;
 /// Share of a core from which a process with one busy thread counts as used up.
 pub(crate) const CORE_FULL: f64 = 0.95;
 
+/// Cores that a host may give to others before it is worth a word: a twentieth of two.
+pub(crate) const TAKEN_MAX: f64 = 0.1;
+
 /// A pacer that is later than this for one event in a hundred no longer keeps its schedule.
 pub(crate) const PACER_LATE_MAX: Duration = Duration::from_millis(2);

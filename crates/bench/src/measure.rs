@@ -9,11 +9,11 @@ use crate::figures::{Figures, per_second, ratio};
 use crate::histogram::Histogram;
 use crate::limits::{
     CORE_FULL, DRAIN_MAX, LOOK_EVERY, PACER_LATE_MAX, QUICK_DIVISOR, STRETCH, STRETCH_EVENTS_MIN,
-    WARM_UP,
+    TAKEN_MAX, WARM_UP,
 };
 use crate::load::Report;
 use crate::load::plan::Plan;
-use crate::proc::Usage;
+use crate::proc::{self, Usage};
 use crate::progress::Progress;
 use crate::sink::Order;
 use crate::sink::ledger;
@@ -62,6 +62,8 @@ struct Costs {
     postgres: Usage,
     load: Usage,
     sink: Usage,
+    /// By the machine's host, of all cores together.
+    taken_us: u64,
 }
 
 impl Stage<'_> {
@@ -152,6 +154,7 @@ impl Stage<'_> {
                 .max_by_key(|usage| usage.cpu_us)
                 .unwrap_or_default(),
             sink: Usage::of(self.sink.pid()),
+            taken_us: proc::taken_us(),
         }
     }
 }
@@ -176,6 +179,7 @@ impl std::ops::Sub for Costs {
             postgres: self.postgres - earlier.postgres,
             load: self.load - earlier.load,
             sink: self.sink - earlier.sink,
+            taken_us: self.taken_us.saturating_sub(earlier.taken_us),
         }
     }
 }
@@ -200,8 +204,8 @@ impl Outcome<'_> {
         let last_us = judged.iter().filter_map(|endpoint| endpoint.last_us).max().unwrap_or(0);
         let latency = merged(judged);
         let per_delivery = |amount: u64| ratio(amount as f64, all as f64);
-        let Costs { server, postgres, load, sink } = self.costs;
-        let cores = |usage: Usage| usage.cpu_us as f64 / self.wall_us as f64;
+        let Costs { server, postgres, load, sink, taken_us } = self.costs;
+        let cores = |cpu_us: u64| cpu_us as f64 / self.wall_us as f64;
         let of_server = |figure: Option<f64>| stage.server.and(figure);
         let mut figures = Figures {
             accepted_per_s: per_second(
@@ -219,9 +223,10 @@ impl Outcome<'_> {
             accepted: report.accepted,
             delivered,
             duplicates: self.arrived.iter().map(|endpoint| endpoint.duplicates).sum(),
-            load_cores: cores(load),
-            sink_cores: cores(sink),
-            server_cores: cores(server),
+            load_cores: cores(load.cpu_us),
+            sink_cores: cores(sink.cpu_us),
+            server_cores: cores(server.cpu_us),
+            taken_cores: cores(taken_us),
             ..Figures::default()
         };
         figures.failure = failure(self.arrived, self.missing);
@@ -245,6 +250,12 @@ impl Outcome<'_> {
         let late = self.reports[0].pacer_late.quantile(0.99).unwrap_or(0);
         if late > PACER_LATE_MAX.as_micros() as u64 {
             notes.push(format!("the load generator was late: p99 of its schedule {late} µs"));
+        }
+        if figures.taken_cores > TAKEN_MAX {
+            notes.push(format!(
+                "the machine's host gave {:.2} cores of it to others",
+                figures.taken_cores
+            ));
         }
         if has_server {
             notes.extend(bottleneck(figures));

@@ -61,6 +61,18 @@ impl Sub for Usage {
     }
 }
 
+/// CPU time of all cores that the host of this machine gave to others while something here wanted it.
+pub(crate) fn taken_us() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    parse_taken(&stat).unwrap_or(0) * TICK_US
+}
+
+/// The eighth number after the name that stands for all cores.
+fn parse_taken(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    line.split_whitespace().nth(7)?.parse().ok()
+}
+
 /// What `/proc/PID/stat` says of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stat {
@@ -125,6 +137,15 @@ mod tests {
         assert_eq!(field(io, "write_bytes:"), Some(4096));
         assert_eq!(field(io, "missing:"), None);
         assert_eq!(field("VmHWM:\n", "VmHWM:"), None);
+    }
+
+    #[test]
+    fn what_the_host_took_is_that_of_all_cores() {
+        let stat = "cpu  100 2 30 400 5 6 7 88 9 10\ncpu0 50 1 15 200 2 3 3 44 4 5\nintr 1\n";
+        assert_eq!(parse_taken(stat), Some(88));
+        for (name, text) in [("old", "cpu  100 2 30 400 5 6 7\n"), ("other", "intr 1\n")] {
+            assert_eq!(parse_taken(text), None, "{name}");
+        }
     }
 
     #[test]
