@@ -44,6 +44,9 @@ macro_rules! generated_id {
             }
         }
 
+        const _: () =
+            assert!($prefix.len() <= PREFIX_LEN_MAX, "its text has no room for the prefix");
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(IdText::new($prefix, self.0).as_str())
