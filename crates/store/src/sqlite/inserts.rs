@@ -57,7 +57,7 @@ pub(super) struct NewDelivery {
 macro_rules! event_values {
     () => {
         "tenant, id, type, key, content_type, schema_version, time, accepted_at, traceparent, \
-         first, fanout, payload)"
+         first, fanout, payload"
     };
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Inserts<'f> {
     events: Vec<NewEvent>,
     lanes: Vec<NewLane>,
     deliveries: Vec<NewDelivery>,
-    into_events: Insert<'f>,
+    into_first_event: Insert<'f>,
     into_later_events: Insert<'f>,
     into_lanes: Insert<'f>,
     into_lane_keys: Insert<'f>,
@@ -80,8 +80,16 @@ impl<'f> Inserts<'f> {
             events: Vec::new(),
             lanes: Vec::new(),
             deliveries: Vec::new(),
-            into_events: Insert::new(db, concat!("events (num, ", event_values!()), &[1])?,
-            into_later_events: Insert::new(db, concat!("events (", event_values!()), &INSERT_ROWS)?,
+            into_first_event: Insert::new(
+                db,
+                concat!("events (num, ", event_values!(), ")"),
+                &[1],
+            )?,
+            into_later_events: Insert::new(
+                db,
+                concat!("events (", event_values!(), ")"),
+                &INSERT_ROWS,
+            )?,
             into_lanes: Insert::new(db, "lanes (id, endpoint, last_seq)", &INSERT_ROWS)?,
             into_lane_keys: Insert::new(db, "lane_keys (endpoint, key, lane)", &INSERT_ROWS)?,
             into_deliveries: Insert::new(
@@ -107,7 +115,7 @@ impl<'f> Inserts<'f> {
     /// Adds everything. If it fails, the group must be given up.
     pub(super) fn run(&mut self) -> Result<()> {
         let (first, later) = self.events.split_at(self.events.len().min(1));
-        self.into_events.run(first, give_numbered_event)?;
+        self.into_first_event.run(first, give_numbered_event)?;
         self.into_later_events.run(later, give_event)?;
         self.into_lanes.run(&self.lanes, give_lane)?;
         self.into_lane_keys.run(&self.lanes, give_lane_key)?;
