@@ -52,6 +52,14 @@ pub const FAILING_RECORD_AFTER: Span = Span::from_mins(1);
 /// Deliveries a lane asks for at once.
 pub const LANE_WINDOW_MAX: u32 = 1_000;
 
+/// Deliveries that come forward in one round, the oldest first: enough that those of a few thousand lanes which
+/// were accepted together start together, and sorted within a millisecond.
+pub const ROUND_MAX: usize = 16_384;
+
+/// Who is certain to start next: with fewer than these ahead, the next round comes forward. As many as are
+/// worth fetching ahead of their turn.
+pub const ROUND_NEXT_MIN: usize = 1_024;
+
 /// Unkeyed deliveries that are due within this time are loaded ahead, so that they start on time.
 pub const DUE_LOOKAHEAD: Span = Span::from_secs(10);
 

@@ -34,12 +34,7 @@ impl Engine {
     fn take_turn(&mut self, key: EndpointKey) {
         let Some(served) = self.endpoints.get_mut(key) else { return };
         served.queued = false;
-        while let Some(front) = served.ready.front()
-            && self.deliveries.get(*front).is_none()
-        {
-            served.ready.pop_front();
-        }
-        if served.ready.is_empty() {
+        if served.ready.first(&self.deliveries).is_none() {
             return;
         }
         match served.gate(self.now) {
@@ -96,14 +91,14 @@ impl Engine {
         if !held.queued {
             held.queued = true;
             let endpoint = held.endpoint;
-            self.endpoints[endpoint].ready.push_back(key);
+            self.endpoints[endpoint].ready.push(key);
             self.enqueue_endpoint(endpoint);
         }
     }
 
     fn start_first_ready(&mut self, endpoint: EndpointKey, probe: bool) {
         let served = &mut self.endpoints[endpoint];
-        let key = served.ready.pop_front().expect("the caller saw one");
+        let key = served.ready.pop(&self.deliveries).expect("the caller saw one");
         let at_most_once = served.policy.guarantee == Guarantee::AtMostOnce;
         self.deliveries[key].queued = false;
         if at_most_once && self.deliveries[key].progress.attempts > 0 {

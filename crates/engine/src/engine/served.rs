@@ -1,13 +1,11 @@
 //! One endpoint that this engine serves: its gates, its health and its lanes.
 
-use std::collections::VecDeque;
-
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
 use super::heard::Heard;
 use super::unkeyed::Unkeyed;
-use super::{DeliveryKey, Lane, TenantKey};
+use super::{Lane, Ready, TenantKey};
 use crate::breaker::{self, Breaker, BreakerState};
 use crate::bucket::Bucket;
 use crate::classify::{GONE, holds_endpoint};
@@ -25,8 +23,7 @@ pub(super) struct Served {
     failing: Failing,
     /// Attempts under way, those included that were under way when it was last removed.
     pub(super) in_flight: u32,
-    /// What could start if the gates were open. A key of something gone is passed over.
-    pub(super) ready: VecDeque<DeliveryKey>,
+    pub(super) ready: Ready,
     /// Whether it stands in its tenant's ring.
     pub(super) queued: bool,
     /// The earliest alarm set for its gates.
@@ -83,7 +80,7 @@ impl Served {
             status,
             failing: Failing { since: failing_since, recorded: failing_since.is_some() },
             in_flight,
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             queued: false,
             wake_at: None,
             held_until: Timestamp::default(),
