@@ -157,10 +157,12 @@ pub(crate) const CROWD_JOBS: usize = 4;
 /// How long the writer naps for the rest of a crowd, and how often at most: all of it a fraction of what
 /// a commit takes, and every job that comes meanwhile saves its pages a second writing.
 pub(crate) const CROWD_NAP: std::time::Duration = std::time::Duration::from_micros(50);
-pub(crate) const CROWD_NAPS: u32 = 10;
+pub(crate) const CROWD_NAPS: u32 = 2;
 
-/// Events and records in one group from which on waiting for more gains little.
-pub(crate) const CROWD_ITEMS: usize = 128;
+/// Events and records in one group from which on waiting for more gains little. Few enough that of the producers
+/// some wait for this commit and some for the next: if all wait for the same, a processor has nothing to do
+/// while the disk is.
+pub(crate) const CROWD_ITEMS: usize = 32;
 
 /// Groups that look for events before they insert them, after one was found to have been accepted before:
 /// where a producer sends things again there are more of them, and each costs its group a second try.
