@@ -72,8 +72,12 @@ impl Running {
         self.greeting.lines().find_map(|line| line.trim().strip_prefix("export RAILPOST_API_KEY="))
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
+        let id = self.pid().to_string();
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 

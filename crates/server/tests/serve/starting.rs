@@ -62,6 +62,16 @@ fn an_ephemeral_server_leaves_no_files() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+/// To clear one takes milliseconds, in which nothing else gets on.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_server_has_no_huge_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(folder.path(), &["--ephemeral"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    assert!(status.contains("THP_enabled:\t0\n"), "{status}");
+}
+
 #[test]
 fn a_key_of_the_operators_choosing_is_known_on_every_start() {
     let folder = tempfile::tempdir().unwrap();
