@@ -1,7 +1,7 @@
 //! The HTTP sender: one signed POST, and what came of it.
 //!
 //! A request's way: [`Sender::send`] takes an idle connection from the [`pool`] or has [`dial`] make
-//! one, hands the message to [`h1`] or [`h2`], and fills in an [`Exchange`]. Everything happens
+//! one, hands the request to [`h1`] or [`h2`], and fills in an [`Exchange`]. Everything happens
 //! inside one deadline, and all that is read is bounded.
 
 mod exchange;
@@ -17,6 +17,7 @@ mod request;
 mod stream;
 mod dial;
 mod body;
+mod framing;
 mod h1;
 mod h2;
 mod pool;

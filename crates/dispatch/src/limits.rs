@@ -45,8 +45,24 @@ pub const DRAIN_LEN_MAX: usize = 16 * 1024;
 /// receivers send head and body together.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Largest head of an answer, in bytes, and what one HTTP/1 connection may buffer at once.
+/// Largest head of an answer, in bytes.
 pub const RESPONSE_HEAD_LEN_MAX: usize = 64 * 1024;
+
+/// Most header fields of an HTTP/1 answer: no receiver needs as many.
+pub(crate) const RESPONSE_HEADERS_MAX: usize = 100;
+
+/// Most trailers of an HTTP/1 answer. They are read and thrown away.
+pub(crate) const TRAILERS_MAX: usize = 32;
+
+/// Most bytes that frame a chunk, or end a body that comes in chunks.
+pub(crate) const CHUNK_HEAD_LEN_MAX: usize = 8 * 1024;
+
+/// Bytes that are read at once: most answers as a whole.
+pub(crate) const READ_LEN: usize = 4 * 1024;
+
+/// Longest body that is copied behind its head, so that both are written in one piece. Past this the copy
+/// costs more than a second piece, and every idle connection would keep the room for it.
+pub(crate) const BODY_JOINED_LEN_MAX: usize = 4 * 1024;
 
 /// Most header fields of an answer that are kept for people, and most bytes of them: cookies and
 /// security policies fit, and an attempt's row stays small.

@@ -60,7 +60,8 @@ pub struct Response {
     pub status: u16,
     /// The version of HTTP it came in.
     pub version: Version,
-    /// Its header fields. Their size is bounded with the head's; see [`Response::kept_headers`].
+    /// Its header fields; none of an acknowledgement. Their size is bounded with the head's; see
+    /// [`Response::kept_headers`].
     pub headers: HeaderMap,
     /// What was read of its body.
     pub body: Body,

@@ -2,104 +2,195 @@
 //!
 //! It has no task of its own: whoever waits for its answer drives it. So an attempt that ends, for
 //! whatever reason, takes its connection along, and no wake-up passes between two tasks for each
-//! request. An idle connection is polled when it is put away and before it is used again: that is
+//! request. An idle connection is looked at when it is put away and before it is used again: that is
 //! when a close by the other side shows.
 
 use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::Instant;
 
-use super::body::{take_body, take_head};
+use super::body::{Broken, Pieces, take_body};
 use super::dial::Peer;
 use super::exchange::Detail;
-use super::request::{Failed, Message};
+use super::framing::{Framing, Head, HeadReader, Step};
+use super::request::{Failed, Request};
 use super::stream::Stream;
 use super::trouble::Trouble;
-use crate::limits::RESPONSE_HEAD_LEN_MAX;
+use crate::limits::{BODY_JOINED_LEN_MAX, READ_LEN};
 
 pub(super) struct H1 {
-    requests: SendRequest<Full<Bytes>>,
-    /// Nothing once it has ended; its end is what tells a waiting request that no answer will come.
-    connection: Option<Box<Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    stream: Stream,
     peer: Peer,
+    /// The head of a request, and its body if that is short.
+    output: Vec<u8>,
+    /// What was read and is not used up.
+    input: BytesMut,
+    /// Whether it can serve again: all that was asked is answered, and the answer is read.
+    is_free: bool,
 }
 
 impl H1 {
-    pub(super) async fn new(stream: Stream, peer: Peer) -> Result<Self, Trouble> {
-        let built = Builder::new()
-            .max_buf_size(RESPONSE_HEAD_LEN_MAX)
-            .max_header_size(RESPONSE_HEAD_LEN_MAX)
-            .handshake(TokioIo::new(stream))
-            .await;
-        let (requests, connection) = built.map_err(|error| Trouble::from(&error))?;
-        Ok(Self { requests, connection: Some(Box::new(connection)), peer })
+    pub(super) fn new(stream: Stream, peer: Peer) -> Self {
+        Self { stream, peer, output: Vec::new(), input: BytesMut::new(), is_free: true }
     }
 
-    /// Sends `message` and takes its answer in.
-    pub(super) fn exchange(
+    /// Sends a request and takes its answer in.
+    pub(super) async fn exchange(
         &mut self,
-        message: Message,
+        request: &Request<'_>,
         started: Instant,
         detail: &mut Detail,
-    ) -> impl Future<Output = Result<(), Failed>> {
+    ) -> Result<(), Failed> {
         self.peer.note(detail);
-        let sent = self.requests.try_send_request(message);
-        async move {
-            let answered = self.drive(pin!(sent)).await;
-            let incoming = take_head(answered.map_err(given_back)?, started, detail);
-            let complete = self.drive(pin!(take_body(incoming, detail))).await;
-            if !complete {
-                self.connection = None;
-            }
-            Ok(())
-        }
+        self.is_free = false;
+        let body = self.write(request);
+        let mut sent = Sent { body, bytes: 0, error: None };
+        let mut reader = HeadReader::default();
+        let head = poll_fn(|cx| self.poll_head(&mut sent, &mut reader, cx)).await?;
+        detail.timing.first_byte = Some(started.elapsed());
+        let was_sent = sent.bytes == self.output.len() + body.len();
+        let Head { response, framing, keeps_alive } = head;
+        detail.response = Some(response);
+        let mut rest = Rest { connection: self, framing, taken: 0 };
+        let complete = take_body(&mut rest, detail).await;
+        self.is_free = complete && keeps_alive && was_sent && self.input.is_empty();
+        Ok(())
     }
 
-    /// Whether another request can be sent, as far as this side can know.
+    /// Whether another request can be sent, as far as this side can know. A connection on which
+    /// something comes unasked has been closed, or is not to be trusted.
     pub(super) fn is_ready(&mut self) -> bool {
-        self.poll_connection(&mut Context::from_waker(Waker::noop()));
-        self.connection.is_some() && self.requests.is_ready()
+        let mut cx = Context::from_waker(Waker::noop());
+        self.is_free && self.poll_fill(&mut cx).is_pending()
     }
 
-    /// Runs what waits for this connection together with the connection.
-    fn drive<T>(
-        &mut self,
-        mut waiting: Pin<&mut impl Future<Output = T>>,
-    ) -> impl Future<Output = T> {
-        poll_fn(move |cx| {
-            if let Poll::Ready(done) = waiting.as_mut().poll(cx) {
-                return Poll::Ready(done);
-            }
-            self.poll_connection(cx);
-            waiting.as_mut().poll(cx)
-        })
-    }
-
-    fn poll_connection(&mut self, cx: &mut Context<'_>) {
-        let Some(connection) = &mut self.connection else { return };
-        if Pin::new(connection).poll(cx).is_ready() {
-            self.connection = None;
+    /// Writes a request down. What of its body is to be sent separately is given back.
+    fn write<'b>(&mut self, request: &'b Request<'_>) -> &'b [u8] {
+        request.write_h1(&mut self.output);
+        let body = request.body();
+        if body.len() > BODY_JOINED_LEN_MAX {
+            return body;
         }
+        self.output.extend_from_slice(body);
+        &[]
+    }
+
+    /// Sends on, and reads until the head of the answer is there. That may be before all is sent.
+    fn poll_head(
+        &mut self,
+        sent: &mut Sent<'_>,
+        reader: &mut HeadReader,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Head, Failed>> {
+        loop {
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(sent.broken(None))),
+                Poll::Ready(Ok(_)) => match reader.take(&mut self.input) {
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => continue,
+                    Err(problem) => return Poll::Ready(Err(Failed::bad_head(&problem))),
+                },
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(sent.broken(Some(error)))),
+                Poll::Pending if sent.error.is_some() => {
+                    return Poll::Ready(Err(sent.broken(None)));
+                }
+                Poll::Pending => {}
+            }
+            match self.poll_send(sent, cx) {
+                // A receiver that hung up may have answered before: there is one more look.
+                Poll::Ready(Err(error)) => sent.error = Some(error),
+                Poll::Ready(Ok(())) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_send(&mut self, sent: &mut Sent<'_>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, output, .. } = self;
+        let mut stream = Pin::new(stream);
+        while sent.bytes < output.len() + sent.body.len() {
+            let head = output.get(sent.bytes..).unwrap_or_default();
+            let body = &sent.body[sent.bytes.saturating_sub(output.len())..];
+            let both = [IoSlice::new(head), IoSlice::new(body)];
+            let written = match (head, body) {
+                (bytes, []) | ([], bytes) => stream.as_mut().poll_write(cx, bytes),
+                _ => stream.as_mut().poll_write_vectored(cx, &both),
+            };
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                bytes => sent.bytes += bytes,
+            }
+        }
+        stream.poll_flush(cx)
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.reserve(READ_LEN);
+        pin!(self.stream.read_buf(&mut self.input)).poll(cx)
     }
 }
 
-/// The message comes back only if nothing of it was written.
-fn given_back(mut error: TrySendError<Message>) -> Failed {
-    let untouched = error.take_message();
-    Failed { trouble: Trouble::from(error.error()), untouched }
+/// How far a request has been sent.
+struct Sent<'b> {
+    /// What follows the connection's output.
+    body: &'b [u8],
+    bytes: usize,
+    /// Why no more can be.
+    error: Option<io::Error>,
+}
+
+impl Sent<'_> {
+    /// The connection broke. A request of which nothing was written may go out on another one.
+    fn broken(&mut self, error: Option<io::Error>) -> Failed {
+        let error = error.or(self.error.take());
+        Failed { trouble: Trouble::broken(error.as_ref()), untouched: self.bytes == 0 }
+    }
+}
+
+/// What is left of an answer.
+struct Rest<'c> {
+    connection: &'c mut H1,
+    framing: Framing,
+    /// Bytes of the input that were handed out.
+    taken: usize,
+}
+
+impl Pieces for Rest<'_> {
+    fn least_len(&self) -> u64 {
+        self.framing.least_len()
+    }
+
+    async fn next(&mut self) -> Option<Result<&[u8], Broken>> {
+        let Self { connection, framing, taken } = self;
+        connection.input.advance(std::mem::take(taken));
+        loop {
+            match framing.step(&mut connection.input) {
+                Step::Take(len) => {
+                    *taken = len;
+                    return Some(Ok(&connection.input[..len]));
+                }
+                Step::Read => match poll_fn(|cx| connection.poll_fill(cx)).await {
+                    Ok(0) if !framing.ends_by_itself() => return None,
+                    Ok(0) | Err(_) => return Some(Err(Broken)),
+                    Ok(_) => {}
+                },
+                Step::Done => return None,
+                Step::Bad => return Some(Err(Broken)),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::net::{TcpListener, TcpStream};
+
+    use crate::{Guard, RouteConfig, Sender, SenderConfig, Target};
 
     /// A close that arrives between the check and the request.
     #[tokio::test]
@@ -111,12 +202,15 @@ mod tests {
         let socket = socket.unwrap();
         socket.readable().await.unwrap();
 
-        let peer = Peer { remote, exception: None };
-        let mut connection = H1::new(Stream::Plain(socket), peer).await.unwrap();
-        let message = Message::new(Full::new("precious".into()));
+        let target = Target::parse("https://example.com/", &Guard::default()).unwrap();
+        let sender = Sender::new(SenderConfig::default()).unwrap();
+        let route = sender.route(&RouteConfig::new(target)).unwrap();
+        let none: [(&str, String); 0] = [];
+        let request = Request::new(&route, none, "precious".into()).unwrap();
+        let mut connection = H1::new(Stream::Plain(socket), Peer { remote, exception: None });
         let (started, mut detail) = (Instant::now(), Detail::default());
-        let failed = connection.exchange(message, started, &mut detail).await.unwrap_err();
-        assert!(failed.untouched.is_some(), "{:?}", failed.trouble);
+        let failed = connection.exchange(&request, started, &mut detail).await.unwrap_err();
+        assert!(failed.untouched, "{:?}", failed.trouble);
         assert!(!connection.is_ready());
     }
 }

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use ::http::HeaderMap;
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::Instant;
 
-use super::body::{take_body, take_head};
+use super::body::{Broken, Pieces, take_body};
 use super::dial::Peer;
-use super::exchange::Detail;
-use super::request::{Failed, Message, Resend};
+use super::exchange::{Body, Detail, Response};
+use super::request::{Failed, Request, Resend};
 use super::stream::Stream;
 use super::trouble::{Trouble, is_refused_untouched};
 use crate::limits::{H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, RESPONSE_HEAD_LEN_MAX};
@@ -37,25 +39,24 @@ impl H2 {
         Ok(Self { requests, peer: Arc::new(peer) })
     }
 
-    /// Sends `message` and takes its answer in.
+    /// Sends a request and takes its answer in.
     pub(super) async fn exchange(
         &mut self,
-        message: Message,
-        resend: Resend,
+        request: &Request<'_>,
         started: Instant,
         detail: &mut Detail,
     ) -> Result<(), Failed> {
         self.peer.note(detail);
-        let spare = (resend == Resend::IfUntouched).then(|| message.clone());
-        match self.requests.try_send_request(message).await {
+        match self.requests.try_send_request(request.to_h2()).await {
             Ok(answer) => {
                 let incoming = take_head(answer, started, detail);
-                take_body(incoming, detail).await;
+                take_body(&mut Frames { incoming, last: Bytes::new() }, detail).await;
                 Ok(())
             }
             Err(mut error) => {
-                let refused = spare.filter(|_| is_refused_untouched(error.error()));
-                let untouched = error.take_message().or(refused);
+                let may_resend = request.resend == Resend::IfUntouched;
+                let refused = may_resend && is_refused_untouched(error.error());
+                let untouched = error.take_message().is_some() || refused;
                 Err(Failed { trouble: Trouble::from(error.error()), untouched })
             }
         }
@@ -67,5 +68,41 @@ impl H2 {
 
     pub(super) fn is_same(&self, other: &H2) -> bool {
         Arc::ptr_eq(&self.peer, &other.peer)
+    }
+}
+
+/// Notes an answer's head in `detail`. Its body is what follows.
+fn take_head(
+    answer: ::http::Response<Incoming>,
+    started: Instant,
+    detail: &mut Detail,
+) -> Incoming {
+    detail.timing.first_byte = Some(started.elapsed());
+    let (head, incoming) = answer.into_parts();
+    let (status, version) = (head.status.as_u16(), head.version);
+    let headers = if head.status.is_success() { HeaderMap::new() } else { head.headers };
+    detail.response = Some(Response { status, version, headers, body: Body::default() });
+    incoming
+}
+
+/// An answer's body.
+struct Frames {
+    incoming: Incoming,
+    /// The bytes that were handed out.
+    last: Bytes,
+}
+
+impl Pieces for Frames {
+    fn least_len(&self) -> u64 {
+        self.incoming.size_hint().lower()
+    }
+
+    async fn next(&mut self) -> Option<Result<&[u8], Broken>> {
+        let frame = self.incoming.frame().await?.map_err(|_| Broken);
+        // Frames without data are trailers.
+        Some(frame.map(|frame| {
+            self.last = frame.into_data().unwrap_or_default();
+            &self.last[..]
+        }))
     }
 }

@@ -94,8 +94,8 @@ impl OwnNames {
         }))
     }
 
-    pub(super) fn get(&self, header: Header) -> HeaderName {
-        self.0[header as usize].clone()
+    pub(super) fn get(&self, header: Header) -> &HeaderName {
+        &self.0[header as usize]
     }
 }
 

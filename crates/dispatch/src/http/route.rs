@@ -10,7 +10,7 @@ use railpost_wire::HeaderNames;
 
 use super::headers::{CustomHeaders, OwnNames};
 use super::pool::Origin;
-use super::request::Message;
+use super::request::write_field;
 use super::tls::TlsSettings;
 use crate::guard::Target;
 use crate::limits::{CONNECT_TIMEOUT_DEFAULT, TIMEOUT_MAX, TOTAL_TIMEOUT_DEFAULT};
@@ -107,10 +107,9 @@ pub struct Route(Arc<Prepared>);
 struct Prepared {
     origin: Arc<Origin>,
     uri: Uri,
-    /// The parts of it as HTTP/1 wants them.
-    path: Uri,
-    host: HeaderValue,
     template: HeaderMap,
+    /// What every request begins with, as HTTP/1 has it.
+    head_h1: Vec<u8>,
     names: OwnNames,
     timeouts: Timeouts,
 }
@@ -118,13 +117,12 @@ struct Prepared {
 impl Route {
     pub(super) fn new(config: &RouteConfig, origin: Arc<Origin>, user_agent: &HeaderValue) -> Self {
         let uri = config.target.uri().clone();
-        let path = uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from);
+        let template = template(&config.headers, user_agent);
         Self(Arc::new(Prepared {
             origin,
-            host: host(&uri),
+            head_h1: head_h1(&uri, &template),
             uri,
-            path,
-            template: template(&config.headers, user_agent),
+            template,
             names: OwnNames::new(&config.names),
             timeouts: config.timeouts,
         }))
@@ -147,16 +145,13 @@ impl Route {
         &self.0.names
     }
 
-    /// Addresses a message as HTTP/1 wants it.
-    pub(super) fn address_h1(&self, message: &mut Message) {
-        *message.uri_mut() = self.0.path.clone();
-        message.headers_mut().insert(HOST, self.0.host.clone());
+    pub(super) fn uri(&self) -> &Uri {
+        &self.0.uri
     }
 
-    /// Addresses a message as HTTP/2 wants it, where the host is part of the target.
-    pub(super) fn address_h2(&self, message: &mut Message) {
-        *message.uri_mut() = self.0.uri.clone();
-        message.headers_mut().remove(HOST);
+    /// The first lines of every request, as HTTP/1 has them.
+    pub(super) fn head_h1(&self) -> &[u8] {
+        &self.0.head_h1
     }
 }
 
@@ -166,9 +161,15 @@ impl fmt::Debug for Route {
     }
 }
 
-fn host(uri: &Uri) -> HeaderValue {
+fn head_h1(uri: &Uri, template: &HeaderMap) -> Vec<u8> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut head = format!("POST {path} HTTP/1.1\r\n").into_bytes();
     let authority = uri.authority().map_or("", ::http::uri::Authority::as_str);
-    HeaderValue::from_str(authority).expect("an authority is visible ASCII")
+    write_field(&mut head, &HOST, authority.as_bytes());
+    for (name, value) in template {
+        write_field(&mut head, name, value.as_bytes());
+    }
+    head
 }
 
 /// The headers of every request: what the endpoint's owner added, and who we are.

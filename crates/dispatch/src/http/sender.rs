@@ -18,7 +18,7 @@ use super::h1::H1;
 use super::h2::H2;
 use super::headers::{BadHeader, parse_value};
 use super::pool::{Connection, Origin, Pool, PoolBounds};
-use super::request::{Failed, Message, Request, Resend};
+use super::request::{Failed, Request};
 use super::route::{Route, RouteConfig};
 use super::tls::{BadTls, Handshakes, Roots, TlsSettings};
 use super::trouble::Trouble;
@@ -151,10 +151,7 @@ fn destination(
 /// of which would have room for it.
 struct Attempt<'a> {
     sender: &'a Inner,
-    route: &'a Route,
-    /// What is to be sent; nothing once a connection has taken it.
-    message: Option<Message>,
-    resend: Resend,
+    request: Request<'a>,
     started: Instant,
     detail: Detail,
     /// The shared connection it waits on.
@@ -163,9 +160,8 @@ struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     fn new(sender: &'a Inner, request: Request<'a>) -> Self {
-        let Request { route, message, resend } = request;
         let (started, detail) = (Instant::now(), Detail::default());
-        Self { sender, route, message: Some(message), resend, started, detail, waits_on: None }
+        Self { sender, request, started, detail, waits_on: None }
     }
 
     async fn run(&mut self) -> Result<(), Trouble> {
@@ -173,23 +169,24 @@ impl<'a> Attempt<'a> {
             return Box::pin(self.run_anew()).await;
         };
         self.detail.reused = true;
-        let ended = self.exchange(connection).await;
-        if self.message.is_none() {
-            return ended;
+        match self.exchange(connection).await {
+            Err(Failed { untouched: true, .. }) => {
+                self.detail.reused = false;
+                self.detail.resent = true;
+                Box::pin(self.run_anew()).await
+            }
+            ended => ended.map_err(|failed| failed.trouble),
         }
-        self.detail.reused = false;
-        self.detail.resent = true;
-        Box::pin(self.run_anew()).await
     }
 
     async fn run_anew(&mut self) -> Result<(), Trouble> {
         let connection = self.connect().await?;
-        self.exchange(connection).await
+        self.exchange(connection).await.map_err(|failed| failed.trouble)
     }
 
     async fn connect(&mut self) -> Result<Connection, Trouble> {
         let origin = self.origin();
-        let patience = Patience::from_now(self.route.timeouts().connect());
+        let patience = Patience::from_now(self.request.route.timeouts().connect());
         let turn = timeout_at(patience.until, origin.turn_to_dial()).await;
         let turn = turn.map_err(|_| connect_timeout("no connection", patience))?;
         // Whoever had the turn before may have left a connection for all.
@@ -203,54 +200,36 @@ impl<'a> Attempt<'a> {
         let dialled = dialler.dial(&origin.destination, patience, &mut self.detail).await?;
         origin.learn(dialled.speaks_h2);
         if !dialled.speaks_h2 {
-            return H1::new(dialled.stream, dialled.peer).await.map(Connection::H1);
+            return Ok(Connection::H1(H1::new(dialled.stream, dialled.peer)));
         }
         let connection = H2::new(dialled.stream, dialled.peer).await?;
         origin.share(&connection);
         Ok(Connection::H2(connection))
     }
 
-    /// Sends the message and takes its answer in. If it fails and it is certain that the receiver did
-    /// not act on it, the message is back.
-    async fn exchange(&mut self, connection: Connection) -> Result<(), Trouble> {
+    /// Sends the request and takes its answer in.
+    async fn exchange(&mut self, connection: Connection) -> Result<(), Failed> {
         self.sender.pool.keep_swept();
-        let ended = match connection {
+        match connection {
             Connection::H1(mut connection) => {
-                let ended = self.exchange_h1(&mut connection).await;
-                if ended.is_ok() {
-                    self.origin().check_in(connection);
-                }
-                ended
+                let (request, started) = (&self.request, self.started);
+                connection.exchange(request, started, &mut self.detail).await?;
+                self.origin().check_in(connection);
+                Ok(())
             }
             Connection::H2(connection) => Box::pin(self.exchange_h2(connection)).await,
-        };
-        ended.map_err(|failed| {
-            self.message = failed.untouched;
-            failed.trouble
-        })
-    }
-
-    fn exchange_h1(&mut self, connection: &mut H1) -> impl Future<Output = Result<(), Failed>> {
-        let mut message = self.take_message();
-        self.route.address_h1(&mut message);
-        connection.exchange(message, self.started, &mut self.detail)
+        }
     }
 
     async fn exchange_h2(&mut self, mut connection: H2) -> Result<(), Failed> {
-        let mut message = self.take_message();
-        self.route.address_h2(&mut message);
         self.waits_on = Some(connection.clone());
-        let (started, detail) = (self.started, &mut self.detail);
-        let ended = connection.exchange(message, self.resend, started, detail).await;
+        let (request, started) = (&self.request, self.started);
+        let ended = connection.exchange(request, started, &mut self.detail).await;
         self.waits_on = None;
-        if matches!(&ended, Err(Failed { untouched: Some(_), .. })) {
+        if matches!(&ended, Err(Failed { untouched: true, .. })) {
             self.origin().retire(&connection);
         }
         ended
-    }
-
-    fn take_message(&mut self) -> Message {
-        self.message.take().expect("it comes back before it is sent again")
     }
 
     /// Its time was over. A shared connection on which nothing came may be dead, so that later
@@ -284,7 +263,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn origin(&self) -> &'a Origin {
-        self.route.origin()
+        self.request.route.origin()
     }
 }
 

@@ -53,14 +53,28 @@ impl Trouble {
     }
 }
 
+impl Trouble {
+    /// A connection that broke before there was an answer, for this reason if there is one.
+    pub(super) fn broken(error: Option<&io::Error>) -> Self {
+        match error.and_then(|error| find::<rustls::Error>(error)) {
+            Some(tls) => Self::new(Failure::Tls, tls_reason(tls)),
+            None => of_io(error),
+        }
+    }
+
+    pub(super) fn bad_head(problem: &dyn std::fmt::Display) -> Self {
+        let message = format!("the answer's head cannot be read: {problem}");
+        Self::new(Failure::BadResponse, message)
+    }
+}
+
 impl From<&hyper::Error> for Trouble {
     fn from(error: &hyper::Error) -> Self {
         if let Some(tls) = find::<rustls::Error>(error) {
             return Self::new(Failure::Tls, tls_reason(tls));
         }
         if error.is_parse() {
-            let message = format!("the answer's head cannot be read: {error}");
-            return Self::new(Failure::BadResponse, message);
+            return Self::bad_head(error);
         }
         match find::<h2::Error>(error) {
             Some(error) => of_h2(error),

@@ -244,17 +244,19 @@ async fn an_exchange_tells_where_its_time_went_and_whom_it_talked_to() {
 }
 
 #[tokio::test]
-async fn of_many_or_long_headers_the_first_are_kept() {
+async fn of_a_refusals_many_or_long_headers_the_first_are_kept_and_of_an_acknowledgement_none() {
     let short = |count: usize| (0..count).map(|n| format!("x-{n}: a\r\n")).collect::<String>();
     let long = format!("x-long: {}\r\n", "a".repeat(limits::HEADERS_KEPT_LEN_MAX));
     for (headers, kept, cut) in
         [(short(3), 4, false), (short(90), limits::HEADERS_KEPT_MAX, true), (long, 0, true)]
     {
-        let answer = format!("HTTP/1.1 200 OK\r\n{headers}content-length: 0\r\n\r\n");
-        let receiver = Receiver::answering(answer).await;
-        let exchange = post(&sender(), &route_config(&receiver.url("http"))).await;
-        let response = exchange.detail.response.unwrap();
-        let (found, was_cut) = response.kept_headers();
-        assert_eq!((found.len(), was_cut), (kept, cut));
+        for (line, kept, cut) in [("HTTP/1.1 500 Oops", kept, cut), ("HTTP/1.1 200 OK", 0, false)] {
+            let answer = format!("{line}\r\n{headers}content-length: 0\r\n\r\n");
+            let receiver = Receiver::answering(answer).await;
+            let exchange = post(&sender(), &route_config(&receiver.url("http"))).await;
+            let response = exchange.detail.response.unwrap();
+            let (found, was_cut) = response.kept_headers();
+            assert_eq!((found.len(), was_cut), (kept, cut), "{line}");
+        }
     }
 }

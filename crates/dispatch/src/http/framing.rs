@@ -1,0 +1,440 @@
+//! How an HTTP/1 answer is framed: what its head says, and where its body ends.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use ::http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Version};
+use bytes::{Buf, BytesMut};
+use httparse::{Header, ParserConfig, Status};
+
+use super::exchange::{Body, Response};
+use crate::limits::{
+    CHUNK_HEAD_LEN_MAX, RESPONSE_HEAD_LEN_MAX, RESPONSE_HEADERS_MAX, TRAILERS_MAX,
+};
+
+/// What an answer begins with.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) response: Response,
+    pub(super) framing: Framing,
+    /// Whether the connection can serve again once the body was read.
+    pub(super) keeps_alive: bool,
+}
+
+/// Why something is no head of an answer.
+#[derive(Debug)]
+pub(super) struct BadHead(&'static str);
+
+impl fmt::Display for BadHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Looks for the head of an answer in what comes bit by bit.
+#[derive(Debug, Default)]
+pub(super) struct HeadReader {
+    /// How much was there at the last look.
+    seen: usize,
+    /// How much has to be there for the next look, unless a head ends before.
+    wanted: usize,
+}
+
+impl HeadReader {
+    /// Takes a head off the front of `input` as soon as it is complete. Interim answers are passed over.
+    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Head>, BadHead> {
+        while self.is_worth_a_look(input) {
+            match parse(input)? {
+                Some((_, len)) if len > RESPONSE_HEAD_LEN_MAX => return Err(TOO_LONG),
+                Some((head, len)) => {
+                    input.advance(len);
+                    *self = Self::default();
+                    if !is_interim(head.response.status) {
+                        return Ok(Some(head));
+                    }
+                }
+                None if input.len() > RESPONSE_HEAD_LEN_MAX => return Err(TOO_LONG),
+                None => self.wanted = 2 * input.len(),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A head is parsed from its start at every look. So that one which comes byte by byte costs no more
+    /// than others, there is a look when a line is empty, and when as much again has come.
+    fn is_worth_a_look(&mut self, input: &[u8]) -> bool {
+        let fresh = &input[self.seen.saturating_sub(2).min(input.len())..];
+        let grown = input.len() > self.seen;
+        self.seen = input.len();
+        let ends = || {
+            fresh.windows(2).any(|two| two == b"\n\n") || fresh.windows(3).any(|c| c == b"\n\r\n")
+        };
+        grown && (input.len() >= self.wanted || ends())
+    }
+}
+
+const TOO_LONG: BadHead = BadHead("it is too long");
+
+fn is_interim(status: u16) -> bool {
+    // To switch protocols is an answer: nothing else follows in this one.
+    (100..200).contains(&status) && status != 101
+}
+
+/// The head at the front of `input`, and its length, if it is complete.
+fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
+    let mut room = [const { MaybeUninit::uninit() }; RESPONSE_HEADERS_MAX];
+    let mut parsed = httparse::Response::new(&mut []);
+    let status = ParserConfig::default()
+        .parse_response_with_uninit_headers(&mut parsed, input, &mut room)
+        .map_err(describe)?;
+    let Status::Complete(len) = status else { return Ok(None) };
+    let (Some(status), Some(minor)) = (parsed.code, parsed.version) else { return Ok(None) };
+    if !(100..1000).contains(&status) {
+        return Err(BadHead("its status is none"));
+    }
+    let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+    let framing = framing(status, version, parsed.headers)?;
+    let keeps_alive = keeps_alive(status, version, parsed.headers) && framing.ends_by_itself();
+    let response = Response { status, version, headers: HeaderMap::new(), body: Body::default() };
+    // Of an acknowledgement nobody wants to know more.
+    let headers = if response.is_success() { HeaderMap::new() } else { map(parsed.headers) };
+    let response = Response { headers, ..response };
+    Ok(Some((Head { response, framing, keeps_alive }, len)))
+}
+
+fn describe(error: httparse::Error) -> BadHead {
+    BadHead(match error {
+        httparse::Error::HeaderName => "a header's name is none",
+        httparse::Error::HeaderValue => "a header's value is none",
+        httparse::Error::NewLine => "a line does not end as it must",
+        httparse::Error::Status => "its status is none",
+        httparse::Error::Token => "it has a character that may not be there",
+        httparse::Error::TooManyHeaders => "it has too many headers",
+        httparse::Error::Version => "it is not HTTP/1",
+    })
+}
+
+/// The values of a header. A name may come more than once, and hold several values each time.
+fn values<'h>(headers: &'h [Header<'_>], name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
+    let named = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name.as_str()));
+    named.flat_map(|header| header.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}
+
+fn framing(status: u16, version: Version, headers: &[Header<'_>]) -> Result<Framing, BadHead> {
+    if matches!(status, 100..200 | 204 | 304) {
+        return Ok(Framing::Sized(0));
+    }
+    if let Some(coding) = values(headers, &TRANSFER_ENCODING).last() {
+        let chunked = version == Version::HTTP_11 && coding.eq_ignore_ascii_case(b"chunked");
+        return Ok(if chunked { Framing::Chunked(Chunk::Size) } else { Framing::UntilClose });
+    }
+    let mut lengths = values(headers, &CONTENT_LENGTH).map(length);
+    let Some(first) = lengths.next() else { return Ok(Framing::UntilClose) };
+    let agreed = first.filter(|first| lengths.all(|other| other == Some(*first)));
+    agreed.map(Framing::Sized).ok_or(BadHead("its content-length is no length"))
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(value).ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+fn keeps_alive(status: u16, version: Version, headers: &[Header<'_>]) -> bool {
+    let says =
+        |wish: &[u8]| values(headers, &CONNECTION).any(|said| said.eq_ignore_ascii_case(wish));
+    let usual = version == Version::HTTP_11 || says(b"keep-alive");
+    // A body that is framed twice may be read otherwise by whoever stands between.
+    let twice = values(headers, &TRANSFER_ENCODING).next().is_some()
+        && values(headers, &CONTENT_LENGTH).next().is_some();
+    usual && !says(b"close") && !twice && status != 101
+}
+
+fn map(headers: &[Header<'_>]) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(headers.len());
+    for header in headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(header.value)) {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// What is left of a body, by its framing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes.
+    Sized(u64),
+    Chunked(Chunk),
+    UntilClose,
+}
+
+/// What comes next in a body that comes in chunks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Chunk {
+    Size,
+    /// So many bytes of a chunk.
+    Data(u64),
+    /// The end of a chunk's line.
+    End,
+    Trailers,
+    Nothing,
+}
+
+/// What is to be done about a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The next bytes, so many, are of the body.
+    Take(usize),
+    /// More has to be read first.
+    Read,
+    /// That was all.
+    Done,
+    /// It is no body.
+    Bad,
+}
+
+impl Framing {
+    /// Looks at what has come, and drops what frames it. Bytes that are taken must be gone at the next step.
+    pub(super) fn step(&mut self, input: &mut BytesMut) -> Step {
+        match self {
+            Self::Sized(0) => Step::Done,
+            Self::Sized(left) => take(left, input),
+            Self::UntilClose if input.is_empty() => Step::Read,
+            Self::UntilClose => Step::Take(input.len()),
+            Self::Chunked(chunk) => chunk.step(input),
+        }
+    }
+
+    /// How many bytes there are to come at the least.
+    pub(super) fn least_len(&self) -> u64 {
+        match self {
+            Self::Sized(left) | Self::Chunked(Chunk::Data(left)) => *left,
+            Self::Chunked(_) | Self::UntilClose => 0,
+        }
+    }
+
+    pub(super) fn ends_by_itself(&self) -> bool {
+        *self != Self::UntilClose
+    }
+}
+
+fn take(left: &mut u64, input: &[u8]) -> Step {
+    let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+    *left -= len as u64;
+    if len == 0 { Step::Read } else { Step::Take(len) }
+}
+
+impl Chunk {
+    fn step(&mut self, input: &mut BytesMut) -> Step {
+        loop {
+            let (next, used) = match self {
+                Self::Nothing => return Step::Done,
+                Self::Data(0) => (Self::End, 0),
+                Self::Data(left) => return take(left, input),
+                Self::End => match &input[..] {
+                    [b'\r', b'\n', ..] => (Self::Size, 2),
+                    [] | [b'\r'] => return Step::Read,
+                    _ => return Step::Bad,
+                },
+                Self::Size => match httparse::parse_chunk_size(input) {
+                    Ok(Status::Complete((used, 0))) => (Self::Trailers, used),
+                    Ok(Status::Complete((used, size))) => (Self::Data(size), used),
+                    Ok(Status::Partial) => return read_within_bound(input),
+                    Err(_) => return Step::Bad,
+                },
+                Self::Trailers => {
+                    let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
+                    match httparse::parse_headers(input, &mut room) {
+                        Ok(Status::Complete((used, _))) => (Self::Nothing, used),
+                        Ok(Status::Partial) => return read_within_bound(input),
+                        Err(_) => return Step::Bad,
+                    }
+                }
+            };
+            input.advance(used);
+            *self = next;
+        }
+    }
+}
+
+fn read_within_bound(input: &[u8]) -> Step {
+    if input.len() > CHUNK_HEAD_LEN_MAX { Step::Bad } else { Step::Read }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn head(fields: &str) -> Result<Option<Head>, BadHead> {
+        let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+        HeadReader::default().take(&mut BytesMut::from(&text[..]))
+    }
+
+    #[test]
+    fn a_body_is_framed_as_the_standard_says() {
+        use Framing::{Chunked, Sized, UntilClose};
+        for (fields, expected, keeps_alive) in [
+            ("content-length: 5\r\n", Sized(5), true),
+            ("Content-Length: 5, 5\r\ncontent-length: 5\r\n", Sized(5), true),
+            ("transfer-encoding: chunked\r\n", Chunked(Chunk::Size), true),
+            ("transfer-encoding: gzip, Chunked\r\n", Chunked(Chunk::Size), true),
+            ("transfer-encoding: gzip\r\n", UntilClose, false),
+            ("transfer-encoding: chunked, gzip\r\n", UntilClose, false),
+            ("transfer-encoding: chunked\r\ncontent-length: 5\r\n", Chunked(Chunk::Size), false),
+            ("content-length: 5\r\nconnection: x, Close\r\n", Sized(5), false),
+            ("", UntilClose, false),
+        ] {
+            let head = head(fields).unwrap().unwrap();
+            assert_eq!((head.framing, head.keeps_alive), (expected, keeps_alive), "{fields:?}");
+        }
+        for length in ["", "-1", "+1", "1 2", "5, 6", "0x5", "18446744073709551616"] {
+            let refused = head(&format!("content-length: {length}\r\n"));
+            assert!(refused.is_err(), "{length:?}");
+        }
+    }
+
+    #[test]
+    fn some_answers_have_no_body_whatever_they_say() {
+        for (line, keeps_alive) in [
+            ("HTTP/1.1 204 No Content", true),
+            ("HTTP/1.1 304 Not Modified", true),
+            ("HTTP/1.1 101 Switching", false),
+            ("HTTP/1.0 204 No Content", false),
+        ] {
+            let text = format!("{line}\r\ncontent-length: 5\r\n\r\n");
+            let mut input = BytesMut::from(&text[..]);
+            let head = HeadReader::default().take(&mut input).unwrap().unwrap();
+            assert_eq!(
+                (head.framing, head.keeps_alive),
+                (Framing::Sized(0), keeps_alive),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_old_receiver_keeps_its_connection_if_it_says_so_and_has_no_chunks() {
+        for (fields, framing, keeps_alive) in [
+            ("content-length: 1\r\nconnection: Keep-Alive\r\n", Framing::Sized(1), true),
+            ("connection: keep-alive\r\n", Framing::UntilClose, false),
+            ("transfer-encoding: chunked\r\n", Framing::UntilClose, false),
+        ] {
+            let text = format!("HTTP/1.0 200 OK\r\n{fields}\r\n");
+            let mut input = BytesMut::from(&text[..]);
+            let head = HeadReader::default().take(&mut input).unwrap().unwrap();
+            assert_eq!((head.framing, head.keeps_alive), (framing, keeps_alive), "{fields:?}");
+        }
+    }
+
+    /// Byte by byte, and all at once: the same head, and the same rest.
+    #[test]
+    fn a_head_is_found_however_it_comes() {
+        for end in ["\r\n", "\n"] {
+            let interim = format!("HTTP/1.1 100 Continue{end}{end}");
+            let fields = format!("x-a: b{end}").repeat(50);
+            let text = format!("{interim}{interim}HTTP/1.1 500 Oops{end}{fields}{end}rest");
+            for piece in [1, 2, 3, 7, text.len()] {
+                let (mut reader, mut input) = (HeadReader::default(), BytesMut::new());
+                let mut found = Vec::new();
+                for bytes in text.as_bytes().chunks(piece) {
+                    input.extend_from_slice(bytes);
+                    if found.is_empty() {
+                        found.extend(reader.take(&mut input).unwrap());
+                    }
+                }
+                let statuses: Vec<_> = found.iter().map(|head| head.response.status).collect();
+                assert_eq!((&statuses[..], &input[..]), (&[500][..], &b"rest"[..]), "{piece}");
+                assert_eq!(found[0].response.headers.len(), 50);
+            }
+        }
+    }
+
+    /// A head of `len` bytes that comes byte by byte is looked at some dozen times, not `len` times.
+    #[test]
+    fn a_head_that_comes_slowly_is_not_parsed_at_every_byte() {
+        let (mut reader, mut input) = (HeadReader::default(), BytesMut::new());
+        let mut looks = 0;
+        for byte in "HTTP/1.1 200 OK\r\nx: ".bytes().chain(std::iter::repeat_n(b'a', 60_000)) {
+            input.extend_from_slice(&[byte]);
+            if reader.is_worth_a_look(&input) {
+                looks += 1;
+                reader.wanted = 2 * input.len();
+            }
+        }
+        assert!(looks < 20, "{looks}");
+    }
+
+    /// What a body's bytes are, and what is left of the input behind it.
+    fn body(framing: &mut Framing, text: &str, piece: usize) -> (Vec<u8>, Step, Vec<u8>) {
+        let (mut input, mut rest) = (BytesMut::new(), text.as_bytes().chunks(piece));
+        let mut body = Vec::new();
+        loop {
+            match framing.step(&mut input) {
+                Step::Take(len) => body.extend(input.split_to(len)),
+                Step::Read => match rest.next() {
+                    Some(bytes) => input.extend_from_slice(bytes),
+                    None => return (body, Step::Read, input.to_vec()),
+                },
+                end => {
+                    rest.for_each(|bytes| input.extend_from_slice(bytes));
+                    return (body, end, input.to_vec());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_joined_and_their_frames_dropped() {
+        for (text, expected, end, left) in [
+            ("0\r\n\r\nnext", "", Step::Done, "next"),
+            ("3\r\nabc\r\n0\r\n\r\n", "abc", Step::Done, ""),
+            (
+                "3;name=value\r\nabc\r\n0A\r\n0123456789\r\n0\r\n\r\nX",
+                "abc0123456789",
+                Step::Done,
+                "X",
+            ),
+            ("1\r\na\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\nX", "a", Step::Done, "X"),
+            ("3\r\nab", "ab", Step::Read, ""),
+            ("3\r\nabc\r\n", "abc", Step::Read, ""),
+            ("3\r\nabcd\r\n", "abc", Step::Bad, "d\r\n"),
+            ("x\r\nabc\r\n", "", Step::Bad, "x\r\nabc\r\n"),
+            ("ffffffffffffffffff\r\n", "", Step::Bad, "ffffffffffffffffff\r\n"),
+        ] {
+            for piece in [1, 2, text.len()] {
+                let found = body(&mut Framing::Chunked(Chunk::Size), text, piece);
+                assert_eq!(found.0, expected.as_bytes(), "{text:?} by {piece}");
+                assert_eq!((found.1, &*found.2), (end_of(&end), left.as_bytes()), "{text:?}");
+            }
+        }
+    }
+
+    fn end_of(end: &Step) -> Step {
+        match end {
+            Step::Done => Step::Done,
+            Step::Bad => Step::Bad,
+            _ => Step::Read,
+        }
+    }
+
+    #[test]
+    fn what_frames_a_chunk_is_bounded() {
+        let long = "a".repeat(2 * CHUNK_HEAD_LEN_MAX);
+        for text in [format!("1;{long}"), format!("0\r\nx-a: {long}")] {
+            let (_, end, _) = body(&mut Framing::Chunked(Chunk::Size), &text, 100);
+            assert_eq!(end, Step::Bad);
+        }
+    }
+
+    #[test]
+    fn a_sized_body_ends_where_it_says() {
+        let (found, end, left) = body(&mut Framing::Sized(3), "abcdef", 2);
+        assert_eq!((&*found, end, &*left), (&b"abc"[..], Step::Done, &b"def"[..]));
+        let (found, end, _) = body(&mut Framing::UntilClose, "abc", 2);
+        assert_eq!((&*found, end), (&b"abc"[..], Step::Read));
+    }
+}
