@@ -4,7 +4,7 @@ use crate::headers::{Header, HeaderNames};
 use crate::ids::{EventId, SEQ_EXPECTED, Seq};
 use crate::names::Key;
 use crate::refusal::{Incoming, Refusal};
-use crate::sign::{Signer, write_standard, write_timestamped};
+use crate::sign::{Signatures, Signer};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
 use std::fmt::{self, Write};
@@ -41,32 +41,37 @@ impl Attempt<'_> {
     /// The values of its headers.
     pub fn values(&self) -> HeaderValues {
         let (id, timestamp) = (self.event_id.to_string(), self.timestamp.to_string());
+        let signatures = Signatures::new(self.signers, &id, &timestamp, self.body);
+        let made = Made { id: &id, timestamp: &timestamp, signatures };
         let mut text = String::with_capacity(VALUES_LEN);
         let mut ends = [0; Header::ALL.len()];
         for header in Header::ALL {
-            self.write_value(header, &id, &timestamp, &mut text);
+            self.write_value(header, &made, &mut text);
             ends[header as usize] = text.len();
         }
         HeaderValues { text, ends }
     }
 
     /// Writes the value of one header, or nothing if the attempt does not have it.
-    fn write_value(&self, header: Header, id: &str, timestamp: &str, text: &mut String) {
+    fn write_value(&self, header: Header, made: &Made<'_>, text: &mut String) {
         match header {
-            Header::WebhookId | Header::IdempotencyKey => text.push_str(id),
-            Header::WebhookTimestamp => text.push_str(timestamp),
-            Header::WebhookSignature => {
-                write_standard(self.signers, [id, timestamp], self.body, text);
-            }
-            Header::XWebhookSignature => {
-                write_timestamped(self.signers, timestamp, self.body, text);
-            }
+            Header::WebhookId | Header::IdempotencyKey => text.push_str(made.id),
+            Header::WebhookTimestamp => text.push_str(made.timestamp),
+            Header::WebhookSignature => made.signatures.write_standard(text),
+            Header::XWebhookSignature => made.signatures.write_timestamped(made.timestamp, text),
             Header::XKey => text.extend(self.key.into_iter().flat_map(Key::header_parts)),
             Header::XSeq => write_shown(self.seq, text),
             Header::XAttempt => write_shown(Some(self.number), text),
             Header::XReplay => text.push_str(if self.replay { "true" } else { "" }),
         }
     }
+}
+
+/// What more than one header is made of.
+struct Made<'a> {
+    id: &'a str,
+    timestamp: &'a str,
+    signatures: Signatures,
 }
 
 /// Room for the values of most attempts: two ids, two signatures, and the short ones.

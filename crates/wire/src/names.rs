@@ -3,6 +3,7 @@
 use crate::limits::{CONTENT_TYPE_LEN_MAX, EVENT_TYPE_LEN_MAX, KEY_LEN_MAX};
 use crate::percent;
 use crate::text::{Unexpected, shared_text};
+use std::fmt;
 use std::{str::FromStr, sync::Arc};
 
 /// The type of an event, such as `order.paid`: 1 to 128 characters, segments of ASCII letters, digits,
@@ -106,12 +107,41 @@ impl FromStr for Key {
 }
 
 /// The media type of a payload, such as `application/json; charset=utf-8`: safe as a header value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContentType(Arc<str>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ContentType(MediaType);
+
+/// Nearly all payloads are plain JSON, and need no memory to say so. It has no other form than this one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum MediaType {
+    Json,
+    Other(Arc<str>),
+}
+
+impl std::ops::Deref for MediaType {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Json => JSON,
+            Self::Other(text) => text,
+        }
+    }
+}
+
+const JSON: &str = "application/json";
 
 shared_text!(ContentType);
 
+impl fmt::Debug for ContentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ContentType").field(&self.as_str()).finish()
+    }
+}
+
 impl ContentType {
+    /// Plain JSON: `application/json`.
+    pub const JSON: Self = Self(MediaType::Json);
+
     /// Whether it declares JSON: its subtype is `json` or ends in `+json`, whatever its parameters.
     pub fn is_json(&self) -> bool {
         is_json(&self.0)
@@ -122,8 +152,11 @@ impl FromStr for ContentType {
     type Err = Unexpected;
 
     fn from_str(text: &str) -> Result<Self, Unexpected> {
+        if text == JSON {
+            return Ok(Self::JSON);
+        }
         if is_content_type(text) {
-            return Ok(Self(text.into()));
+            return Ok(Self(MediaType::Other(text.into())));
         }
         Err(Unexpected::new(CONTENT_TYPE_EXPECTED, text))
     }
@@ -153,4 +186,23 @@ pub(crate) fn is_json(content_type: &str) -> bool {
 pub(crate) fn is_token(text: &str) -> bool {
     let is_tchar = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
     !text.is_empty() && text.bytes().all(is_tchar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_type_is_shown_as_it_was_written_and_plain_json_has_one_form() {
+        for (text, is_plain) in [
+            ("application/json", true),
+            ("Application/JSON", false),
+            ("application/json; charset=utf-8", false),
+            ("text/plain", false),
+        ] {
+            let content_type: ContentType = text.parse().unwrap();
+            assert_eq!(content_type.as_str(), text);
+            assert_eq!(content_type == ContentType::JSON, is_plain, "{text}");
+        }
+    }
 }

@@ -58,9 +58,13 @@ impl Secret {
 
     /// The HMAC of `parts`, one after the other, without joining them first.
     pub(crate) fn tag(&self, parts: &[&[u8]]) -> hmac::Tag {
-        let mut context = hmac::Context::with_key(&self.hmac_key());
-        parts.iter().for_each(|part| context.update(part));
-        context.sign()
+        tag(&self.hmac_key(), parts)
+    }
+
+    /// The HMACs of several messages.
+    pub(crate) fn tags<const N: usize>(&self, messages: [&[&[u8]]; N]) -> [hmac::Tag; N] {
+        let key = self.hmac_key();
+        messages.map(|parts| tag(&key, parts))
     }
 
     /// Whether `given` is `tag`, in constant time: it compares HMACs of the two.
@@ -73,6 +77,12 @@ impl Secret {
     fn hmac_key(&self) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, &self.0)
     }
+}
+
+fn tag(key: &hmac::Key, parts: &[&[u8]]) -> hmac::Tag {
+    let mut context = hmac::Context::with_key(key);
+    parts.iter().for_each(|part| context.update(part));
+    context.sign()
 }
 
 impl FromStr for Secret {

@@ -50,62 +50,79 @@ impl FromStr for Signer {
 /// `timestamp` is the attempt's, in seconds since 1970.
 pub fn standard_signature(signers: &[Signer], id: &EventId, timestamp: i64, body: &[u8]) -> String {
     let mut text = String::new();
-    write_standard(signers, [&id.to_string(), &timestamp.to_string()], body, &mut text);
+    let signatures = Signatures::new(signers, &id.to_string(), &timestamp.to_string(), body);
+    signatures.write_standard(&mut text);
     text
-}
-
-pub(crate) fn write_standard(
-    signers: &[Signer],
-    [id, timestamp]: [&str; 2],
-    body: &[u8],
-    text: &mut String,
-) {
-    let parts = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
-    for (index, signer) in signers.iter().enumerate() {
-        text.push_str(if index == 0 { "" } else { " " });
-        match signer {
-            Signer::Secret(secret) => {
-                text.push_str("v1,");
-                STANDARD.encode_string(secret.tag(&parts), text);
-            }
-            // Ed25519 reads its message twice, so it needs it in one piece.
-            Signer::Key(key) => {
-                text.push_str("v1a,");
-                STANDARD.encode_string(key.sign(&parts.concat()), text);
-            }
-        }
-    }
 }
 
 /// The value of `X-Webhook-Signature`, or nothing if no signer holds a shared secret.
 ///
 /// `timestamp` is the attempt's, in seconds since 1970.
 pub fn timestamped_signature(signers: &[Signer], timestamp: i64, body: &[u8]) -> Option<String> {
-    let mut text = String::new();
-    write_timestamped(signers, &timestamp.to_string(), body, &mut text);
+    let (mut text, timestamp) = (String::new(), timestamp.to_string());
+    Signatures::new(signers, "", &timestamp, body).write_timestamped(&timestamp, &mut text);
     Some(text).filter(|text| !text.is_empty())
 }
 
-pub(crate) fn write_timestamped(
-    signers: &[Signer],
-    timestamp: &str,
-    body: &[u8],
-    text: &mut String,
-) {
-    let parts = [timestamp.as_bytes(), b".", body];
-    let mut tags = signers
-        .iter()
-        .filter_map(|signer| match signer {
-            Signer::Secret(secret) => Some(secret.tag(&parts)),
-            Signer::Key(_) => None,
-        })
-        .peekable();
-    if tags.peek().is_some() {
-        text.extend(["t=", timestamp]);
+/// The signatures of both headers. They are made together, because a secret's HMAC key is built anew for each
+/// use, and that costs a quarter of an HMAC.
+pub(crate) struct Signatures(Vec<Entry>);
+
+/// What one signer made.
+enum Entry {
+    Tags { standard: hmac::Tag, timestamped: hmac::Tag },
+    Signature(ring::signature::Signature),
+}
+
+impl Signatures {
+    pub(crate) fn new(signers: &[Signer], id: &str, timestamp: &str, body: &[u8]) -> Self {
+        let before = [id, ".", timestamp, "."].concat();
+        let standard = [before.as_bytes(), body];
+        let timestamped = [&standard[0][id.len() + 1..], body];
+        let entry = |signer: &Signer| match signer {
+            Signer::Secret(secret) => {
+                let [standard, timestamped] = secret.tags([&standard, &timestamped]);
+                Entry::Tags { standard, timestamped }
+            }
+            // Ed25519 reads its message twice, so it needs it in one piece.
+            Signer::Key(key) => Entry::Signature(key.sign(&standard.concat())),
+        };
+        Self(signers.iter().map(entry).collect())
     }
-    for tag in tags {
-        text.push_str(",v1=");
-        write_hex(&tag, text);
+
+    pub(crate) fn write_standard(&self, text: &mut String) {
+        for (index, entry) in self.0.iter().enumerate() {
+            text.push_str(if index == 0 { "" } else { " " });
+            match entry {
+                Entry::Tags { standard, .. } => {
+                    text.push_str("v1,");
+                    STANDARD.encode_string(standard, text);
+                }
+                Entry::Signature(signature) => {
+                    text.push_str("v1a,");
+                    STANDARD.encode_string(signature, text);
+                }
+            }
+        }
+    }
+
+    /// Nothing, if no signer holds a shared secret.
+    pub(crate) fn write_timestamped(&self, timestamp: &str, text: &mut String) {
+        let mut tags = self
+            .0
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Tags { timestamped, .. } => Some(timestamped),
+                Entry::Signature(_) => None,
+            })
+            .peekable();
+        if tags.peek().is_some() {
+            text.extend(["t=", timestamp]);
+        }
+        for tag in tags {
+            text.push_str(",v1=");
+            write_hex(tag, text);
+        }
     }
 }
 

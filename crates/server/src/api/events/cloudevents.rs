@@ -23,7 +23,7 @@ use railpost_store::Event;
 use railpost_wire::ContentType;
 use railpost_wire::cloudevents::{BadCloudEvent, CloudEvent, Data};
 
-use super::publish::{check_count, json_content_type, traceparent};
+use super::publish::{check_count, traceparent};
 use crate::api::call::Ctx;
 use crate::api::problem::Problem;
 
@@ -82,7 +82,7 @@ fn event(ctx: &Ctx, mut read: CloudEvent<'_>, trace: Option<&str>) -> Result<Eve
 fn content_type(declared: Option<&str>, data: &Data<'_>) -> Result<ContentType, Problem> {
     match (declared, data) {
         (Some(declared), _) => parse("datacontenttype", declared),
-        (None, Data::Json(_) | Data::Text(_)) => Ok(json_content_type()),
+        (None, Data::Json(_) | Data::Text(_)) => Ok(ContentType::JSON),
         (None, Data::None | Data::Binary(_)) => {
             parse("datacontenttype", "application/octet-stream")
         }

@@ -244,15 +244,11 @@ pub(super) fn event(ctx: &Ctx, new: NewEvent<'_>, trace: Option<&str>) -> Result
         event_type: new.event_type,
         key: new.key,
         payload: Bytes::copy_from_slice(new.payload.get().as_bytes()),
-        content_type: json_content_type(),
+        content_type: ContentType::JSON,
         schema_version: new.schema_version,
         time: new.time.map_or(now, |time| time.0),
         traceparent: traceparent(new.traceparent, trace)?,
     })
-}
-
-pub(super) fn json_content_type() -> ContentType {
-    "application/json".parse().expect("it is a content type")
 }
 
 /// The trace that a request belongs to, if it names one.
