@@ -8,7 +8,6 @@ use crate::sign::{Signatures, Signer};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
 use std::fmt::{self, Write};
-use std::ops::Range;
 
 /// One attempt, as far as its headers tell of it.
 #[derive(Debug, Clone, Copy)]
@@ -95,19 +94,14 @@ pub struct HeaderValues {
 impl HeaderValues {
     /// The headers that the attempt has, in the order in which they are sent.
     pub fn iter(&self) -> impl Iterator<Item = (Header, &str)> {
-        self.places().map(|(header, place)| (header, &self.text[place]))
-    }
-
-    /// Where in the text each value stands. None is empty.
-    pub fn places(&self) -> impl Iterator<Item = (Header, Range<usize>)> + use<> {
         let begins = [0].into_iter().chain(self.ends);
-        let places = begins.zip(self.ends).map(|(begin, end)| begin..end);
-        Header::ALL.into_iter().zip(places).filter(|(_, place)| !place.is_empty())
+        let values = begins.zip(self.ends).map(|(begin, end)| &self.text[begin..end]);
+        Header::ALL.into_iter().zip(values).filter(|(_, value)| !value.is_empty())
     }
 
-    /// All of the text.
-    pub fn into_text(self) -> String {
-        self.text
+    /// All values, one after the other.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 }
 

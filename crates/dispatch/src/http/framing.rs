@@ -353,6 +353,66 @@ mod tests {
         }
     }
 
+    /// Status, body, and what is left, of an answer that comes in pieces; nothing if it is none, or not all of one.
+    fn answer(text: &[u8], piece: usize) -> Option<(u16, Vec<u8>, Vec<u8>)> {
+        let (mut reader, mut input) = (HeadReader::default(), BytesMut::new());
+        let mut pieces = text.chunks(piece);
+        let mut head = loop {
+            input.extend_from_slice(pieces.next()?);
+            if let Some(head) = reader.take(&mut input).ok()? {
+                break head;
+            }
+        };
+        let mut body = Vec::new();
+        loop {
+            match head.framing.step(&mut input) {
+                Step::Take(len) => body.extend(input.split_to(len)),
+                Step::Read => input.extend_from_slice(pieces.next()?),
+                Step::Bad => return None,
+                Step::Done => break,
+            }
+        }
+        pieces.for_each(|piece| input.extend_from_slice(piece));
+        Some((head.response.status, body, input.to_vec()))
+    }
+
+    /// Whatever comes, nothing panics, and how it was cut into pieces makes no difference.
+    #[test]
+    fn any_bytes_are_read_alike_however_they_come() {
+        let answers: [&[u8]; 4] = [
+            b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabcHTTP/1.1",
+            b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx: y\r\n\r\nrest",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Not Found\ncontent-length: 0\n\n",
+            b"HTTP/1.1 204 No Content\r\nx-a: b\r\n\r\n",
+        ];
+        let mut chance = fastrand::Rng::with_seed(7);
+        let mut read = 0;
+        for round in 0..40_000 {
+            let mut text = answers[round % answers.len()].to_vec();
+            for _ in 0..chance.usize(..4) {
+                let at = chance.usize(..text.len());
+                match chance.u8(..3) {
+                    0 => text[at] = chance.u8(..),
+                    1 => drop(text.remove(at)),
+                    _ => text.insert(at, *chance.choice(b"\r\n: 0a,;").unwrap_or(&b' ')),
+                }
+            }
+            let whole = answer(&text, text.len());
+            read += usize::from(whole.is_some());
+            // What breaks off in the end may be refused or be wished for more of, by when it was looked at.
+            if whole.is_some() {
+                let piece = chance.usize(1..=9);
+                assert_eq!(
+                    answer(&text, piece),
+                    whole,
+                    "{:?} by {piece}",
+                    text.escape_ascii().to_string()
+                );
+            }
+        }
+        assert!(read > 10_000, "only {read} were answers");
+    }
+
     /// A head of `len` bytes that comes byte by byte is looked at some dozen times, not `len` times.
     #[test]
     fn a_head_that_comes_slowly_is_not_parsed_at_every_byte() {

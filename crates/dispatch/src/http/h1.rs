@@ -32,11 +32,13 @@ pub(super) struct H1 {
     input: BytesMut,
     /// Whether it can serve again: all that was asked is answered, and the answer is read.
     is_free: bool,
+    has_served: bool,
 }
 
 impl H1 {
     pub(super) fn new(stream: Stream, peer: Peer) -> Self {
-        Self { stream, peer, output: Vec::new(), input: BytesMut::new(), is_free: true }
+        let (output, input) = (Vec::new(), BytesMut::new());
+        Self { stream, peer, output, input, is_free: true, has_served: false }
     }
 
     /// Sends a request and takes its answer in.
@@ -59,6 +61,7 @@ impl H1 {
         let mut rest = Rest { connection: self, framing, taken: 0 };
         let complete = take_body(&mut rest, detail).await;
         self.is_free = complete && keeps_alive && was_sent && self.input.is_empty();
+        self.has_served = true;
         Ok(())
     }
 
@@ -80,7 +83,8 @@ impl H1 {
         &[]
     }
 
-    /// Sends on, and reads until the head of the answer is there. That may be before all is sent.
+    /// Sends on, and reads until the head of the answer is there. That may be before all is sent, but not
+    /// before anything is: an answer to nothing acknowledges nothing.
     fn poll_head(
         &mut self,
         sent: &mut Sent<'_>,
@@ -88,23 +92,33 @@ impl H1 {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Head, Failed>> {
         loop {
-            match self.poll_fill(cx) {
+            let waits = match self.poll_fill(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(sent.broken(None))),
-                Poll::Ready(Ok(_)) => match reader.take(&mut self.input) {
-                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
-                    Ok(None) => continue,
-                    Err(problem) => return Poll::Ready(Err(Failed::bad_head(&problem))),
-                },
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(sent.broken(Some(error)))),
+                // It is about an earlier request, whatever it is.
+                Poll::Ready(Ok(_)) if sent.bytes == 0 && self.has_served => {
+                    return Poll::Ready(Err(sent.broken(None)));
+                }
                 Poll::Pending if sent.error.is_some() => {
                     return Poll::Ready(Err(sent.broken(None)));
                 }
-                Poll::Pending => {}
+                filled => filled.is_pending(),
+            };
+            if sent.bytes > 0 {
+                match reader.take(&mut self.input) {
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) if !waits => continue,
+                    Ok(None) => {}
+                    Err(problem) => return Poll::Ready(Err(Failed::bad_head(&problem))),
+                }
             }
             match self.poll_send(sent, cx) {
                 // A receiver that hung up may have answered before: there is one more look.
                 Poll::Ready(Err(error)) => sent.error = Some(error),
-                Poll::Ready(Ok(())) | Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) | Poll::Pending if waits || sent.bytes == 0 => {
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
     }

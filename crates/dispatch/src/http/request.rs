@@ -70,8 +70,16 @@ impl<'r> Request<'r> {
     }
 
     /// The same, with the headers of an attempt, by the endpoint's names.
+    ///
+    /// # Panics
+    ///
+    /// If a value could break its line, which none that an attempt makes can.
     #[must_use]
     pub fn with_attempt(self, values: HeaderValues) -> Self {
+        let is_visible = |byte: u8| matches!(byte, b' '..=b'~');
+        // All bytes are looked at, which is faster than to stop at one.
+        let all_are = values.text().bytes().fold(true, |all, byte| all & is_visible(byte));
+        assert!(all_are, "the headers of an attempt are visible ASCII");
         Self { attempt: Some(values), ..self }
     }
 

@@ -206,6 +206,22 @@ async fn what_is_no_http_or_too_much_of_it_is_a_bad_response() {
     }
 }
 
+/// An answer to nothing acknowledges nothing.
+#[tokio::test]
+async fn a_receiver_that_speaks_first_is_asked_all_the_same() {
+    let mut receiver = Receiver::scripted(|mut stream, seen| async move {
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        seen.note(read_request(&mut stream).await.unwrap());
+        fall_silent(stream).await;
+    })
+    .await;
+    for _ in 0..20 {
+        let exchange = post(&sender(), &route_config(&receiver.url("http"))).await;
+        assert_eq!(status(&exchange), Some(200));
+        assert!(receiver.request().await.starts_with("POST /hooks"), "it was asked");
+    }
+}
+
 /// A receiver may refuse by the head alone, and hang up.
 #[tokio::test]
 async fn an_answer_that_comes_before_the_request_is_sent_counts() {
