@@ -65,7 +65,7 @@ pub fn timestamped_signature(signers: &[Signer], timestamp: i64, body: &[u8]) ->
 }
 
 /// The signatures of both headers. They are made together, because a secret's HMAC key is built anew for each
-/// use, and that costs a quarter of an HMAC.
+/// use, and that hashes two blocks more.
 pub(crate) struct Signatures(Vec<Entry>);
 
 /// What one signer made.
