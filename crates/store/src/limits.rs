@@ -196,14 +196,22 @@ pub(crate) const LANES_CACHED: usize = 100_000;
 /// Lane ids that the writer takes at once: a count that is written once in so many new lanes.
 pub(crate) const LANE_IDS_TAKEN: u64 = 1_024;
 
-/// A group settles one lane for so many that it moves on; one that moves on fewer settles them itself,
-/// which costs no more pages than writing them elsewhere. Most lanes of busy endpoints move on several
-/// times before it is their turn, so that their row is written once for all of it.
-pub(crate) const LANES_SETTLED_SHARE: usize = 4;
+/// A group that gives out so few places settles its own lanes, if no more stand there: that costs no more
+/// pages than writing them elsewhere.
+pub(crate) const SETTLED_AT_ONCE_MAX: usize = 3;
 
-/// A group settles one more lane for so many that are not settled. However many lanes there are, they
-/// are all settled after about so many groups: that bounds what has to be remembered.
-pub(crate) const LANES_UNSETTLED_SHARE: usize = 1_024;
+/// Places that are given out while all lanes are settled once. The higher, the fewer deliveries are still
+/// open when it is their lane's turn; twice as many are looked at when the file is opened.
+pub(crate) const SETTLE_ROUND: usize = 524_288;
+
+/// A group counts as so many places at least: that bounds how many groups there are to a round.
+pub(crate) const SETTLE_GROUP_MIN: usize = 64;
+
+/// Deliveries that are not settled. Past it lanes are settled sooner.
+pub(crate) const UNSETTLED_MAX: usize = 65_536;
+
+/// A group settles twice as many deliveries as it makes at most, or so many.
+pub(crate) const SETTLED_MIN: usize = 256;
 
 // The PostgreSQL backend's own.
 

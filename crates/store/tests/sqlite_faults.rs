@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use railpost_engine::Timestamp;
+use railpost_engine::{Load, Page, Timestamp};
 use railpost_store::{
     AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, Figures, FiguresScope, Intake,
-    MasterKey, NewEndpoint, Period, Receipt, Registry, Resolution, Setup, SqliteStore, StoreError,
-    SystemSource, TenantSettings, Upkeep, Write,
+    Ledger, MasterKey, NewEndpoint, Period, Receipt, Registry, Resolution, Setup, SqliteStore,
+    StoreError, SystemSource, TenantSettings, Upkeep, Write,
 };
-use railpost_wire::{EndpointId, EventId, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, EventId, Seq, TenantId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -152,7 +152,7 @@ async fn a_file_of_a_later_version_is_refused() {
     let db = Connection::open(file(&dir)).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     db.close().unwrap();
-    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 3 });
+    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 4 });
 }
 
 /// A file as version 1 made it, with one tenant.
@@ -179,7 +179,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     make_schema_1(&file(&dir), &dir).await;
     for times in 1..=2 {
         let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
-        assert_eq!(store.check().await.unwrap().schema, 3);
+        assert_eq!(store.check().await.unwrap().schema, 4);
         assert!(store.tenant(&tenant()).await.unwrap().is_some());
         let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
         let figures = Figures { accepted: 1, ..Figures::default() };
@@ -188,6 +188,41 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         assert_eq!(found[0].1.accepted, times);
         assert_eq!(store.running_replays().await, Ok(vec![]));
     }
+}
+
+#[tokio::test]
+async fn deliveries_of_the_first_version_keep_their_places() {
+    let dir = TempDir::new().unwrap();
+    make_schema_1(&file(&dir), &dir).await;
+    let endpoint = EndpointId::from_u128(1);
+    let db = Connection::open(file(&dir)).unwrap();
+    let sql = "INSERT INTO endpoints (id, tenant, settings, private, status, revision, created_at, \
+               updated_at) VALUES (?1, 1, '{}', x'', 0, 1, 5, 5)";
+    db.execute(sql, [endpoint.to_bytes()]).unwrap();
+    db.execute_batch("INSERT INTO lanes (endpoint, last_seq) VALUES (1, 3)").unwrap();
+    let ids = [1, 2, 3, 4].map(DeliveryId::from_u128);
+    // One that is delivered, one that waits, one that is pending, and one without a place.
+    let rows = [(Some(1), 5, None), (Some(2), 2, Some(9)), (Some(3), 0, None), (None, 0, None)];
+    for (id, (seq, standing, due)) in ids.iter().zip(rows) {
+        let lane = seq.map(|_| 1);
+        let sql = "INSERT INTO deliveries (id, event, endpoint, lane, seq, standing, due, changed_at) \
+                   VALUES (?1, 1, 1, ?2, ?3, ?4, ?5, 5)";
+        db.execute(sql, (id.to_bytes(), lane, seq, standing, due)).unwrap();
+    }
+    db.close().unwrap();
+
+    let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
+    let load = Load::Lanes { endpoint, after: None, limit: 9, window: 9 };
+    let Page::Lanes { lanes, next: None } = store.load(load).await.unwrap() else { panic!() };
+    let [page] = &lanes[..] else { panic!("{lanes:?}") };
+    let listed: Vec<_> = page.deliveries.iter().map(|delivery| delivery.id).collect();
+    assert_eq!((&listed[..], page.through), (&ids[1..3], Seq::new(3)));
+    let due_by = Timestamp::from_millis(0);
+    let load = Load::Unkeyed { endpoint, after: None, due_by, limit: 9 };
+    let Page::Unkeyed { deliveries, .. } = store.load(load).await.unwrap() else { panic!() };
+    assert_eq!(deliveries.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[3..]);
+    let counts = store.counts(endpoint).await.unwrap();
+    assert_eq!((counts.pending, counts.waiting), (2, 1));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use railpost_engine::Stage;
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Params};
 
-use super::lanes::Unsettled;
-use super::rows::{Scan, all, listing, one};
+use super::rows::{Scan, all, listing, one, open_deliveries};
+use super::unsettled::Unsettled;
 use crate::delivery_ids::nth;
 use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
@@ -210,7 +210,7 @@ pub(super) fn held_lanes(
     for endpoint in endpoints(db, &query.tenant, query.endpoint)? {
         found.extend(all(db, sql, (endpoint, after, limit + 1), |columns| {
             let (id, held) = rows::held_lane(columns)?;
-            let last = unsettled.get(held.lane).map_or(held.last, |seq| seq.max(held.last));
+            let last = unsettled.last(held.lane).map_or(held.last, |seq| seq.max(held.last));
             Ok((id, HeldLane { last, ..held }))
         })?);
     }
@@ -233,18 +233,16 @@ pub(super) fn totals(db: &Connection, tenant: Option<&TenantId>) -> Result<Count
     }
 }
 
-/// Counts the deliveries of those endpoints, by the indexes of what is open and of what is dead alone.
+/// Counts the deliveries of those endpoints, as good as without a look at their rows.
 fn count(db: &Connection, whose: &str, values: impl Params) -> Result<Counts> {
-    let dead = format!(
-        "SELECT count(*) FROM endpoints AS p \
-         CROSS JOIN deliveries AS d INDEXED BY deliveries_dead ON d.endpoint = p.num \
-         WHERE {whose} AND p.removed_at IS NULL AND d.standing IN (3, 4) AND d.standing = 4"
-    );
     let sql = format!(
-        "SELECT {}, ({dead}), min(d.id) FROM endpoints AS p \
-         CROSS JOIN deliveries AS d INDEXED BY deliveries_open ON d.endpoint = p.num \
-         WHERE {whose} AND p.removed_at IS NULL AND d.standing <= 3",
-        open_count_columns!()
+        "WITH whose AS (SELECT num FROM endpoints AS p WHERE {whose} AND p.removed_at IS NULL) \
+         SELECT {}, \
+         (SELECT count(*) FROM deliveries INDEXED BY deliveries_dead \
+            WHERE endpoint IN (SELECT num FROM whose) AND standing IN (3, 4) AND standing = 4), \
+         min(d.id) FROM {} AS d",
+        open_count_columns!(),
+        open_deliveries!()
     );
     Ok(one(db, &sql, values, |columns| rows::counts(columns))?.unwrap_or_default())
 }

@@ -8,8 +8,8 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 use super::errors::At;
 use super::inserts::Inserts;
 use super::keeper::Keeper;
-use super::lanes::Unsettled;
 use super::notes::Notes;
+use super::unsettled::Unsettled;
 use super::{lanes, schema, statements};
 use crate::limits::{
     SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_WRITER_CACHE_KIB, WARY_GROUPS,

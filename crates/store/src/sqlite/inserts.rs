@@ -243,7 +243,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::super::desk::{Desk, OpenFile};
-    use super::super::lanes::Unsettled;
+    use super::super::unsettled::Unsettled;
     use super::*;
     use crate::{
         EndpointPrivate, EndpointSettings, Event, MasterKey, NewEndpoint, Receipt, RedeliverBatch,

@@ -205,7 +205,8 @@ impl Shelf<'_, '_> {
         again: bool,
     ) -> Result<Accepted> {
         let lane = to.lane_for(key).map(Option::<&Key>::cloned);
-        let place = lane.map(|key| self.notes.lanes.next_place(self.db, self.inserts, to.num, key));
+        let lanes = &mut self.notes.lanes;
+        let place = lane.map(|key| lanes.next_place(self.db, self.inserts, to, key, id));
         let place = place.transpose()?;
         let (endpoint, made_at) = (to.num, self.now);
         self.inserts.add_delivery(NewDelivery { id, event, endpoint, place, again, made_at });

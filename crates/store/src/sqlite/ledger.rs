@@ -7,9 +7,9 @@ use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
 use super::desk::Desk;
-use super::lanes::Unsettled;
 use super::notes::Notes;
 use super::rows::{all, first};
+use super::unsettled::{Seen, Unsettled};
 use crate::loading::{attempt_view, lane_page};
 use crate::numbers::{
     DEAD, LAST_OPEN, OPEN, Standing, endpoint_status_number, failure_number, legal_from, millis,
@@ -119,6 +119,10 @@ impl<'a> Journal<'a> {
         if self.write_transition(transition, standing, from, told.as_deref())? == 0 {
             return self.skipped(transition.delivery).map(Some);
         }
+        if let Some(place) = transition.place {
+            let at = (transition.delivery, place);
+            self.notes.lanes.stands(self.db, at, standing.number)?;
+        }
         let was_open = before.map_or(was_open, |before| before <= LAST_OPEN);
         match (was_open, standing.number <= LAST_OPEN) {
             (true, false) => self.notes.backlog_changed(self.db, transition.endpoint, -1)?,
@@ -218,37 +222,46 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// A load, and what is known before its read begins.
+/// No lane has this number: they start with 1.
+const BEFORE_ALL: LaneId = LaneId(0);
+
+/// A load, and what was seen of the ends of its lanes before its read begins.
 pub(super) struct Asked {
     load: Load,
-    /// The last seq of the lane that is asked for, if it is not settled.
-    given: Option<Seq>,
+    seen: Vec<(LaneId, Seen)>,
 }
 
 impl Asked {
     pub(super) fn new(load: Load, unsettled: &Unsettled) -> Self {
-        let given = match load {
-            Load::Lane { lane, .. } => unsettled.get(lane),
-            Load::Lanes { .. } | Load::Unkeyed { .. } => None,
+        let seen = match load {
+            Load::Lane { lane, from, limit, .. } => {
+                let seen = unsettled.see(lane, from, limit as usize);
+                seen.map(|seen| (lane, seen)).into_iter().collect()
+            }
+            Load::Lanes { endpoint, after, limit, window } => {
+                let after = after.unwrap_or(BEFORE_ALL);
+                unsettled.see_lanes(endpoint, after, limit as usize + 1, window as usize)
+            }
+            Load::Unkeyed { .. } => Vec::new(),
         };
-        Self { load, given }
+        Self { load, seen }
     }
 }
 
 pub(super) fn load(db: &Connection, asked: &Asked, unsettled: &Unsettled) -> Result<Page> {
-    let Asked { load, given } = *asked;
+    let Asked { load, seen } = asked;
     let (Load::Lanes { endpoint, .. }
     | Load::Lane { endpoint, .. }
-    | Load::Unkeyed { endpoint, .. }) = load;
+    | Load::Unkeyed { endpoint, .. }) = *load;
     let sql = "SELECT num FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
     let num = db.prepare_cached(sql)?.query_row([endpoint.to_bytes()], |row| row.get(0));
     // No endpoint has the number 0, so there is nothing to find.
-    let from = Shelf { db, endpoint, num: num.optional()?.unwrap_or(0), unsettled };
-    match load {
-        Load::Lanes { after, limit, window, .. } => from.lanes(after, limit as usize, window),
-        Load::Lane { lane, from: seq, limit, .. } => {
-            from.lane(lane, seq, limit, given).map(Page::Lane)
+    let from = Shelf { db, endpoint, num: num.optional()?.unwrap_or(0), seen };
+    match *load {
+        Load::Lanes { after, limit, window, .. } => {
+            from.lanes(after, limit as usize, window, unsettled)
         }
+        Load::Lane { lane, from: seq, limit, .. } => from.lane(lane, seq, limit).map(Page::Lane),
         Load::Unkeyed { after, due_by, limit, .. } => from.unkeyed(after, due_by, limit as usize),
     }
 }
@@ -258,60 +271,85 @@ struct Shelf<'a> {
     db: &'a Connection,
     endpoint: EndpointId,
     num: i64,
-    unsettled: &'a Unsettled,
+    /// By ascending lane.
+    seen: &'a [(LaneId, Seen)],
 }
 
 impl Shelf<'_> {
     /// One seek per lane: what lies in a lane beyond its window is never looked at.
-    fn lanes(&self, after: Option<LaneId>, limit: usize, window: u32) -> Result<Page> {
-        let sql = "SELECT lane FROM deliveries INDEXED BY deliveries_open \
-                   WHERE endpoint = ?1 AND lane > ?2 AND standing <= 3 ORDER BY lane LIMIT 1";
-        let mut statement = self.db.prepare_cached(sql)?;
-        let (mut last, mut lanes) = (after.map_or(0, row_number), Vec::new());
-        loop {
-            let lane = statement.query_row((self.num, last), |row| row.get(0)).optional()?;
-            let Some(lane): Option<i64> = lane else {
-                return Ok(Page::Lanes { lanes, next: None });
-            };
-            if lanes.len() == limit {
-                return Ok(Page::Lanes { lanes, next: Some(LaneId(last as u64)) });
+    fn lanes(
+        &self,
+        after: Option<LaneId>,
+        limit: usize,
+        window: u32,
+        unsettled: &Unsettled,
+    ) -> Result<Page> {
+        let (mut last, mut lanes) = (after.unwrap_or(BEFORE_ALL), Vec::new());
+        // Beyond this lane nobody looked.
+        let horizon = self.seen.get(limit).map(|(lane, _)| *lane);
+        while let Some(lane) = self.lane_after(last)? {
+            if lanes.len() == limit || horizon.is_some_and(|horizon| lane > horizon) {
+                return Ok(Page::Lanes { lanes, next: Some(last) });
             }
-            lanes.push(self.open_lane(LaneId(lane as u64), window)?);
+            let page = self.lane(lane, Seq::FIRST, window)?;
+            // Those who were seen may all be closed by now, and others stand behind them.
+            if !page.deliveries.is_empty() || page.through < page.last {
+                // This may be newer than the read: it says that there is more, but not that everything
+                // up to there is closed or listed.
+                let last = page.last.max(unsettled.last(lane));
+                lanes.push(LanePage { last, ..page });
+            }
             last = lane;
         }
+        Ok(Page::Lanes { lanes, next: horizon.map(|_| last) })
     }
 
-    /// What is not settled may be newer than this read: it says that there is more, but not that
-    /// everything up to there is closed or listed.
-    fn open_lane(&self, lane: LaneId, window: u32) -> Result<LanePage> {
-        let page = self.lane(lane, Seq::FIRST, window, None)?;
-        Ok(LanePage { last: page.last.max(self.unsettled.get(lane)), ..page })
+    /// The next lane that somebody stands in, or stood when it was seen.
+    fn lane_after(&self, last: LaneId) -> Result<Option<LaneId>> {
+        let sql = "SELECT lane FROM places WHERE endpoint = ?1 AND lane > ?2 ORDER BY lane LIMIT 1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let settled = statement.query_row((self.num, row_number(last)), |row| row.get(0));
+        let settled = settled.optional()?.map(LaneId);
+        let seen = self.seen.iter().map(|(lane, _)| *lane).find(|lane| *lane > last);
+        Ok(settled.into_iter().chain(seen).min())
     }
 
-    fn lane(&self, lane: LaneId, from: Seq, limit: u32, given: Option<Seq>) -> Result<LanePage> {
+    /// The lane's row knows up to where everyone has a place who is open. Beyond that are those who were
+    /// seen.
+    fn lane(&self, lane: LaneId, from: Seq, limit: u32) -> Result<LanePage> {
         let sql = "SELECT last_seq FROM lanes WHERE id = ?1 AND endpoint = ?2";
         let number = row_number(lane);
-        let last = self.db.prepare_cached(sql)?.query_row((number, self.num), |row| row.get(0));
-        let last = last.optional()?.and_then(|last| Seq::new(last).max(given));
+        let row = self.db.prepare_cached(sql)?.query_row((number, self.num), |row| row.get(0));
+        let row = row.optional()?.and_then(Seq::new);
         let sql = concat!(
             "SELECT ",
             delivery_columns!(),
-            " FROM deliveries AS d INDEXED BY deliveries_open \
-             WHERE endpoint = ?1 AND lane = ?2 AND seq >= ?3 AND standing <= 3 \
-             ORDER BY seq LIMIT ?4"
+            " FROM places AS p JOIN deliveries AS d ON d.id = p.delivery \
+             WHERE p.endpoint = ?1 AND p.lane = ?2 AND p.seq >= ?3 ORDER BY p.seq LIMIT ?4"
         );
-        let deliveries = self.deliveries(sql, (self.num, number, from.get(), limit))?;
-        let last_listed = deliveries.last().and_then(|delivery| delivery.place);
-        let last = last.max(last_listed.map(|place| place.seq));
-        Ok(lane_page(lane, from, last, limit as usize, deliveries))
+        let mut deliveries = self.deliveries(sql, (self.num, number, from.get(), limit))?;
+        let seen = self.seen.iter().find(|(seen, _)| *seen == lane).map(|(_, seen)| seen);
+        let sql = concat!(
+            "SELECT ",
+            delivery_columns!(),
+            " FROM deliveries AS d WHERE id = ?1 AND lane = ?2 AND seq > ?3 AND standing <= 3"
+        );
+        let settled = row.map_or(0, Seq::get);
+        for delivery in seen.iter().flat_map(|seen| &seen.deliveries) {
+            deliveries.extend(self.deliveries(sql, (delivery.to_bytes(), number, settled))?);
+        }
+        deliveries.truncate(limit as usize);
+        let through = row.max(seen.map(|seen| seen.through));
+        let page = lane_page(lane, from, through, limit as usize, deliveries);
+        Ok(LanePage { last: row.max(seen.map(|seen| seen.last)), ..page })
     }
 
     fn unkeyed(&self, after: Option<DeliveryId>, due_by: Timestamp, limit: usize) -> Result<Page> {
         let sql = concat!(
             "SELECT ",
             delivery_columns!(),
-            " FROM deliveries AS d INDEXED BY deliveries_open \
-             WHERE endpoint = ?1 AND lane IS NULL AND seq IS NULL AND id > ?2 AND standing <= 3 \
+            " FROM deliveries AS d INDEXED BY deliveries_unkeyed \
+             WHERE endpoint = ?1 AND id > ?2 AND standing <= 3 AND lane IS NULL \
              AND (due IS NULL OR due <= ?3) ORDER BY id LIMIT ?4"
         );
         let after = after.map_or([0; 16], DeliveryId::to_bytes);

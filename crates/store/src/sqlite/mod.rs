@@ -7,6 +7,7 @@ mod errors;
 mod schema;
 mod statements;
 mod rows;
+mod unsettled;
 mod lanes;
 mod notes;
 mod room;
@@ -25,6 +26,8 @@ mod figures;
 mod upkeep;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod settling;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -36,9 +39,9 @@ use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, Replay
 use rusqlite::Connection;
 
 use desk::OpenFile;
-use lanes::Unsettled;
 use ledger::Asked;
 use readers::Readers;
+use unsettled::Unsettled;
 use writer::{Order, Writer};
 
 use crate::figures::by_bucket;

@@ -8,8 +8,9 @@ use railpost_wire::{EndpointId, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
-use super::lanes::{Lanes, Unsettled};
-use super::rows::all;
+use super::lanes::Lanes;
+use super::rows::{all, open_deliveries};
+use super::unsettled::Unsettled;
 use crate::delivery_ids::DeliveryIds;
 use crate::fanout::Subscriber;
 use crate::limits::BACKLOG_MAX;
@@ -107,9 +108,11 @@ impl Notes {
         if let Some(known) = self.backlog.get(&tenant) {
             return Ok(*known);
         }
-        let sql = "SELECT count(*) FROM endpoints AS e \
-                   JOIN deliveries AS d INDEXED BY deliveries_open ON d.endpoint = e.num \
-                   WHERE e.tenant = ?1 AND e.removed_at IS NULL AND d.standing <= 3";
+        let sql = concat!(
+            "WITH whose AS (SELECT num FROM endpoints WHERE tenant = ?1 AND removed_at IS NULL) \
+             SELECT count(*) FROM ",
+            open_deliveries!()
+        );
         let open: u64 = db.prepare_cached(sql)?.query_row([tenant], |row| row.get(0))?;
         self.backlog.insert(tenant, open);
         Ok(open)

@@ -42,6 +42,24 @@ impl Columns for Found<'_, '_> {
     }
 }
 
+/// The open deliveries of the endpoints in `whose`, as a table: those without a place, those that have theirs
+/// in `places`, and those of groups that are not settled. The last ones are a stretch of the table, which is
+/// found by its ids: the plus keeps SQLite from going there by way of the endpoints.
+macro_rules! open_deliveries {
+    () => {
+        "(SELECT standing, id FROM deliveries INDEXED BY deliveries_unkeyed \
+            WHERE endpoint IN (SELECT num FROM whose) AND standing <= 3 AND lane IS NULL \
+          UNION ALL \
+          SELECT standing, delivery FROM places WHERE endpoint IN (SELECT num FROM whose) \
+          UNION ALL \
+          SELECT standing, id FROM deliveries AS n \
+            WHERE id >= (SELECT min(first) FROM given) AND standing <= 3 AND lane IS NOT NULL \
+            AND +endpoint IN (SELECT num FROM whose) AND NOT EXISTS (SELECT 1 FROM places AS p \
+              WHERE p.endpoint = n.endpoint AND p.lane = n.lane AND p.seq = n.seq))"
+    };
+}
+pub(super) use open_deliveries;
+
 /// The first row that a query finds.
 pub(super) fn one<T>(
     db: &Connection,

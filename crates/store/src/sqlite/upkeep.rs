@@ -29,6 +29,8 @@ struct OldDelivery {
     id: [u8; 16],
     standing: i64,
     removed: bool,
+    /// Its endpoint's num, its lane and its seq, if it has a place.
+    place: Option<(i64, i64, i64)>,
 }
 
 impl Desk<'_> {
@@ -84,11 +86,16 @@ impl Desk<'_> {
     }
 
     fn old_deliveries(&self, event: &OldEvent) -> Result<Vec<OldDelivery>> {
-        const COLUMNS: &str = "d.id, d.standing, p.removed_at IS NOT NULL";
+        const COLUMNS: &str =
+            "d.id, d.standing, p.removed_at IS NOT NULL, d.endpoint, d.lane, d.seq";
         let read = |columns: &mut Found<'_, '_>| {
             let id = columns.array("a delivery's id")?;
             let standing = columns.number("a standing")?;
-            Ok(OldDelivery { id, standing, removed: columns.flag()? })
+            let removed = columns.flag()?;
+            let (endpoint, lane, seq) = (columns.int()?, columns.int()?, columns.int()?);
+            let place =
+                endpoint.zip(lane).zip(seq).map(|((endpoint, lane), seq)| (endpoint, lane, seq));
+            Ok(OldDelivery { id, standing, removed, place })
         };
         let sql = format!(
             "SELECT {COLUMNS} FROM deliveries AS d JOIN endpoints AS p ON p.num = d.endpoint \
@@ -105,7 +112,11 @@ impl Desk<'_> {
     }
 
     fn delete_event(&self, event: &OldEvent, deliveries: &[OldDelivery]) -> Result<()> {
-        for OldDelivery { id, .. } in deliveries {
+        for OldDelivery { id, standing, place, .. } in deliveries {
+            if let Some(place) = place.filter(|_| *standing <= LAST_OPEN) {
+                let sql = "DELETE FROM places WHERE endpoint = ?1 AND lane = ?2 AND seq = ?3";
+                self.db.prepare_cached(sql)?.execute(place)?;
+            }
             self.db.prepare_cached("DELETE FROM attempts WHERE delivery = ?1")?.execute([id])?;
             self.db.prepare_cached("DELETE FROM deliveries WHERE id = ?1")?.execute([id])?;
         }

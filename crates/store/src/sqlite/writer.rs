@@ -9,7 +9,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::desk::{Desk, OpenFile};
-use super::lanes::Unsettled;
+use super::unsettled::Unsettled;
 use crate::limits::{
     CROWD_ITEMS, CROWD_JOBS, CROWD_NAP, CROWD_NAPS, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX,
 };
