@@ -94,9 +94,14 @@ pub struct HeaderValues {
 impl HeaderValues {
     /// The headers that the attempt has, in the order in which they are sent.
     pub fn iter(&self) -> impl Iterator<Item = (Header, &str)> {
-        let begins = [0].into_iter().chain(self.ends);
-        let values = begins.zip(self.ends).map(|(begin, end)| &self.text[begin..end]);
-        Header::ALL.into_iter().zip(values).filter(|(_, value)| !value.is_empty())
+        let all = Header::ALL.iter().map(|header| (*header, self.value(*header)));
+        all.filter(|(_, value)| !value.is_empty())
+    }
+
+    fn value(&self, header: Header) -> &str {
+        let index = header as usize;
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[begin..self.ends[index]]
     }
 
     /// All values, one after the other.

@@ -189,6 +189,9 @@ impl Tails {
 
 impl Tail {
     fn position(&self, seq: Seq) -> Option<usize> {
+        if self.deliveries.front().is_some_and(|(first, _)| *first == seq) {
+            return Some(0);
+        }
         self.deliveries.binary_search_by_key(&seq, |(seq, _)| *seq).ok()
     }
 
