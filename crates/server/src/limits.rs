@@ -18,7 +18,8 @@ pub const STREAM_GROUP_MAX: usize = 500;
 /// Bytes of a request's head, and header fields in it: what browsers and proxies send fits many
 /// times over.
 pub const REQUEST_HEAD_LEN_MAX: usize = 32 * 1024;
-/// See [`REQUEST_HEAD_LEN_MAX`].
+/// See [`REQUEST_HEAD_LEN_MAX`]. It is hyper's own bound: told to it, it would make room for as many with every
+/// request.
 pub const REQUEST_HEADERS_MAX: usize = 100;
 
 /// How long a client may take to send a request's head.

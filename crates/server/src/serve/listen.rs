@@ -27,7 +27,7 @@ use crate::api::Api;
 use crate::app::App;
 use crate::config::Config;
 use crate::dashboard::{self, Peer};
-use crate::limits::{REQUEST_HEAD_LEN_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX};
+use crate::limits::{REQUEST_HEAD_LEN_MAX, REQUEST_HEAD_TIMEOUT};
 use crate::telemetry::{Level, Value};
 
 /// Where connections come in.
@@ -147,8 +147,7 @@ impl Visit {
             .writev(false)
             .timer(TokioTimer::new())
             .header_read_timeout(duration(REQUEST_HEAD_TIMEOUT))
-            .max_buf_size(REQUEST_HEAD_LEN_MAX)
-            .max_headers(REQUEST_HEADERS_MAX);
+            .max_buf_size(REQUEST_HEAD_LEN_MAX);
         builder.http2().max_header_list_size(REQUEST_HEAD_LEN_MAX as u32);
         let (api, dashboard, peer) = (self.api, self.dashboard, self.peer);
         let asked = Arc::new(AtomicBool::new(false));
