@@ -2,8 +2,8 @@
 //!
 //! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches and
 //! `lookups` that read for the engine, `parcels` just accepted and `fetches` of those that have to be
-//! read back, an `outlet` per endpoint, and `hands` that make one `attempt` after the other. None of them
-//! holds a delivery rule.
+//! read back, an `outlet` per endpoint, `hands` that make one `attempt` after the other, and a `gate` for those
+//! who hand in more than can be sent. None of them holds a delivery rule.
 
 mod parcels;
 mod fetches;
@@ -12,6 +12,7 @@ mod attempt;
 mod hands;
 mod lookups;
 mod recorder;
+mod gate;
 mod run;
 
 use std::fmt;
@@ -31,6 +32,7 @@ use tokio::task::JoinHandle;
 
 use crate::limits::{ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE};
 use crate::{Sender, TraceParent};
+use gate::Gate;
 use outlet::Outlet;
 use run::{Order, Run};
 
@@ -123,6 +125,7 @@ impl<F: Fn(&Parcel) -> String + Send + Sync> ThinUrl for F {
 pub struct Dispatcher {
     parts: Parts,
     orders: mpsc::Sender<Order>,
+    gate: Arc<Gate>,
 }
 
 /// The dispatcher has stopped: what it is told has no effect.
@@ -150,8 +153,10 @@ impl Dispatcher {
         config: &DispatcherConfig,
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (orders, inbox) = mpsc::channel(ORDERS_WAITING_MAX);
-        let task = tokio::spawn(Run::new(parts.clone(), config, inbox).run());
-        let dispatcher = Self { parts, orders };
+        let gate = Arc::new(Gate::new());
+        let run = Run::new(parts.clone(), config, inbox, gate.clone());
+        let task = tokio::spawn(run.run());
+        let dispatcher = Self { parts, orders, gate };
         dispatcher.introduce_tenants().await?;
         dispatcher.introduce_endpoints().await?;
         Ok((dispatcher, task))
@@ -160,7 +165,9 @@ impl Dispatcher {
     /// Accepts events durably and sends them on their way.
     pub async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>, StoreError> {
         let batch = Arc::new(batch);
+        let turn = self.gate.turn(batch.events.len()).await;
         let receipts = self.parts.store.accept(batch.clone()).await?;
+        drop(turn);
         self.parts.watch.accepted(&batch.tenant, &receipts);
         let parcels = parcels::of_receipts(&batch, &receipts);
         // If the dispatcher has stopped, whoever starts next finds them in the store.

@@ -180,3 +180,13 @@ pub const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Tasks that wait for their next attempt: enough for a few busy endpoints, and a few kilobytes each.
 pub(crate) const IDLE_HANDS_MAX: usize = 256;
+
+/// Attempts under way and parcels in memory from which on sending is behind: half of what one endpoint may have in
+/// flight, and more than producers of single events have out at a time.
+pub(crate) const BEHIND_UNDER_WAY_MIN: usize = 32;
+/// See [`BEHIND_UNDER_WAY_MIN`].
+pub(crate) const BEHIND_PARCELS_MIN: usize = 1_024;
+
+/// Events that are accepted at a time while sending is behind: one batch, or as many single events as make a good
+/// commit.
+pub(crate) const ACCEPTED_AT_ONCE_MAX: u32 = 128;

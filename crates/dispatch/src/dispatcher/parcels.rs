@@ -40,6 +40,10 @@ impl Parcels {
         self.held.get(&id).cloned()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
     pub(super) fn has(&self, id: DeliveryId) -> bool {
         self.held.contains_key(&id)
     }

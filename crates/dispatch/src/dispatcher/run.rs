@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::attempt::{Job, Tools, own_span, without_request};
 use super::fetches::Fetches;
+use super::gate::Gate;
 use super::hands::{Hand, Hands};
 use super::lookups::{Desk, Lookups};
 use super::outlet::Outlet;
@@ -66,6 +67,7 @@ pub(super) struct Run {
     under_way: usize,
     fetches: Fetches,
     hands: Hands,
+    gate: Arc<Gate>,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::UnboundedReceiver<News>,
     records: mpsc::Sender<Item>,
@@ -81,6 +83,7 @@ impl Run {
         parts: Parts,
         config: &DispatcherConfig,
         inbox: mpsc::Receiver<Order>,
+        gate: Arc<Gate>,
     ) -> Self {
         let (reporter, news) = mpsc::unbounded_channel();
         let (records, items) = mpsc::channel(RECORDS_WAITING_MAX);
@@ -113,6 +116,7 @@ impl Run {
             under_way: 0,
             fetches: Fetches::new(config.parcels_bytes_max / READ_AHEAD_SHARE),
             hands: Hands::default(),
+            gate,
             inbox,
             news,
             records,
@@ -146,6 +150,7 @@ impl Run {
                 }
             }
             self.fetch_parcels();
+            self.gate.note(self.under_way, self.parcels.len());
         }
         self.end().await;
     }

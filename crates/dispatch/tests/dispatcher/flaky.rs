@@ -1,26 +1,45 @@
 //! A store that can be out of order: everything it is asked then fails, and one way or another the
-//! answer to a write can get lost.
+//! answer to a write can get lost. Or it takes its time to accept.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_store::*;
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
+use tokio::sync::{RwLock, RwLockWriteGuard};
 
 pub(crate) struct Flaky {
     inner: Arc<dyn Store>,
     down: AtomicBool,
     /// How many of the next records are written without their caller hearing of it.
     answers_to_lose: AtomicU32,
+    /// Whoever accepts waits while somebody has it for writing.
+    accepting: RwLock<()>,
+    accepts_begun: AtomicUsize,
 }
 
 impl Flaky {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        let (down, answers_to_lose) = (AtomicBool::new(false), AtomicU32::new(0));
-        Arc::new(Self { inner, down, answers_to_lose })
+        Arc::new(Self {
+            inner,
+            down: AtomicBool::new(false),
+            answers_to_lose: AtomicU32::new(0),
+            accepting: RwLock::new(()),
+            accepts_begun: AtomicUsize::new(0),
+        })
+    }
+
+    /// Accepts nothing until the returned end is dropped.
+    pub(crate) async fn hold_accepts(&self) -> RwLockWriteGuard<'_, ()> {
+        self.accepting.write().await
+    }
+
+    /// How many accepts it was asked for since this was last called.
+    pub(crate) fn accepts_begun(&self) -> usize {
+        self.accepts_begun.swap(0, Ordering::SeqCst)
     }
 
     pub(crate) fn set_down(&self, down: bool) {
@@ -84,10 +103,20 @@ macro_rules! passes_on {
     };
 }
 
-passes_on!(Intake {
-    fn accept(batch: Arc<AcceptBatch>) -> Vec<Receipt>;
-    fn redeliver(batch: RedeliverBatch) -> Vec<Accepted>;
-});
+#[async_trait]
+impl Intake for Flaky {
+    async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
+        self.up()?;
+        self.accepts_begun.fetch_add(1, Ordering::SeqCst);
+        let _turn = self.accepting.read().await;
+        self.inner.accept(batch).await
+    }
+
+    async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
+        self.up()?;
+        self.inner.redeliver(batch).await
+    }
+}
 
 passes_on!(Registry {
     fn commit(change: Change) -> ();

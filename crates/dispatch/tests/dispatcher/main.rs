@@ -12,3 +12,4 @@ mod order;
 mod endpoints;
 mod stops;
 mod trouble;
+mod behind;
