@@ -145,3 +145,25 @@ pub(super) fn touch(desk: &mut Desk<'_>) -> Result<()> {
     desk.db.execute(sql, []).at("the health check")?;
     Ok(())
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! A file and its desk, for tests of what is done there.
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{MasterKey, SystemSource};
+
+    pub(crate) fn open(path: &Path) -> OpenFile {
+        let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
+        OpenFile::open(path, setup).unwrap()
+    }
+
+    pub(crate) fn in_a_group<T>(desk: &mut Desk<'_>, work: impl FnOnce(&mut Desk<'_>) -> T) -> T {
+        desk.begin(true).unwrap();
+        let done = work(desk);
+        desk.end().unwrap();
+        done
+    }
+}

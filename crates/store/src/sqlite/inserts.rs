@@ -242,12 +242,13 @@ mod tests {
     use railpost_wire::{EndpointId, EventId, Seq, TenantId};
     use tempfile::TempDir;
 
+    use super::super::desk::testing::{self, in_a_group};
     use super::super::desk::{Desk, OpenFile};
     use super::super::unsettled::Unsettled;
     use super::*;
     use crate::{
-        EndpointPrivate, EndpointSettings, Event, MasterKey, NewEndpoint, Receipt, RedeliverBatch,
-        Setup, SystemSource, TenantSettings, Write,
+        EndpointPrivate, EndpointSettings, Event, NewEndpoint, Receipt, RedeliverBatch,
+        TenantSettings, Write,
     };
 
     const ENDPOINT: EndpointId = EndpointId::from_u128(1);
@@ -276,8 +277,7 @@ mod tests {
 
     /// A file with a tenant and an endpoint.
     fn open(folder: &TempDir) -> OpenFile {
-        let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
-        let file = OpenFile::open(&folder.path().join("store.db"), setup).unwrap();
+        let file = testing::open(&folder.path().join("store.db"));
         let mut desk = file.desk(Unsettled::default()).unwrap();
         let endpoint = NewEndpoint {
             id: ENDPOINT,
@@ -292,13 +292,6 @@ mod tests {
         });
         drop(desk);
         file
-    }
-
-    fn in_a_group<T>(desk: &mut Desk<'_>, work: impl FnOnce(&mut Desk<'_>) -> T) -> T {
-        desk.begin(true).unwrap();
-        let done = work(desk);
-        desk.end().unwrap();
-        done
     }
 
     fn numbers(desk: &Desk<'_>, sql: &str) -> Vec<u64> {

@@ -405,22 +405,15 @@ impl LaneCache {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
-    use super::super::desk::{Desk, OpenFile};
+    use super::super::desk::Desk;
+    use super::super::desk::testing::open;
     use super::*;
-    use crate::{EndpointSettings, MasterKey, Setup, SystemSource};
+    use crate::EndpointSettings;
     use railpost_wire::EndpointId;
     use tempfile::TempDir;
 
     const KEYS: u64 = 300;
     const GROUP: u64 = 20;
-
-    fn open(path: &Path) -> OpenFile {
-        let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
-        OpenFile::open(path, setup).unwrap()
-    }
 
     fn next_place(desk: &mut Desk<'_>, key: Option<Key>) -> Place {
         let settings = EndpointSettings::all_events("https://example.com");

@@ -1,10 +1,11 @@
 //! Whoever stands in a lane is found there, settled or not: tried with groups at random.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fastrand::Rng;
 use railpost_engine::{
     DeadReason, DeliveryState, LaneId, LanePage, Load, Page, Place, Progress, Timestamp, Transition,
 };
@@ -12,27 +13,17 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, Seq, TenantId};
 use tempfile::TempDir;
 
 use super::archive;
-use super::desk::{Desk, OpenFile};
+use super::desk::Desk;
+use super::desk::testing::{in_a_group, open};
 use super::lanes::Pace;
 use super::ledger::{Asked, load};
 use super::unsettled::Unsettled;
 use crate::{
-    AcceptBatch, EndpointPrivate, EndpointSettings, Event, MasterKey, NewEndpoint, Receipt,
-    RecordBatch, Setup, SystemSource, TenantSettings, Write,
+    AcceptBatch, EndpointPrivate, EndpointSettings, Event, NewEndpoint, Receipt, RecordBatch,
+    TenantSettings, Write,
 };
 
 const ENDPOINTS: [EndpointId; 2] = [EndpointId::from_u128(1), EndpointId::from_u128(2)];
-
-/// Numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// What should be in the store.
 #[derive(Clone, Debug, Default)]
@@ -67,18 +58,6 @@ fn tenant() -> TenantId {
     "acme".parse().unwrap()
 }
 
-fn open(path: &Path) -> OpenFile {
-    let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
-    OpenFile::open(path, setup).unwrap()
-}
-
-fn in_a_group<T>(desk: &mut Desk<'_>, work: impl FnOnce(&mut Desk<'_>) -> T) -> T {
-    desk.begin(false).unwrap();
-    let done = work(desk);
-    desk.end().unwrap();
-    done
-}
-
 /// A file with a tenant and its endpoints.
 fn new_file(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("store.db");
@@ -98,10 +77,10 @@ fn new_file(folder: &TempDir) -> PathBuf {
 }
 
 /// Accepts some events, half of them of one key.
-fn accept(desk: &mut Desk<'_>, model: &mut Model, dice: &mut Dice, count: u64) {
+fn accept(desk: &mut Desk<'_>, model: &mut Model, dice: &mut Rng, count: u64) {
     let events = (0..count).map(|_| {
         model.events += 1;
-        let key = if dice.below(2) == 0 { 0 } else { dice.below(12) };
+        let key = if dice.bool() { 0 } else { dice.u64(..12) };
         Event {
             id: EventId::generate(model.events, [0; 10]),
             event_type: "a.b".parse().unwrap(),
@@ -126,11 +105,11 @@ fn accept(desk: &mut Desk<'_>, model: &mut Model, dice: &mut Dice, count: u64) {
 }
 
 /// Lets some that are open move on, wherever in their lanes they stand.
-fn record(desk: &mut Desk<'_>, model: &mut Model, dice: &mut Dice, count: u64) {
+fn record(desk: &mut Desk<'_>, model: &mut Model, dice: &mut Rng, count: u64) {
     for _ in 0..count.min(model.open.len() as u64) {
-        let any = dice.below(model.open.len() as u64) as usize;
+        let any = dice.usize(..model.open.len());
         let ((endpoint, lane, seq), delivery) = model.open.iter().nth(any).unwrap();
-        let state = match dice.below(6) {
+        let state = match dice.u64(..6) {
             0 => DeliveryState::Waiting { until: Timestamp::from_millis(9) },
             1 => DeliveryState::Dead { reason: DeadReason::Expired, holds: false },
             2 => DeliveryState::Dead { reason: DeadReason::Permanent, holds: true },
@@ -211,17 +190,17 @@ fn check_loads(
     }
 }
 
-fn asks(model: &Model, dice: &mut Dice, seen: &Unsettled) -> Vec<(Load, Asked)> {
+fn asks(model: &Model, dice: &mut Rng, seen: &Unsettled) -> Vec<(Load, Asked)> {
     let mut loads = Vec::new();
     for endpoint in ENDPOINTS {
         let lanes = model.lanes(endpoint);
-        let after = lanes.get(dice.below(8) as usize).copied().filter(|_| dice.below(2) == 0);
-        let (limit, window) = (1 + dice.below(12) as u32, 1 + dice.below(5) as u32);
+        let after = lanes.get(dice.usize(..8)).copied().filter(|_| dice.bool());
+        let (limit, window) = (dice.u32(1..=12), dice.u32(1..=5));
         loads.push(Load::Lanes { endpoint, after, limit, window });
         for lane in lanes {
             let last = model.last[&lane].get();
-            let from = Seq::new(1 + dice.below(last + 1)).unwrap();
-            loads.push(Load::Lane { endpoint, lane, from, limit: 1 + dice.below(9) as u32 });
+            let from = Seq::new(dice.u64(1..=last + 1)).unwrap();
+            loads.push(Load::Lane { endpoint, lane, from, limit: dice.u32(1..=9) });
         }
     }
     loads.into_iter().map(|load| (load, Asked::new(load, seen))).collect()
@@ -242,7 +221,7 @@ fn check_counts(desk: &Desk<'_>, model: &Model) {
 fn run(seed: u64, pace: Pace) -> (u64, u64) {
     let folder = TempDir::new().unwrap();
     let path = new_file(&folder);
-    let (mut model, mut dice) = (Model::default(), Dice(seed));
+    let (mut model, mut dice) = (Model::default(), Rng::with_seed(seed));
     let (mut most_unsettled, mut most_settled) = (0, 0);
     for _ in 0..4 {
         let file = open(&path);
@@ -252,11 +231,11 @@ fn run(seed: u64, pace: Pace) -> (u64, u64) {
         for _ in 0..40 {
             let before = model.clone();
             let asked = asks(&model, &mut dice, &seen);
-            for _ in 0..1 + dice.below(2) {
-                let fails = dice.below(7) == 0;
+            for _ in 0..dice.u64(1..=2) {
+                let fails = dice.u64(..7) == 0;
                 let mut next = model.clone();
                 desk.begin(false).unwrap();
-                let (made, moved) = (dice.below(14), dice.below(40));
+                let (made, moved) = (dice.u64(..14), dice.u64(..40));
                 record(&mut desk, &mut next, &mut dice, moved);
                 accept(&mut desk, &mut next, &mut dice, made);
                 if fails {

@@ -202,16 +202,9 @@ fn try_commit(desk: &mut Desk<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use std::sync::Arc;
-
+    use super::super::desk::testing::open;
     use super::*;
     use crate::limits::WARY_GROUPS;
-    use crate::{MasterKey, Setup, SystemSource};
-
-    fn open(folder: &tempfile::TempDir) -> OpenFile {
-        let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) };
-        OpenFile::open(&folder.path().join("store.db"), setup).unwrap()
-    }
 
     fn job(
         items: usize,
@@ -233,7 +226,7 @@ mod tests {
     #[test]
     fn a_group_that_meets_a_known_event_is_done_again_and_those_after_it_look_first() {
         let folder = tempfile::TempDir::new().unwrap();
-        let file = open(&folder);
+        let file = open(&folder.path().join("store.db"));
         let mut desk = file.desk(Unsettled::default()).unwrap();
         assert_eq!(commit(&mut desk, &mut [job(1, collide_unless_wary)]), Ok(()));
         for group in 2..=WARY_GROUPS {
@@ -247,7 +240,7 @@ mod tests {
     #[test]
     fn a_group_that_fails_for_another_reason_is_tried_once() {
         let folder = tempfile::TempDir::new().unwrap();
-        let file = open(&folder);
+        let file = open(&folder.path().join("store.db"));
         let mut desk = file.desk(Unsettled::default()).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let fails = move |_: &mut Desk<'_>| {
