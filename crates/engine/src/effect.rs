@@ -41,6 +41,8 @@ pub struct Attempt {
     pub endpoint: EndpointId,
     /// Its place in line, if it keeps one.
     pub place: Option<Place>,
+    /// The seq of its lane that was delivered last before it, or 0, if that is not the one before it.
+    pub follows: Option<u64>,
     /// 1 for the first attempt of this delivery, and so on.
     pub number: u32,
     /// Whether a person asked for it.
@@ -107,7 +109,7 @@ pub enum Load {
         limit: u32,
     },
     /// The endpoint's open deliveries without a place in line, but for those that wait beyond
-    /// `due_by`.
+    /// `due_by` and no longer than `due_beyond`.
     Unkeyed {
         /// Whose.
         endpoint: EndpointId,
@@ -115,6 +117,8 @@ pub enum Load {
         after: Option<DeliveryId>,
         /// Those waiting longer are left out.
         due_by: Timestamp,
+        /// But not those waiting longer than this: no policy plans so far ahead.
+        due_beyond: Timestamp,
         /// Most deliveries.
         limit: u32,
     },

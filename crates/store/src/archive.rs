@@ -6,7 +6,8 @@ use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptDetail, Event, Figures, FiguresScope, Listing, PageRequest, Resolution, Result, numbers,
+    AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution, Result,
+    numbers,
 };
 
 /// The read side. Lists are newest first unless they say otherwise.
@@ -172,8 +173,8 @@ pub struct DeliveryView {
     pub event_type: EventType,
     /// The event's key.
     pub key: Option<Key>,
-    /// Its number in its lane, even if it has left it.
-    pub seq: Option<Seq>,
+    /// Where it stands in its line, even if it has left its lane.
+    pub line: Option<LinePlace>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its state last changed.

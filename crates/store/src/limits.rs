@@ -113,6 +113,9 @@ pub const LIST_SCAN_MAX: u32 = 20_000;
 /// Most lanes or deliveries of one load.
 pub const LOAD_LIMIT_MAX: u32 = 10_000;
 
+/// Most deliveries that one sweep lists.
+pub const SWEEP_MAX: u32 = 10_000;
+
 /// Most events that one step of pruning or erasing may look at: it holds up a group of accepts by
 /// milliseconds.
 pub const UPKEEP_STEP_MAX: u32 = 1_000;

@@ -8,7 +8,7 @@ use super::{Alarm, DeliveryKey, EndpointKey, Engine, Flight, Held, Phase, Served
 use crate::retry::Retry;
 use crate::{
     Attempt, AttemptResult, AttemptToken, Because, DeadReason, DeliveryState, Effect, Guarantee,
-    NoticeKind, Outcome, Span, Timestamp, Transition, classify,
+    NoticeKind, Outcome, Place, Span, Timestamp, Transition, classify,
 };
 
 /// An attempt under way whose endpoint was removed: it still takes a place.
@@ -208,7 +208,7 @@ impl Engine {
                 self.counters.acknowledged += 1;
                 self.close(key, DeliveryState::Delivered, attempt);
             }
-            _ if flight.discarded => self.close(key, DeliveryState::Discarded, attempt),
+            _ if flight.discarded => self.close(key, DeliveryState::DISCARDED, attempt),
             Outcome::Permanent => self.dead_letter(key, DeadReason::Permanent, attempt),
             Outcome::Retryable => match self.retry(key, result) {
                 Retry::After(delay) => self.wait(key, delay, attempt),
@@ -271,6 +271,15 @@ impl Engine {
         attempt: Option<AttemptToken>,
     ) {
         self.record(key, state, attempt);
+        let held = &self.deliveries[key];
+        if let Some(Place { lane, seq }) = held.place
+            && let Some(lane) = self.endpoints[held.endpoint].lanes.get_mut(&lane)
+        {
+            match state {
+                DeliveryState::Delivered => lane.delivered(seq.get()),
+                _ => lane.skipped(seq.get()),
+            }
+        }
         self.forget(key);
     }
 
@@ -320,6 +329,7 @@ fn start_effect(key: DeliveryKey, held: &Held, served: &Served) -> Effect {
         delivery: held.id,
         endpoint: served.id,
         place: held.place,
+        follows: held.place.and_then(|Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
         number: held.progress.attempts,
         replay: held.progress.replay,
     })

@@ -1,5 +1,7 @@
 //! One lane in memory: its head, a short window behind it, and what it knows of the rest.
 
+use std::collections::BTreeMap;
+
 use super::{DeliveryKey, Held, Table};
 
 /// A FIFO of deliveries, linked through [`Held::next`]. A lane with nothing open is a few words that
@@ -17,6 +19,8 @@ pub(super) struct Lane {
     pub(super) loading: bool,
     /// Whether the engine's list of idle lanes has it.
     pub(super) listed_idle: bool,
+    /// By seq: which one it follows, where that is not the one before. Boxed, because few lanes have any.
+    follows: Option<Box<BTreeMap<u64, u64>>>,
 }
 
 impl Lane {
@@ -39,6 +43,36 @@ impl Lane {
 
     pub(super) fn heard_of(&mut self, seq: u64) {
         self.last = self.last.max(seq);
+    }
+
+    /// Notes that `seq` follows `before` and not the one before it.
+    pub(super) fn note_follows(&mut self, seq: u64, before: u64) {
+        if before + 1 < seq {
+            self.follows.get_or_insert_default().entry(seq).or_insert(before);
+        }
+    }
+
+    /// Notes that `seq` was closed without being delivered.
+    pub(super) fn skipped(&mut self, seq: u64) {
+        self.note_follows(seq + 1, seq - 1);
+    }
+
+    /// Notes that `seq` was delivered: what lies before it is of no use any more.
+    pub(super) fn delivered(&mut self, seq: u64) {
+        if let Some(follows) = &mut self.follows {
+            follows.retain(|other, _| *other > seq);
+            self.follows.take_if(|follows| follows.is_empty());
+        }
+    }
+
+    /// Which one `seq` follows, if that is not the one before it.
+    pub(super) fn follows(&self, seq: u64) -> Option<u64> {
+        let follows = self.follows.as_ref()?;
+        let mut before = seq - 1;
+        while let Some(earlier) = follows.get(&(before + 1)) {
+            before = *earlier;
+        }
+        (before + 1 < seq).then_some(before)
     }
 
     /// Puts a delivery at the end.
