@@ -177,7 +177,9 @@ impl Engine {
             Input::EndpointChanged { endpoint, policy } => self.endpoint_changed(endpoint, policy),
             Input::EndpointPaused(endpoint) => self.endpoint_paused(endpoint),
             Input::EndpointResumed(endpoint) => self.endpoint_resumed(endpoint),
-            Input::EndpointBlocked { endpoint, blocked } => self.endpoint_blocked(endpoint, blocked),
+            Input::EndpointBlocked { endpoint, blocked } => {
+                self.endpoint_blocked(endpoint, blocked)
+            }
             Input::EndpointRemoved(endpoint) => self.endpoint_removed(endpoint),
             Input::TenantChanged { tenant, rate_limit } => self.tenant_changed(&tenant, rate_limit),
             Input::Accepted(accepted) => self.accepted(accepted),

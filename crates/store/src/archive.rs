@@ -6,8 +6,8 @@ use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution, Result,
-    numbers,
+    AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution,
+    Result, numbers,
 };
 
 /// The read side. Lists are newest first unless they say otherwise.
@@ -22,7 +22,8 @@ pub trait Archive: Send + Sync {
     /// One delivery.
     async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>>;
 
-    /// A tenant's deliveries, the latest first. Those of removed endpoints are left out.
+    /// A tenant's deliveries, the latest first. Those of removed endpoints are left out, unless the query
+    /// names the endpoint.
     async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>>;
 
     /// All deliveries of one event, the earliest first.

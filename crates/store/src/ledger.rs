@@ -44,7 +44,10 @@ pub trait Ledger: Send + Sync {
 
     /// All that a sender needs for these deliveries, in any order. One whose event is gone is left
     /// out; one that cannot be read does not keep the others back.
-    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<(DeliveryId, Result<Parcel>)>>;
+    async fn parcels(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, Result<Parcel>)>>;
 
     /// Deliveries made in a stretch of ids that are open, by ascending id, whatever their endpoints. Those
     /// of removed endpoints are not. What was committed without anybody hearing of it is found so.

@@ -207,12 +207,7 @@ mod tests {
             (dead(false), 4, None, Some(3)),
             (DeliveryState::Delivered, 5, None, None),
             (DeliveryState::DISCARDED, 6, None, Some(1)),
-            (
-                DeliveryState::Discarded { reason: DiscardReason::EndpointRemoved },
-                6,
-                None,
-                Some(2),
-            ),
+            (DeliveryState::Discarded { reason: DiscardReason::EndpointRemoved }, 6, None, Some(2)),
         ] {
             let standing = Standing::from(state);
             assert_eq!(standing, Standing { number, due, reason }, "{state:?}");

@@ -242,7 +242,8 @@ pub(crate) fn line_place(columns: &mut impl Columns) -> Result<Option<LinePlace>
     let (lane, seq) = (columns.maybe_number("a lane")?.map(LaneId), columns.seq()?);
     let (before, era) = (columns.maybe_number("a line's beginning")?, columns.int()?);
     let line = lane.zip(seq).zip(before.zip(era));
-    Ok(line.map(|((lane, seq), (before, era))| LinePlace::new(era.cast_unsigned(), lane, seq, before)))
+    Ok(line
+        .map(|((lane, seq), (before, era))| LinePlace::new(era.cast_unsigned(), lane, seq, before)))
 }
 
 /// For [`parcel`].

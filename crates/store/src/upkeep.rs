@@ -77,6 +77,11 @@ pub struct PruneStep {
 }
 
 impl PruneStep {
+    /// The first step towards keeping nothing from before `at` that nothing needs.
+    pub fn of_all_before(at: Timestamp, limit: u32) -> Self {
+        Self { closed_before: at, dead_before: at, lanes_before: at, after: None, limit }
+    }
+
     /// The number of the last event that the step before looked at.
     pub(crate) fn position(&self) -> Result<i64> {
         let position = |cursor: &Cursor| cursor.position(ListKind::Events);

@@ -191,7 +191,10 @@ impl Served {
         now: Timestamp,
     ) -> Verdict {
         if !ended.result.concerns_endpoint() {
-            return Verdict { notice: self.probe_without_verdict(ended, now), ..Verdict::default() };
+            return Verdict {
+                notice: self.probe_without_verdict(ended, now),
+                ..Verdict::default()
+            };
         }
         self.honour_retry_after(ended.result, outcome, now);
         let notice = self.feed_breaker(ended.probe, outcome, now);

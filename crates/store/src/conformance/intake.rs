@@ -319,7 +319,7 @@ pub(super) async fn a_payload_at_the_bound_is_kept_and_one_beyond_is_named(world
     let largest = sized(PAYLOAD_LEN_MAX);
     let accepted = world.accept(vec![largest.clone()]).await;
     let parcels = world.store.parcels(ids(&accepted)).await.unwrap();
-    assert_eq!(parcels[0].event.payload, largest.payload);
+    assert_eq!(parcels[0].1.as_ref().unwrap().event.payload, largest.payload);
     let refused = world.store.accept(world.batch(vec![sized(PAYLOAD_LEN_MAX + 1)]).into()).await;
     let named = "events[0].payload (bytes)";
     assert!(
@@ -353,7 +353,7 @@ pub(super) async fn an_event_can_be_delivered_again_at_the_end_of_its_lane(world
         views.iter().map(|view| (view.delivery.id, view.delivery.state.stage())).collect();
     assert_eq!(found, [(first.id, Stage::Delivered), (again[0].id, Stage::Pending)]);
     let parcels = world.store.parcels(ids(&again)).await.unwrap();
-    assert_eq!(parcels[0].event, event);
+    assert_eq!(parcels[0].1.as_ref().unwrap().event, event);
 }
 
 pub(super) async fn an_event_can_be_delivered_to_an_endpoint_that_never_had_it(world: World) {

@@ -13,6 +13,7 @@ mod world;
 mod intake;
 mod ledger;
 mod loads;
+mod lines;
 mod registry;
 mod access;
 mod archive;
@@ -114,7 +115,6 @@ checks! { $
         a_fence_leaves_other_partitions_alone
         a_parcel_holds_all_that_a_sender_needs
         parcels_come_for_many_deliveries_at_once
-        a_dead_letter_that_left_its_lane_keeps_its_seq_for_people
     }
     loads {
         a_lane_loads_its_open_deliveries_by_seq
@@ -129,12 +129,28 @@ checks! { $
         a_window_shows_where_it_was_cut
         unkeyed_deliveries_load_by_ascending_id
         what_waits_longer_is_left_out_and_the_earliest_is_named
+        what_waits_longer_than_any_policy_plans_is_listed
         a_dead_letter_that_left_its_lane_is_replayed_outside_of_it
         replayed_dead_letters_and_unkeyed_deliveries_load_in_one_order
         a_held_lane_is_replayed_in_its_place
         a_skipped_dead_letter_leaves_its_lane_for_good
         a_removed_endpoint_has_nothing_to_load
         a_load_out_of_bounds_is_named
+    }
+    lines {
+        each_lane_of_each_endpoint_has_a_line_of_its_own
+        a_new_era_begins_new_lines_and_leaves_the_old_ones_alone
+        a_restored_store_never_uses_a_number_of_a_line_twice
+        what_was_skipped_is_passed_over
+        what_is_discarded_out_of_order_is_passed_over_too
+        a_redelivery_is_a_replay_from_its_first_attempt_on
+        a_dead_letter_that_left_its_lane_keeps_its_line
+        a_lane_that_stood_empty_for_long_goes_and_its_key_begins_a_new_line
+        what_a_removed_endpoint_has_open_is_discarded_in_small_steps
+        a_sweep_lists_what_is_open_in_a_stretch_of_ids
+        a_sweep_tells_the_era
+        an_event_of_the_future_keeps_none_behind_it_from_being_pruned
+        a_healthy_store_is_found_to_be_whole
     }
     registry {
         a_tenant_reads_back_and_changes

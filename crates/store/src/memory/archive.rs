@@ -46,7 +46,7 @@ impl Archive for MemoryStore {
         let state = self.state();
         let rows = state.rows.deliveries.range(..after).rev().filter(|(_, row)| {
             query.endpoint.is_none_or(|wanted| row.endpoint == wanted)
-                && state.owns(&query.tenant, row.endpoint)
+                && state.shows(&query, row.endpoint)
         });
         let rows = rows.filter_map(|(id, _)| Some((id.to_bytes(), state.view(*id)?)));
         let rows = rows.filter(|(_, view)| query.wants(view)).take(limit + 1);
@@ -131,9 +131,12 @@ impl State {
         self.registry.tenants.contains_key(tenant)
     }
 
-    fn owns(&self, tenant: &TenantId, endpoint: EndpointId) -> bool {
+    /// Whether a list shows deliveries of this endpoint: a removed one is asked for by its id.
+    fn shows(&self, query: &DeliveryQuery, endpoint: EndpointId) -> bool {
         let row = self.registry.endpoints.get(&endpoint);
-        row.is_some_and(|row| row.tenant == *tenant && row.removed_at.is_none())
+        row.is_some_and(|row| {
+            row.tenant == query.tenant && (row.removed_at.is_none() || query.endpoint.is_some())
+        })
     }
 
     fn event_row(&self, tenant: &TenantId, id: &EventId) -> Option<&EventRow> {
@@ -150,7 +153,7 @@ impl State {
             event: event.event.id.clone(),
             event_type: event.event.event_type.clone(),
             key: event.event.key.clone(),
-            seq: row.seq,
+            line: self.line_place(row.stood),
             created_at: Timestamp::from_millis(id.unix_ms()),
             changed_at: row.changed_at,
         })
