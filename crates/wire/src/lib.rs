@@ -95,8 +95,8 @@ pub use cloudevents::{Content, Source};
 pub use envelope::{Envelope, Event};
 pub use headers::{BadHeaderName, Header, HeaderNames};
 pub use ids::{
-    ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId, ReplayId, SecretId,
-    Seq, TenantId,
+    ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId, ReplayId,
+    SecretId, Seq, TenantId,
 };
 pub use names::{ContentType, EventType, EventTypeFilter, Key};
 pub use refusal::Refusal;
