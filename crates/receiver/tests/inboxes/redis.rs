@@ -1,4 +1,4 @@
-use crate::suite::{InboxUnderTest, follows_the_rules};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{NOW, event, redis_url, unique};
 use ::redis::aio::MultiplexedConnection;
 use railpost_receiver::redis::RedisInbox;
@@ -37,6 +37,7 @@ impl InboxUnderTest for Inbox {
 #[tokio::test]
 async fn the_redis_inbox_follows_the_rules() {
     follows_the_rules(inbox).await;
+    remembers_a_gap_without_a_commit(inbox(Policy::default()).await).await;
 }
 
 #[tokio::test]
