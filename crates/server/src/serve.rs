@@ -44,7 +44,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 2],
+    upkeep: [JoinHandle<()>; 3],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -108,6 +108,8 @@ impl Server {
             catalogue: Default::default(),
             pages: Default::default(),
             sampled: Default::default(),
+            removals: Default::default(),
+            secret_changes: Default::default(),
         });
         let admin_key = opening::first_start(&app).await?;
         let (stop, stopping) = watch::channel(false);
@@ -115,6 +117,7 @@ impl Server {
         let upkeep = [
             tokio::spawn(upkeep::prune_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
+            tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = door.address;
@@ -148,6 +151,12 @@ impl Server {
     /// The admin key that was made on this start, if one was: nobody can ask for it again.
     pub fn admin_key(&self) -> Option<&str> {
         self.admin_key.as_deref()
+    }
+
+    /// Ends when the store has stopped for good, with the reason: the process must end, so that the next
+    /// one recovers.
+    pub async fn store_stopped(&self) -> String {
+        self.app.telemetry.store_stopped().await
     }
 
     /// What its requests have at hand.

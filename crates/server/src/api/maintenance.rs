@@ -3,9 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use http::Method;
-use railpost_engine::Timestamp;
-use railpost_store::limits::UPKEEP_STEP_MAX;
-use railpost_store::{PruneStep, Pruned};
+use railpost_store::Pruned;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,6 +16,7 @@ use super::path::NoPath;
 use super::problem::{Code, Problem};
 use super::query::NoQuery;
 use super::route::Route;
+use crate::upkeep;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -57,6 +56,8 @@ pub(crate) struct PrunedView {
     pub(crate) events: u64,
     /// Their deliveries.
     pub(crate) deliveries: u64,
+    /// Lanes that stood empty: the next event of their key begins a new line.
+    pub(crate) lanes: u64,
     /// Audit entries, and answers to requests that may come again.
     pub(crate) others: u64,
 }
@@ -114,27 +115,8 @@ pub(crate) async fn prune(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<PrunedView>, Problem> {
-    let (now, retention) = (ctx.now(), &ctx.app.config.retention);
-    let before = |kept: railpost_engine::Span| {
-        Timestamp::from_millis(now.as_millis().saturating_sub(kept.as_millis()))
-    };
-    let mut step = PruneStep {
-        closed_before: before(retention.closed),
-        dead_before: before(retention.dead),
-        after: None,
-        limit: UPKEEP_STEP_MAX,
-    };
-    let mut all = PrunedView::default();
-    loop {
-        let Pruned { events, deliveries, others, next } = ctx.app.store.prune(step.clone()).await?;
-        all.events += events;
-        all.deliveries += deliveries;
-        all.others += others;
-        if next.is_none() {
-            break;
-        }
-        step.after = next;
-    }
+    let Pruned { events, deliveries, lanes, others, .. } = upkeep::prune(&ctx.app).await?;
+    let all = PrunedView { events, deliveries, lanes, others };
     ctx.commit(Vec::new(), deed("store.prune", "store", json!(all)), Json(all)).await
 }
 

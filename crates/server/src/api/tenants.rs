@@ -139,9 +139,7 @@ pub(crate) async fn create(
         updated_at: now,
     });
     let writes = vec![Write::CreateTenant(id.clone(), settings)];
-    let created = ctx.commit(writes, deed("tenant.create", &id), Created(view)).await?;
-    ctx.app.dispatcher.tenant_changed(&id).await?;
-    Ok(created)
+    ctx.commit(writes, deed("tenant.create", &id), Created(view)).await
 }
 
 pub(crate) async fn show(
@@ -168,9 +166,7 @@ pub(crate) async fn change(
     tenant.updated_at = ctx.now();
     let writes = vec![Write::UpdateTenant(tenant.id.clone(), tenant.settings.clone())];
     let changed = Json(TenantView::from(tenant));
-    let changed = ctx.commit(writes, deed("tenant.change", &path.tenant), changed).await?;
-    ctx.app.dispatcher.tenant_changed(&path.tenant).await?;
-    Ok(changed)
+    ctx.commit(writes, deed("tenant.change", &path.tenant), changed).await
 }
 
 pub(crate) async fn erase(
@@ -185,7 +181,7 @@ pub(crate) async fn erase(
     ctx.commit(Vec::new(), deed, Accepted(Erased { erased: false })).await?;
     let mut erased = ctx.app.store.erase_tenant(&path.tenant).await?;
     for endpoint in endpoints {
-        ctx.app.dispatcher.endpoint_changed(endpoint).await?;
+        ctx.app.dispatcher.endpoint_changed(endpoint).await;
     }
     while !erased {
         erased = ctx.app.store.erase_tenant(&path.tenant).await?;

@@ -34,9 +34,10 @@ pub(super) fn prune(session: &Session) -> Outcome {
     out.progress_done();
     let answer = answer?;
     let counts = format!(
-        "{} events, {} deliveries, {} others",
+        "{} events, {} deliveries, {} lanes, {} others",
         field(&answer, "events"),
         field(&answer, "deliveries"),
+        field(&answer, "lanes"),
         field(&answer, "others")
     );
     out.done(&answer, &format!("deleted {counts}"))

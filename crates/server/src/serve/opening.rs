@@ -79,7 +79,7 @@ pub(super) async fn first_start(app: &Arc<App>) -> Result<Option<String>, StartE
         writes.push(Write::CreateApiKey(admin_key(app, key, "server.admin_key")));
     }
     if !writes.is_empty() {
-        app.store.commit(Change { writes, ..Change::default() }).await.map_err(text)?;
+        app.dispatcher.commit(Change { writes, ..Change::default() }).await.map_err(text)?;
     }
     Ok(made)
 }
