@@ -29,6 +29,7 @@ use crate::upkeep;
 use listen::Door;
 
 pub use opening::DEFAULT_TENANT;
+pub(crate) use opening::{Restored, restore, verify};
 
 /// A server that listens.
 #[derive(Debug)]
