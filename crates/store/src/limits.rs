@@ -223,9 +223,6 @@ pub(crate) const KEEPALIVE_RETRIES: u32 = 5;
 /// How long a starting server waits for the lock of one that is just stopping.
 pub(crate) const LOCK_PATIENCE: Span = Span::from_secs(1);
 
-/// Bytes that calls may add to the first one of a group: a larger message would hold up everyone's answer.
-pub(crate) const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
-
 /// Records that are answered and may not be on disk yet: they are kept, to be written again if the
 /// server crashes. When there are so many or they are so old, the next ones wait for the disk.
 pub(crate) const UNFLUSHED_CALLS_MAX: usize = 4_096;

@@ -61,7 +61,9 @@ impl Directory {
     /// The open deliveries of tenants, by their numbers, have to be counted again.
     pub(super) fn forget_backlogs(&self, nums: &[i64]) {
         let memory = &mut *self.memory();
-        nums.iter().for_each(|num| drop(memory.backlogs.remove(num)));
+        for num in nums {
+            memory.backlogs.remove(num);
+        }
     }
 
     /// For each tenant its entry, or why there is none.
