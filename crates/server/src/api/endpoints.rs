@@ -7,7 +7,7 @@ mod actions;
 use futures_util::future::join_all;
 use http::Method;
 use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_store::{Endpoint, NewSecret, PageRequest, SecretValue, Write};
+use railpost_store::{Endpoint, EndpointPrivate, NewSecret, PageRequest, SecretValue, Write};
 use railpost_wire::{EndpointId, Secret, SecretId, TenantId};
 use serde_json::json;
 
@@ -74,7 +74,7 @@ pub(crate) async fn create(
         id: EndpointId::generate(now.as_millis(), ctx.app.random()),
         tenant: path.tenant,
         settings,
-        private,
+        private: Ok(private.clone()),
         status: Default::default(),
         failing_since: None,
         revision: 1,
@@ -93,7 +93,7 @@ pub(crate) async fn create(
             id: endpoint.id,
             tenant: endpoint.tenant.clone(),
             settings: endpoint.settings.clone(),
-            private: endpoint.private.clone(),
+            private,
         }),
         Write::CreateSecret(secret.clone()),
     ];
@@ -128,7 +128,8 @@ pub(crate) async fn change(
         return Err(Problem { field: Some("revision".to_owned()), ..problem });
     }
     let was_signed = endpoint.settings.policy.signed;
-    settings::apply(&ctx.app, change, &mut endpoint.settings, &mut endpoint.private)?;
+    let mut private = private_to_change(&endpoint, &change)?;
+    settings::apply(&ctx.app, change, &mut endpoint.settings, &mut private)?;
     let mut _turn = None;
     if endpoint.settings.policy.signed && !was_signed {
         _turn = Some(ctx.app.secret_changes.lock().await);
@@ -139,10 +140,25 @@ pub(crate) async fn change(
     let write = Write::UpdateEndpoint {
         id: endpoint.id,
         settings: endpoint.settings.clone(),
-        private: endpoint.private.clone(),
+        private: private.clone(),
         revision: Some(revision),
     };
+    endpoint.private = Ok(private);
     commit_change(&ctx, vec![write], "endpoint.change", endpoint).await
+}
+
+/// What is encrypted of the endpoint. If it cannot be read, the change must replace all of it.
+fn private_to_change(
+    endpoint: &Endpoint,
+    change: &EndpointChange,
+) -> Result<EndpointPrivate, Problem> {
+    match &endpoint.private {
+        Ok(private) => Ok(private.clone()),
+        Err(_) if change.headers.is_some() && change.client_identity.is_some() => {
+            Ok(EndpointPrivate::default())
+        }
+        Err(error) => Err(error.clone().into()),
+    }
 }
 
 pub(crate) async fn remove(

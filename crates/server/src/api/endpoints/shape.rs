@@ -71,6 +71,8 @@ impl From<Endpoint> for EndpointView {
             authorities_pem,
             timeout,
         } = endpoint.settings;
+        // What cannot be read is not shown; `blocked` says so.
+        let private = endpoint.private.unwrap_or_default();
         Self {
             id: endpoint.id,
             tenant: endpoint.tenant,
@@ -83,8 +85,8 @@ impl From<Endpoint> for EndpointView {
             tls_min: tls_min.into(),
             authorities_pem,
             timeout,
-            header_names_set: endpoint.private.headers.into_keys().collect(),
-            client_certificate: endpoint.private.client_identity.is_some(),
+            client_certificate: private.client_identity.is_some(),
+            header_names_set: private.headers.into_keys().collect(),
             status: endpoint.status,
             blocked: None,
             failing_since: endpoint.failing_since.map(Time::from),
