@@ -77,6 +77,11 @@ impl StoreError {
         )
     }
 
+    /// Whether the call may have been carried out all the same: its answer was lost.
+    pub fn is_in_doubt(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_))
+    }
+
     /// Whether the trouble is the store's surroundings, not the call.
     pub(crate) fn is_environment(&self) -> bool {
         matches!(

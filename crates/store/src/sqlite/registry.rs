@@ -93,11 +93,11 @@ impl WriteSession<'_> {
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at),
             Write::CreateSecret(new) => self.create_secret(new, at),
-            Write::ExpireSecret(id, until) => {
+            Write::ExpireSecret { id, at: until, .. } => {
                 let sql = "UPDATE secrets SET expires_at = ?2 WHERE id = ?1";
                 found(self.execute(sql, (id.to_bytes(), millis(*until)))?, "secret", id)
             }
-            Write::RemoveSecret(id) => {
+            Write::RemoveSecret { id, .. } => {
                 let gone = self.execute("DELETE FROM secrets WHERE id = ?1", [id.to_bytes()])?;
                 found(gone, "secret", id)
             }
