@@ -351,7 +351,10 @@ impl World {
             let from = self.deliveries.len().saturating_sub(if self.dice.bool() { 12 } else { 200 });
             let Some(id) = self.dice.choice(&self.deliveries[from..]).copied() else { break };
             let Some(view) = self.memory.delivery(id).await.unwrap() else { continue };
-            batch.transitions.push(self.transition(view.delivery));
+            let mut delivery = view.delivery;
+            let before = batch.transitions.iter().filter(|(before, _)| before.delivery == id);
+            delivery.progress.attempts += before.count() as u32;
+            batch.transitions.push(self.transition(delivery));
         }
         batch
     }
