@@ -13,7 +13,7 @@ use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
 use railpost_engine::Span;
-use railpost_store::{Source, SystemSource};
+use railpost_store::{Source, Store, SystemSource};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -70,7 +70,28 @@ impl Server {
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let door = Door::open(&config).await?;
-        let (master, store) = opening::open(&config, &source).await?;
+        let opened = opening::open(&config, &source).await?;
+        Self::start_at(door, opened, config, log).await
+    }
+
+    /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
+    pub async fn start_on(
+        store: Arc<dyn Store>,
+        master: [u8; 32],
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let door = Door::open(&config).await?;
+        Self::start_at(door, (master, store), config, log).await
+    }
+
+    async fn start_at(
+        door: Door,
+        (master, store): ([u8; 32], Arc<dyn Store>),
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let source: Arc<dyn Source> = Arc::new(SystemSource);
         let guard = guard(&config)?;
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
         let routes = api::routes();
