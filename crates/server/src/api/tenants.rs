@@ -179,10 +179,12 @@ pub(crate) async fn erase(
     let endpoints = endpoints_of(&ctx, &path.tenant).await?;
     let deed = Deed { tenant: None, ..deed("tenant.erase", &path.tenant) };
     ctx.commit(Vec::new(), deed, Accepted(Erased { erased: false })).await?;
-    let mut erased = ctx.app.store.erase_tenant(&path.tenant).await?;
+    let first_step = ctx.app.store.erase_tenant(&path.tenant).await;
+    // Even if the answer was lost: the tenant may be unknown from here on.
     for endpoint in endpoints {
         ctx.app.dispatcher.endpoint_changed(endpoint).await;
     }
+    let mut erased = first_step?;
     while !erased {
         erased = ctx.app.store.erase_tenant(&path.tenant).await?;
     }

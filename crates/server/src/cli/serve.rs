@@ -12,7 +12,8 @@ use super::config::{self, EXIT_CONFIG, File};
 use crate::config::{Config, LogFormat, show_url};
 use crate::dashboard::one_time_link;
 use crate::data_dir;
-use crate::serve::{Server, allows_loopback};
+use crate::limits::STORE_STOPPED_GRACE;
+use crate::serve::{Server, allows_loopback, duration};
 use crate::telemetry::{Level, Log, Look, Value};
 
 /// The exit code when something under way did not end in time, or a second signal came.
@@ -138,6 +139,7 @@ async fn serve(config: Config, log: &Log) -> ExitCode {
         signal = signals.next() => signal,
         _ = server.store_stopped() => {
             // Nothing that is under way could be recorded: the next start finds it in the store.
+            tokio::time::sleep(duration(STORE_STOPPED_GRACE)).await;
             log.flush();
             std::process::exit(i32::from(EXIT_STORE_STOPPED));
         }
