@@ -166,7 +166,7 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
     let second = add_secret(&world, endpoint, signing.clone()).await;
     add_secret(&world, other, shared(8)).await;
     let at = world.later(60_000);
-    world.commit(Write::ExpireSecret(first, at)).await;
+    world.commit(Write::ExpireSecret { endpoint, id: first, at }).await;
     let found = world.store.secrets(endpoint).await.unwrap();
     let found: Vec<_> = found
         .iter()
@@ -174,7 +174,7 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
         .collect();
     let expected = [(first, revealed(&shared(7)), Some(at)), (second, revealed(&signing), None)];
     assert_eq!(found, expected);
-    world.commit(Write::RemoveSecret(first)).await;
+    world.commit(Write::RemoveSecret { endpoint, id: first }).await;
     assert_eq!(world.store.secrets(endpoint).await.unwrap().len(), 1);
 }
 

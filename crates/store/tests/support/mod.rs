@@ -2,5 +2,7 @@
 
 #![allow(dead_code, missing_docs, reason = "each test binary uses its part")]
 
+pub(crate) mod cluster;
 pub(crate) mod postgres;
 pub(crate) mod proxy;
+pub(crate) mod store;
