@@ -80,8 +80,7 @@ impl WriteSession<'_> {
                    WHERE (k.endpoint, k.key) > (?1, ?2) ORDER BY k.endpoint, k.key LIMIT ?3";
         let lanes = all(self.db, sql, (endpoint, key, LANES_PRUNED_MAX), old_lane)?;
         if lanes.len() == LANES_PRUNED_MAX {
-            self.cache.pruned_lanes_to =
-                lanes.last().map(|lane| (lane.endpoint, lane.key.clone()));
+            self.cache.pruned_lanes_to = lanes.last().map(|lane| (lane.endpoint, lane.key.clone()));
         }
         let mut pruned = 0;
         for lane in &lanes {
@@ -274,7 +273,8 @@ fn old_lane(columns: &mut Found<'_, '_>) -> Result<OldLane> {
 
 impl OldLane {
     fn cache_key(&self) -> Result<LaneKey> {
-        let strange = || StoreError::Corrupt(format!("the key of lane {} does not read back", self.id));
+        let strange =
+            || StoreError::Corrupt(format!("the key of lane {} does not read back", self.id));
         let text = str::from_utf8(&self.key).map_err(|_| strange())?;
         let key = Some(text).filter(|text| !text.is_empty());
         Ok((self.endpoint, key.map(str::parse).transpose().map_err(|_| strange())?))
@@ -309,7 +309,8 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<()> {
 pub(super) fn verify(db: &Connection) -> Result<()> {
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_TOLD_MAX})"))?;
     let problems = statement.query_map([], |row| row.get::<_, String>(0));
-    let problems: Vec<String> = problems?.collect::<rusqlite::Result<_>>().at("the integrity check")?;
+    let problems: Vec<String> =
+        problems?.collect::<rusqlite::Result<_>>().at("the integrity check")?;
     if problems == ["ok"] {
         return Ok(());
     }
