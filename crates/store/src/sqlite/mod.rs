@@ -47,12 +47,12 @@ use writer::{Order, Writer};
 use crate::figures::by_bucket;
 use crate::limits::PARCELS_MAX;
 use crate::{
-    AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
-    EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
-    IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
-    Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
-    Result, Setup, StoreError, StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
+    AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
+    Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
+    Epoch, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
+    HeldLaneQuery, IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period,
+    PruneStep, Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay,
+    Resolution, Result, Setup, StoreError, StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
 };
 
 /// A store in a SQLite file.
@@ -355,7 +355,7 @@ impl Upkeep for SqliteStore {
     }
 
     async fn begin_era(&self) -> Result<()> {
-        self.writer.write(durable(1, 0), |session| session.begin_era()).await
+        self.writer.write(durable(1, 0), upkeep::begin_era).await
     }
 
     async fn verify(&self) -> Result<()> {
