@@ -32,12 +32,11 @@ use tempfile::TempDir;
 use super::{SqliteStore, durable};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::{
-    AcceptBatch, Access, Archive, AttemptDetail, AuditEntry, AuditQuery, Change, Cursor,
-    DeliveryQuery, DeliveryView, EndpointPrivate, EndpointSettings, Event, EventQuery, HeldLane,
-    HeldLaneQuery, Intake, Ledger, LinePlace, Listing, MasterKey, MemoryStore, NewDelivery,
-    NewEndpoint, PageRequest, Parcel, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
-    RedeliverBatch, Registry, Result, Setup, Skipped, Source, Store, StoreError, Sweep,
-    TenantSettings, Timing, Upkeep, Write,
+    AcceptBatch, Archive, AttemptDetail, AuditEntry, AuditQuery, Change, Cursor, DeliveryQuery,
+    DeliveryView, EndpointPrivate, EndpointSettings, Event, EventQuery, HeldLane, HeldLaneQuery,
+    Ledger, LinePlace, Listing, MasterKey, MemoryStore, NewDelivery, NewEndpoint, PageRequest,
+    Parcel, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Result,
+    Setup, Skipped, Source, Store, StoreError, Sweep, TenantSettings, Timing, Write,
 };
 
 const SEEDS: u64 = 100;
@@ -788,7 +787,7 @@ impl World {
             Load::Lane { endpoint, lane, from, limit } => {
                 Load::Lane { endpoint, lane: self.translator.lanes.sqlite(lane), from, limit }
             }
-            ref other => other.clone(),
+            other => other,
         });
         let sqlite = self.sqlite().load_all(named.collect()).await.unwrap();
         let memory = self.memory.load_all(loads.clone()).await.unwrap();

@@ -233,13 +233,6 @@ impl WriteSession<'_> {
         all(self.db, sql, [limit], |columns| columns.array("a delivery's id"))
     }
 
-    pub(super) fn begin_era(&mut self) -> Result<()> {
-        self.add_accepted()?;
-        schema::begin_era(self.db, self.setup)?;
-        self.cache.lanes.era_changed();
-        Ok(())
-    }
-
     /// Hides the tenant, and deletes all that its events do not need to be found.
     fn erase_registry(&self, tenant: &TenantId, num: i64) -> Result<()> {
         for sql in [
@@ -289,6 +282,14 @@ impl OldDelivery {
             standing => standing > LAST_OPEN,
         }
     }
+}
+
+/// Every lane begins a new line with its next delivery.
+pub(super) fn begin_era(session: &mut WriteSession<'_>) -> Result<()> {
+    session.add_accepted()?;
+    schema::begin_era(session.db, session.setup)?;
+    session.cache.lanes.era_changed();
+    Ok(())
 }
 
 /// Writes a copy of the file as of now. Its free pages are left out.
