@@ -52,6 +52,7 @@ mod delivery;
 mod answer;
 
 mod inbox;
+mod gap_timers;
 mod memory;
 mod counters;
 
@@ -78,7 +79,7 @@ pub mod testing;
 pub use answer::Answer;
 pub use counters::{Counters, Counts};
 pub use delivery::{Delivery, Thin};
-pub use inbox::{InboxConfig, Lanes, NotedGap, OnGap, Policy, Replays, Retention, Start, Verdict};
+pub use inbox::{InboxConfig, NotedGap, OnGap, Policy, Replays, Retention, Start, Verdict};
 pub use memory::{MemoryInbox, Ticket};
 pub use receive::{Receiver, Rejection};
 

@@ -5,7 +5,7 @@ use crate::ids::{EventId, LineId, SEQ_EXPECTED, Seq};
 use crate::limits::SEQ_MAX;
 use crate::names::Key;
 use crate::refusal::{Incoming, Refusal};
-use crate::sign::{Signatures, Signer};
+use crate::sign::{Signer, write_standard, write_timestamped};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
 use std::fmt::{self, Write};
@@ -46,24 +46,23 @@ impl Attempt<'_> {
     /// The values of its headers.
     pub fn values(&self) -> HeaderValues {
         let (id, timestamp) = (self.event_id.to_string(), self.timestamp.to_string());
-        let signatures = Signatures::new(self.signers, &id, &timestamp, self.body);
-        let made = Made { id: &id, timestamp: &timestamp, signatures };
         let mut text = String::with_capacity(VALUES_LEN);
         let mut ends = [0; Header::ALL.len()];
         for header in Header::ALL {
-            self.write_value(header, &made, &mut text);
+            self.write_value(header, &id, &timestamp, &mut text);
             ends[header as usize] = text.len();
         }
         HeaderValues { text, ends }
     }
 
     /// Writes the value of one header, or nothing if the attempt does not have it.
-    fn write_value(&self, header: Header, made: &Made<'_>, text: &mut String) {
+    fn write_value(&self, header: Header, id: &str, timestamp: &str, text: &mut String) {
+        let (signers, body) = (self.signers, self.body);
         match header {
-            Header::WebhookId | Header::IdempotencyKey => text.push_str(made.id),
-            Header::WebhookTimestamp => text.push_str(made.timestamp),
-            Header::WebhookSignature => made.signatures.write_standard(text),
-            Header::XWebhookSignature => made.signatures.write_timestamped(made.timestamp, text),
+            Header::WebhookId | Header::IdempotencyKey => text.push_str(id),
+            Header::WebhookTimestamp => text.push_str(timestamp),
+            Header::WebhookSignature => write_standard(signers, id, timestamp, body, text),
+            Header::XWebhookSignature => write_timestamped(signers, timestamp, body, text),
             Header::XKey => text.extend(self.key.into_iter().flat_map(Key::header_parts)),
             Header::XLane => text.push_str(self.line.map_or("", LineId::as_str)),
             Header::XSeq => write_shown(self.seq, text),
@@ -72,13 +71,6 @@ impl Attempt<'_> {
             Header::XReplay => text.push_str(if self.replay { "true" } else { "" }),
         }
     }
-}
-
-/// What more than one header is made of.
-struct Made<'a> {
-    id: &'a str,
-    timestamp: &'a str,
-    signatures: Signatures,
 }
 
 /// Room for the values of most attempts: two ids, two signatures, and the short ones.
@@ -165,7 +157,8 @@ impl Received {
     /// The seq of its line that must have been applied before it; 0 if nothing has to be. Nothing if it
     /// stands in no line.
     pub fn follows(&self) -> Option<u64> {
-        let before = self.seq?.get() - 1;
+        let seq = self.seq.filter(|_| self.line.is_some())?;
+        let before = seq.get() - 1;
         Some(self.after.map_or(before, |after| after.min(before)))
     }
 }
