@@ -89,6 +89,14 @@ impl Breaker {
         self.ramp = self.ramp.filter(|most| *most < policy.in_flight_max);
     }
 
+    /// An attempt ended with an answer that is not about the endpoint. If it was the probe, the receiver
+    /// is there.
+    pub(crate) fn answered(&mut self, token: AttemptToken, policy: &Policy, now: Timestamp) {
+        if self.open.as_ref().is_some_and(|open| open.probe == Some(token)) {
+            self.ended(token, false, policy, now);
+        }
+    }
+
     fn judge(&mut self, failed: bool, policy: &BreakerPolicy, now: Timestamp) {
         self.ramp = self.ramp.map(|most| if failed { 1 } else { most + 1 });
         self.failures.insert(0, failed);

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railpost_engine::limits::FAILING_RECORD_AFTER;
 use railpost_engine::{
-    AttemptResult, EndpointRecord, EndpointStatus, Failure, LaneId, Outcome, Policy, Timestamp,
+    AttemptResult, EndpointRecord, EndpointStatus, LaneId, Outcome, Policy, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
 use crate::fact::{Fact, Flight};
-use crate::ledger::meaning;
+use crate::ledger::{is_about_endpoint, meaning};
 use crate::model::{Broken, View, rule};
 
 /// What came back from each endpoint served.
@@ -31,11 +31,12 @@ impl Health {
     pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
         match fact {
             Fact::Appeared(endpoint) => {
-                let failing_since = endpoint.failing_since;
+                // What was written by a clock that was ahead cannot have been later than this.
+                let failing_since = endpoint.failing_since.map(|since| since.min(view.now));
                 self.0.insert(endpoint.id, Signs { failing_since, ..Signs::default() });
             }
             Fact::Left(id) => drop(self.0.remove(id)),
-            Fact::Crashed => self.0.clear(),
+            Fact::Crashed | Fact::Stopped | Fact::Restored => self.0.clear(),
             Fact::Resumed(id) => {
                 self.0.entry(*id).and_modify(|signs| *signs = Signs::default());
             }
@@ -48,10 +49,10 @@ impl Health {
     }
 
     fn learn(&mut self, view: &View<'_>, flight: &Flight, result: AttemptResult) {
-        let endpoint = &view.store.endpoints()[&flight.attempt.endpoint];
+        let endpoint = &view.served[&flight.attempt.endpoint];
         let Some(signs) = self.0.get_mut(&endpoint.id) else { return };
         let outcome = meaning(result, &endpoint.policy);
-        if result == AttemptResult::Failed(Failure::PayloadMissing) {
+        if !is_about_endpoint(result) {
             return;
         }
         if outcome == Outcome::Acknowledged {
@@ -73,13 +74,13 @@ impl Health {
     fn judge_record(&self, view: &View<'_>, id: EndpointId) -> Result<(), Broken> {
         let Some(signs) = self.0.get(&id) else { return Ok(()) };
         rule(signs.due.is_none(), "an endpoint that is done for is switched off")?;
-        let on_record = view.store.endpoints()[&id].failing_since.is_some();
+        let on_record = view.served[&id].failing_since.is_some();
         rule(on_record || !signs.lasting, "lasting failure is written down")
     }
 
     fn recorded(&mut self, view: &View<'_>, record: &EndpointRecord) -> Result<(), Broken> {
         let signs = self.0.get_mut(&record.endpoint).ok_or("only what is served is recorded")?;
-        let status = signs.due.take().unwrap_or(view.store.endpoints()[&record.endpoint].status);
+        let status = signs.due.take().unwrap_or(view.served[&record.endpoint].status);
         rule(record.status == status, "an endpoint's status follows from what came back")?;
         rule(record.failing_since == signs.failing_since, "failures are dated from the first one")
     }

@@ -2,6 +2,8 @@
 //! happen. First faults strike; then they stop, and everything has to finish.
 
 mod shell;
+mod outage;
+mod sweep;
 mod transport;
 mod disturb;
 mod operate;
@@ -9,13 +11,16 @@ mod operate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use railpost_engine::{
-    Accepted, AttemptResult, AttemptToken, Command, Delivery, Input, Load, LoadTicket, Page, Span,
-    Timestamp,
+    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Input, Load, LoadTicket,
+    Page, Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
+use crate::applied::Receivers;
+use crate::clock::WallClock;
 use crate::dice::Dice;
 use crate::fact::{Fact, Flight};
 use crate::judges::Judges;
@@ -23,9 +28,9 @@ use crate::limits::{CALM_MAX, REST};
 use crate::model::{Broken, View, rule};
 use crate::network::Odds;
 use crate::plant::Plant;
-use crate::receiver::Receiver;
+use crate::receiver::{Arrival, Receiver, ReceiverNo};
 use crate::scenario::{BEGINNING, Disturbance, Scenario};
-use crate::store::{EventNo, Store};
+use crate::store::{Event, EventNo, Store};
 use crate::tally::Tally;
 use crate::trace::{Shown, Trace};
 use crate::{Breach, Options, Report};
@@ -37,7 +42,12 @@ const LOADS: &str = "effect: load";
 pub(crate) struct World {
     scenario: Scenario,
     dice: Dice,
+    /// The true time.
     now: Timestamp,
+    /// What the sender's wall clock shows.
+    wall: WallClock,
+    /// When that was last set.
+    wall_set_at: Timestamp,
     /// What is about to happen, by time; what is due at one instant, in the order it was planned.
     queue: BTreeMap<(Timestamp, u64), Happening>,
     turn: u64,
@@ -50,16 +60,24 @@ pub(crate) struct World {
     /// Counts processes, so that what was meant for a dead one does not reach its successor.
     life: u32,
     store: Store,
+    /// A copy of the store to go back to.
+    copy: Option<Store>,
     /// Whether a flush is about to happen.
     flushing: bool,
     odds: Odds,
-    receivers: BTreeMap<EndpointId, Receiver>,
+    receivers: BTreeMap<ReceiverNo, Receiver>,
+    /// Which receiver an endpoint's URL leads to, those of removed endpoints included.
+    behind: BTreeMap<EndpointId, ReceiverNo>,
+    /// The endpoints that the process serves, as it last read them.
+    served: BTreeMap<EndpointId, Endpoint>,
     /// Endpoints that another engine serves for a while.
     away: BTreeSet<EndpointId>,
     /// Attempts that the process waits for.
     under_way: BTreeMap<AttemptToken, Flight>,
     /// What was under way when a process died.
     cut_off: BTreeSet<DeliveryId>,
+    /// At-most-once deliveries that were recorded as sent when their process died or gave them up.
+    in_doubt: BTreeSet<DeliveryId>,
     events: EventNo,
     deliveries: u64,
     plant: Plant,
@@ -77,23 +95,31 @@ enum Happening {
     Restarted,
     Returned(EndpointId),
     Hinted(Accepted),
+    /// A producer that got no answer publishes its event again.
+    PublishedAgain(EventNo, Event),
+    /// The process reads an endpoint that was changed.
+    ChangeRead(EndpointId),
+    SweepDue { life: u32 },
+    Swept { life: u32, found: Option<Vec<Accepted>> },
     Told(Command, Delivery),
     Flushed,
     Confirmed { life: u32, token: AttemptToken, refused: bool },
     Read { life: u32, ticket: LoadTicket, load: Load },
     Loaded { life: u32, ticket: LoadTicket, page: Option<Page> },
     Arrived { request: Request, back: Option<Span> },
+    /// A receiver is done with what took long.
+    Finished { work: u64, request: Request, back: Option<Span> },
     Answered { life: u32, token: AttemptToken, result: AttemptResult },
     Calmed,
 }
 
 /// What travels through the network.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Request {
     life: u32,
     token: AttemptToken,
-    endpoint: EndpointId,
-    event: EventNo,
+    to: ReceiverNo,
+    arrival: Rc<Arrival>,
 }
 
 impl World {
@@ -103,6 +129,8 @@ impl World {
         let plan = std::mem::take(&mut scenario.plan);
         let mut world = Self {
             now: BEGINNING,
+            wall: WallClock::default(),
+            wall_set_at: BEGINNING,
             queue: BTreeMap::new(),
             turn: 0,
             calm: false,
@@ -110,12 +138,16 @@ impl World {
             fuse: None,
             life: 0,
             store: Store::default(),
+            copy: None,
             flushing: false,
             odds: scenario.odds,
             receivers: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            served: BTreeMap::new(),
             away: BTreeSet::new(),
             under_way: BTreeMap::new(),
             cut_off: BTreeSet::new(),
+            in_doubt: BTreeSet::new(),
             events: 0,
             deliveries: 0,
             plant: options.plant,
@@ -156,21 +188,18 @@ impl World {
             }
         }
         self.rest()?;
-        self.judges.judge_end(&self.view(), &self.receivers)
+        let receivers = Receivers { all: &self.receivers, behind: &self.behind };
+        self.judges.judge_end(&self.view(), &receivers)
     }
 
-    /// Where nothing is left to be done, the engine asks for little more than what it sweeps.
+    /// Where nothing is left to be done, the engine asks for little: what a late hint makes it look for.
     fn rest(&mut self) -> Result<(), Broken> {
         let (until, before) = (self.now + REST, self.tally.of(LOADS));
         while self.now < until {
             self.step()?;
         }
-        let sweep = self.scenario.config.sweep_every.unwrap_or(REST);
-        let sweeps = REST.as_millis() / sweep.as_millis() + 1;
         let lanes = |id| self.store.lanes(id).count() as u64;
-        let at_a_time: u64 = self.store.endpoints().keys().map(|id| 2 + lanes(*id)).sum();
-        // Twice over: a late hint may still make it look.
-        let most = 2 * sweeps * at_a_time;
+        let most: u64 = self.store.endpoints().keys().map(|id| 2 + lanes(*id)).sum();
         rule(self.tally.of(LOADS) - before <= most, "a world at rest is left in peace")
     }
 
@@ -204,6 +233,10 @@ impl World {
             Happening::Restarted => self.restart()?,
             Happening::Returned(id) => self.take_back(id)?,
             Happening::Hinted(accepted) => self.feed(Input::Accepted(vec![accepted]))?,
+            Happening::PublishedAgain(number, event) => self.publish_again(number, event)?,
+            Happening::ChangeRead(id) => self.read_change(id)?,
+            Happening::SweepDue { life } if life == self.life => self.sweep(),
+            Happening::Swept { life, found } if life == self.life => self.swept(found)?,
             Happening::Told(command, delivery) => self.command(command, delivery)?,
             Happening::Flushed => self.flush(),
             Happening::Confirmed { life, token, refused } if life == self.life => {
@@ -213,7 +246,8 @@ impl World {
             Happening::Loaded { life, ticket, page } if life == self.life => {
                 self.answer_load(ticket, page)?;
             }
-            Happening::Arrived { request, back } => self.arrive(request, back),
+            Happening::Arrived { request, back } => self.arrive(&request, back)?,
+            Happening::Finished { work, request, back } => self.finish(work, &request, back),
             Happening::Answered { life, token, result } if life == self.life => {
                 self.answer(token, result)?;
             }
@@ -221,7 +255,7 @@ impl World {
             // It was meant for a process that is dead.
             _ => {}
         }
-        Ok(())
+        self.end_if_stopped()
     }
 
     fn plan_at(&mut self, at: Timestamp, what: Happening) {
@@ -253,8 +287,9 @@ impl World {
 
     /// What the judges may look at.
     fn view(&self) -> View<'_> {
-        let (now, config) = (self.now, &self.scenario.config);
-        View { now, config, store: &self.store, under_way: &self.under_way }
+        let (now, config) = (self.engine_time(), &self.scenario.config);
+        let Self { store, served, under_way, .. } = self;
+        View { now, config, store, served, under_way }
     }
 
     /// Takes note of something that is no concern of the model.
