@@ -178,7 +178,7 @@ impl Engine {
             Input::EndpointPaused(endpoint) => self.endpoint_paused(endpoint),
             Input::EndpointResumed(endpoint) => self.endpoint_resumed(endpoint),
             Input::EndpointBlocked { endpoint, blocked } => {
-                self.endpoint_blocked(endpoint, blocked)
+                self.endpoint_blocked(endpoint, blocked);
             }
             Input::EndpointRemoved(endpoint) => self.endpoint_removed(endpoint),
             Input::TenantChanged { tenant, rate_limit } => self.tenant_changed(&tenant, rate_limit),

@@ -41,14 +41,13 @@ impl GapTimers {
         now: i64,
     ) -> Verdict {
         let verdict = policy.judge(received, known, now);
-        let Some(Place { line, .. }) = Place::of(received) else { return verdict };
-        match verdict {
-            Verdict::Gap { accepted: false, .. } if policy.on_gap != OnGap::Hold => {}
-            Verdict::Gap { .. } => return verdict,
-            _ => {
-                self.clear(line);
-                return verdict;
-            }
+        let Some(Place { line, seq, .. }) = Place::of(received) else { return verdict };
+        if verdict == Verdict::Fresh && known.applied < Some(seq) {
+            self.clear(line);
+        }
+        let waits = matches!(verdict, Verdict::Gap { accepted: false, .. });
+        if !waits || policy.on_gap == OnGap::Hold {
+            return verdict;
         }
         let mut sights = self.lock();
         let gap_since = Some(sights.first(line, known.applied, now));
@@ -59,7 +58,7 @@ impl GapTimers {
         verdict
     }
 
-    /// The line has no gap.
+    /// The line moves on, and leaves its gap behind.
     pub(crate) fn clear(&self, line: &LineId) {
         self.lock().lines.remove(line);
     }

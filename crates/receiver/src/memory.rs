@@ -85,7 +85,9 @@ impl MemoryInbox {
         state.forget(self.retention, now);
         let verdict = self.judge(&state, received, now);
         let place = Place::of(received).map(|place| (place.line.clone(), place.seq));
-        if let (Verdict::Duplicate, Some((line, seq))) = (verdict, &place) {
+        // What applies moves its line on once its effect has happened.
+        let moves_at_once = verdict.moves_line() && !verdict.applies();
+        if let Some((line, seq)) = place.as_ref().filter(|_| moves_at_once) {
             state.move_on(line, *seq, now);
         }
         let claim = verdict.applies().then(|| {
@@ -100,7 +102,7 @@ impl MemoryInbox {
     fn judge(&self, state: &State, received: &Received, now: i64) -> Verdict {
         let progress = state.ids.get(&received.event_id);
         let line = Place::of(received).and_then(|place| state.lines.get(place.line));
-        let line_is_busy = progress.is_none() && line.is_some_and(|line| line.open);
+        let line_is_busy = line.is_some_and(|line| line.open);
         if line_is_busy || progress == Some(&Progress::Open) {
             return Verdict::Busy;
         }

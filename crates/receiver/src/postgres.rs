@@ -101,8 +101,11 @@ impl PostgresInbox {
     ) -> Result<Verdict, Error> {
         loop {
             let applied = match before {
-                Before::Admitted => return Ok(self.without_gap(received, Verdict::Fresh)),
-                Before::Known => return Ok(self.without_gap(received, Verdict::Duplicate)),
+                Before::Admitted => {
+                    Place::of(received).inspect(|place| self.timers.clear(place.line));
+                    return Ok(Verdict::Fresh);
+                }
+                Before::Known => return Ok(Verdict::Duplicate),
                 Before::After(applied) => applied,
             };
             let known = Known { applied, ..Known::default() };
@@ -117,13 +120,6 @@ impl PostgresInbox {
                 (false, _) => before = asked.typed(client).await?,
             }
         }
-    }
-
-    fn without_gap(&self, received: &Received, verdict: Verdict) -> Verdict {
-        if let Some(place) = Place::of(received) {
-            self.timers.clear(place.line);
-        }
-        verdict
     }
 
     fn asked<'a>(&'a self, received: &'a Received, now: i64) -> Asked<'a> {

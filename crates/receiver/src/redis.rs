@@ -119,7 +119,7 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
             let script = Script::new(DONE);
             let mut call = script.prepare_invoke();
             call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id).key(&names.line);
-            call.key(&names.gap).key(self.noted_gaps());
+            call.key(self.noted_gaps());
             call.arg(&token).arg(self.config.retention.id_secs());
             call.arg(then_applied.map_or(0, Seq::get)).arg(self.config.retention.line_secs());
             call.arg(gap.unwrap_or_default()).arg(GAPS_LISTED_MAX);
@@ -235,13 +235,13 @@ return {redis.call('exists', KEYS[3]), redis.call('get', KEYS[4]), redis.call('g
 const DONE: &str = "
 redis.call('set', KEYS[3], 1, 'ex', ARGV[2])
 if ARGV[5] ~= '' then
-    redis.call('lpush', KEYS[6], ARGV[5])
-    redis.call('ltrim', KEYS[6], 0, ARGV[6] - 1)
-    redis.call('expire', KEYS[6], ARGV[2])
+    redis.call('lpush', KEYS[5], ARGV[5])
+    redis.call('ltrim', KEYS[5], 0, ARGV[6] - 1)
+    redis.call('expire', KEYS[5], ARGV[2])
 end
 if redis.call('get', KEYS[2]) ~= ARGV[1] then return end
 if ARGV[3] ~= '0' then redis.call('set', KEYS[4], ARGV[3], 'ex', ARGV[4]) end
-redis.call('del', KEYS[1], KEYS[2], KEYS[5])";
+redis.call('del', KEYS[1], KEYS[2])";
 
 const RELEASE: &str = "
 if redis.call('get', KEYS[2]) == ARGV[1] then

@@ -210,7 +210,9 @@ impl Producer {
         let batch = AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None };
         let receipts = self.store.accept(batch.into()).await.unwrap();
         let deliveries = receipts.into_iter().flat_map(|receipt| match receipt {
-            Receipt::Accepted { deliveries, .. } => deliveries,
+            Receipt::Accepted { deliveries, .. } => {
+                deliveries.into_iter().map(|delivery| delivery.accepted).collect::<Vec<_>>()
+            }
             Receipt::Duplicate { .. } => panic!("nothing was published before"),
         });
         deliveries.collect()

@@ -102,8 +102,8 @@ fn write(write: &Write) -> Result<()> {
         Write::SetEndpointStatus(..)
         | Write::RemoveEndpoint(_)
         | Write::CreateSecret(_)
-        | Write::ExpireSecret(..)
-        | Write::RemoveSecret(_)
+        | Write::ExpireSecret { .. }
+        | Write::RemoveSecret { .. }
         | Write::RemoveEventType(..)
         | Write::RevokeApiKey(..)
         | Write::TouchApiKey(..) => Ok(()),

@@ -141,6 +141,15 @@ pub struct AttemptDetail {
     pub node: Option<NodeId>,
 }
 
+impl AttemptDetail {
+    /// About how many bytes it takes.
+    pub(crate) fn stored_len(&self) -> usize {
+        let headers = self.response_headers.iter().map(|(name, value)| name.len() + value.len());
+        let message = self.message.as_ref().map_or(0, String::len);
+        headers.sum::<usize>() + message + self.response_body.len()
+    }
+}
+
 /// How long the parts of an attempt took, in microseconds. A part that did not happen has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {

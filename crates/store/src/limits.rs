@@ -153,6 +153,10 @@ pub(crate) const QUEUE_MAX: usize = 4096;
 /// Most events and records in one group: past it latency grows and nothing is gained.
 pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
 
+/// Bytes of payloads and responses from which on a group takes no more jobs: a group is kept in memory,
+/// and its last job may bring a whole batch.
+pub(crate) const GROUP_BYTES_MAX: usize = BATCH_BYTES_MAX;
+
 /// Jobs in one group from which on the writer has a crowd before it, and expects the next ones to be on
 /// their way.
 pub(crate) const CROWD_JOBS: usize = 4;
@@ -167,9 +171,9 @@ pub(crate) const CROWD_NAPS: u32 = 2;
 /// while the disk is.
 pub(crate) const CROWD_ITEMS: usize = 32;
 
-/// Groups that look for events before they insert them, after one was found to have been accepted before:
+/// Groups that look events up before they insert them, after one was found to have been accepted before:
 /// where a producer sends things again there are more of them, and each costs its group a second try.
-pub(crate) const WARY_GROUPS: u32 = 64;
+pub(crate) const LOOKUP_GROUPS: u32 = 64;
 
 /// Rows that one statement adds: as many as most groups bring, so that the rest of a group takes a few runs.
 pub(crate) const INSERT_ROWS: [usize; 4] = [64, 16, 4, 1];
@@ -182,39 +186,17 @@ pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
 /// ahead, by a thread of its own.
 pub(crate) const SQLITE_CHECKPOINT_LEFT_SHARE: u32 = 8;
 
-/// The part of a full write-ahead log that shows a store to be in use: a thirty-second, 4 MiB. One that is
-/// only tried out does not get a file of 136 MiB.
-pub(crate) const SQLITE_ROOM_FROM_SHARE: u32 = 32;
-
-/// What a log needs beyond a full one: a sixteenth of it, for the groups that are written until it begins
-/// anew.
-pub(crate) const SQLITE_ROOM_SPARE_SHARE: u32 = 16;
-
-/// Bytes of room that are synced at once: some milliseconds, for which a commit has to wait.
-pub(crate) const SQLITE_ROOM_STEP_LEN: u64 = 1024 * 1024;
-
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;
 
 /// Lane ids that the writer takes at once: a count that is written once in so many new lanes.
 pub(crate) const LANE_IDS_TAKEN: u64 = 1_024;
 
-/// A group that gives out so few places settles its own lanes, if no more stand there: that costs no more
-/// pages than writing them elsewhere.
-pub(crate) const SETTLED_AT_ONCE_MAX: usize = 3;
+/// Lanes that one step of pruning looks at: two reads for each.
+pub(crate) const LANES_PRUNED_MAX: usize = 1_000;
 
-/// Places that are given out while all lanes are settled once. The higher, the fewer deliveries are still
-/// open when it is their lane's turn; twice as many are looked at when the file is opened.
-pub(crate) const SETTLE_ROUND: usize = 524_288;
-
-/// A group counts as so many places at least: that bounds how many groups there are to a round.
-pub(crate) const SETTLE_GROUP_MIN: usize = 64;
-
-/// Deliveries that are not settled. Past it lanes are settled sooner.
-pub(crate) const UNSETTLED_MAX: usize = 65_536;
-
-/// A group settles twice as many deliveries as it makes at most, or so many.
-pub(crate) const SETTLED_MIN: usize = 256;
+/// Problems that a check of the whole file names: a few tell where to look.
+pub(crate) const PROBLEMS_TOLD_MAX: usize = 10;
 
 // The PostgreSQL backend's own.
 

@@ -118,9 +118,21 @@ pub enum Write {
     /// An endpoint gets another secret.
     CreateSecret(NewSecret),
     /// A secret signs until then, and not after.
-    ExpireSecret(SecretId, Timestamp),
+    ExpireSecret {
+        /// Whose.
+        endpoint: EndpointId,
+        /// Which.
+        id: SecretId,
+        /// Until when.
+        at: Timestamp,
+    },
     /// A secret goes.
-    RemoveSecret(SecretId),
+    RemoveSecret {
+        /// Whose.
+        endpoint: EndpointId,
+        /// Which.
+        id: SecretId,
+    },
     /// An event type is this from here on, whether it existed or not.
     PutEventType(EventTypeRecord),
     /// An event type goes. Events of that type stay.

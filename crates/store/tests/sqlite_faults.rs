@@ -54,7 +54,7 @@ async fn accept(store: &SqliteStore, number: u64) -> u64 {
     };
     let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
     match store.accept(batch.into()).await.unwrap().remove(0) {
-        Receipt::Accepted { deliveries, .. } => deliveries[0].place.unwrap().seq.get(),
+        Receipt::Accepted { deliveries, .. } => deliveries[0].accepted.place.unwrap().seq.get(),
         Receipt::Duplicate { .. } => panic!("every number is used once"),
     }
 }
@@ -152,7 +152,7 @@ async fn a_file_of_a_later_version_is_refused() {
     let db = Connection::open(file(&dir)).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     db.close().unwrap();
-    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 4 });
+    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 5 });
 }
 
 /// A file as version 1 made it, with one tenant.
@@ -179,7 +179,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     make_schema_1(&file(&dir), &dir).await;
     for times in 1..=2 {
         let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
-        assert_eq!(store.check().await.unwrap().schema, 4);
+        assert_eq!(store.check().await.unwrap().schema, 5);
         assert!(store.tenant(&tenant()).await.unwrap().is_some());
         let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
         let figures = Figures { accepted: 1, ..Figures::default() };
@@ -218,7 +218,7 @@ async fn deliveries_of_the_first_version_keep_their_places() {
     let listed: Vec<_> = page.deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!((&listed[..], page.through), (&ids[1..3], Seq::new(3)));
     let due_by = Timestamp::from_millis(0);
-    let load = Load::Unkeyed { endpoint, after: None, due_by, limit: 9 };
+    let load = Load::Unkeyed { endpoint, after: None, due_by, due_beyond: due_by, limit: 9 };
     let Page::Unkeyed { deliveries, .. } = store.load(load).await.unwrap() else { panic!() };
     assert_eq!(deliveries.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[3..]);
     let counts = store.counts(endpoint).await.unwrap();

@@ -25,12 +25,22 @@ pub(super) struct Outlet {
     signers: Vec<Signer>,
     /// By signer: when it stops signing.
     expiries: Vec<Option<Timestamp>>,
+    /// Whether nothing may leave without a signature.
+    signed: bool,
+    /// Why its secrets cannot be read, if they cannot.
+    unreadable: Option<String>,
 }
 
 impl Outlet {
-    pub(super) fn new(endpoint: &Endpoint, secrets: Vec<EndpointSecret>, sender: &Sender) -> Self {
+    /// For an endpoint with these secrets, or with some that cannot be read.
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        secrets: Result<Vec<EndpointSecret>, String>,
+        sender: &Sender,
+    ) -> Self {
         let policy = &endpoint.settings.policy;
-        let secrets = secrets.into_iter().filter(|_| policy.signed);
+        let unreadable = secrets.as_ref().err().filter(|_| policy.signed).cloned();
+        let secrets = secrets.into_iter().flatten().filter(|_| policy.signed);
         let (signers, expiries) =
             secrets.map(|secret| (signer(secret.value), secret.expires_at)).unzip();
         let source = format!("/tenants/{}", endpoint.tenant);
@@ -44,7 +54,24 @@ impl Outlet {
             source: source.parse().expect("a tenant id is safe in a path"),
             signers,
             expiries,
+            signed: policy.signed,
+            unreadable,
         }
+    }
+
+    /// Why nothing may leave at `now`, if that is so: it must be signed and cannot be.
+    pub(super) fn blocked(&self, now: Timestamp) -> Option<String> {
+        if let Some(problem) = &self.unreadable {
+            return Some(format!("its secrets cannot be read: {problem}"));
+        }
+        let none = self.signed && self.signers(now).is_empty();
+        none.then(|| "it must sign, and has no secret that is valid: add one".to_owned())
+    }
+
+    /// When the last secret stops signing, if none signs for ever.
+    pub(super) fn signs_until(&self) -> Option<Timestamp> {
+        let all: Option<Vec<_>> = self.expiries.iter().copied().collect();
+        all?.into_iter().max()
     }
 
     /// The secrets that sign at `now`: most often all.

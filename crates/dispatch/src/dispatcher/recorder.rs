@@ -17,8 +17,11 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Watch;
 use super::lookups::Lookups;
+use super::repair::Doubts;
 use super::run::News;
-use crate::limits::{RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN};
+use crate::limits::{
+    RECORD_BATCH_BYTES_MAX, RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN,
+};
 
 /// Something to write or to look up.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(super) struct Recorder {
     /// Told when an item that the engine waits for was put into the queue.
     pub(super) awaited: Arc<Notify>,
     pub(super) lookups: Lookups,
+    /// Where it is noted that the engine's view was refused.
+    pub(super) doubts: Arc<Doubts>,
     pub(super) news: mpsc::UnboundedSender<News>,
 }
 
@@ -103,6 +108,11 @@ impl Recorder {
                 Err(trouble @ (StoreError::Fenced { .. } | StoreError::Invalid { .. })) => {
                     // No retry mends it: another node has the endpoints, and goes by the store.
                     self.watch.store_trouble(&trouble);
+                    if matches!(trouble, StoreError::Fenced { .. }) {
+                        let of =
+                            batch.transitions.iter().map(|(transition, _)| transition.endpoint);
+                        self.doubts.of_backlogs(of);
+                    }
                     return firsts
                         .values()
                         .for_each(|token| self.tell(Input::RecordRefused(*token)));
@@ -148,12 +158,15 @@ struct Group {
     loads: Vec<(LoadTicket, Load)>,
     /// The highest seq of each lane that the batch changes.
     lanes: FxHashMap<LaneId, Seq>,
+    /// Bytes of the attempts' details.
+    bytes: usize,
 }
 
 impl Group {
     fn new(epoch: Epoch) -> Self {
         let batch = RecordBatch { epoch, ..RecordBatch::default() };
-        Self { batch, firsts: FxHashMap::default(), loads: Vec::new(), lanes: FxHashMap::default() }
+        let (firsts, lanes) = (FxHashMap::default(), FxHashMap::default());
+        Self { batch, firsts, loads: Vec::new(), lanes, bytes: 0 }
     }
 
     fn add(&mut self, item: Item) {
@@ -174,11 +187,13 @@ impl Group {
             let last = self.lanes.entry(place.lane).or_insert(place.seq);
             *last = place.seq.max(*last);
         }
+        self.bytes += detail.as_ref().map_or(0, |detail| detail.response_body.len());
         self.batch.transitions.push((transition, detail));
     }
 
     fn is_full(&self) -> bool {
-        self.batch.transitions.len() + self.batch.endpoints.len() >= RECORD_BATCH_MAX
+        let count = self.batch.transitions.len() + self.batch.endpoints.len();
+        count >= RECORD_BATCH_MAX || self.bytes >= RECORD_BATCH_BYTES_MAX
     }
 
     /// Whether it may be written later: it has something to write, and nobody waits for it.
@@ -251,7 +266,8 @@ mod tests {
     fn a_load_waits_for_the_records_it_could_show() {
         let lanes = Load::Lanes { endpoint: ENDPOINT, after: None, limit: 1, window: 1 };
         let due_by = Timestamp::default();
-        let unkeyed = Load::Unkeyed { endpoint: ENDPOINT, after: None, due_by, limit: 1 };
+        let (endpoint, due_beyond) = (ENDPOINT, due_by);
+        let unkeyed = Load::Unkeyed { endpoint, after: None, due_by, due_beyond, limit: 1 };
         let in_lane = [Some((7, 3)), Some((7, 5)), Some((7, 4))];
         for (records, load, waits) in [
             (&[][..], lane(7, 1), false),

@@ -19,9 +19,13 @@ pub(super) struct Lane {
     pub(super) loading: bool,
     /// Whether the engine's list of idle lanes has it.
     pub(super) listed_idle: bool,
-    /// By seq: which one it follows, where that is not the one before. Boxed, because few lanes have any.
-    follows: Option<Box<BTreeMap<u64, u64>>>,
+    /// What was passed over. Boxed, because few lanes have any.
+    follows: Option<Box<Follows>>,
 }
+
+/// By seq: which one it follows, where that is not the one before.
+#[derive(Clone, Debug, Default)]
+struct Follows(BTreeMap<u64, u64>);
 
 impl Lane {
     pub(super) fn head(&self) -> Option<DeliveryKey> {
@@ -48,7 +52,7 @@ impl Lane {
     /// Notes that `seq` follows `before` and not the one before it.
     pub(super) fn note_follows(&mut self, seq: u64, before: u64) {
         if before + 1 < seq {
-            self.follows.get_or_insert_default().entry(seq).or_insert(before);
+            self.follows.get_or_insert_default().0.entry(seq).or_insert(before);
         }
     }
 
@@ -60,14 +64,14 @@ impl Lane {
     /// Notes that `seq` was delivered: what lies before it is of no use any more.
     pub(super) fn delivered(&mut self, seq: u64) {
         if let Some(follows) = &mut self.follows {
-            follows.retain(|other, _| *other > seq);
-            self.follows.take_if(|follows| follows.is_empty());
+            follows.0.retain(|other, _| *other > seq);
+            self.follows.take_if(|follows| follows.0.is_empty());
         }
     }
 
     /// Which one `seq` follows, if that is not the one before it.
     pub(super) fn follows(&self, seq: u64) -> Option<u64> {
-        let follows = self.follows.as_ref()?;
+        let Follows(follows) = self.follows.as_deref()?;
         let mut before = seq - 1;
         while let Some(earlier) = follows.get(&(before + 1)) {
             before = *earlier;

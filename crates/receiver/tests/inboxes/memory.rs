@@ -24,8 +24,15 @@ async fn the_memory_inbox_follows_the_rules() {
 fn while_an_event_is_applied_its_copies_and_its_line_are_held_off() {
     let inbox = MemoryInbox::default();
     let (first, second) = (event("1", Some(("A", 1))), event("2", Some(("A", 2))));
+    inbox.begin(&event("0", None), NOW).done(NOW);
     let ticket = inbox.begin(&first, NOW);
     assert_eq!(inbox.begin(&first, NOW).verdict(), Verdict::Busy);
+    let redelivered = event("0", Some(("A", 2)));
+    assert_eq!(
+        inbox.begin(&redelivered, NOW).verdict(),
+        Verdict::Busy,
+        "the line does not move yet"
+    );
     assert_eq!(inbox.begin(&second, NOW).verdict(), Verdict::Busy);
     assert_eq!(inbox.begin(&second, NOW + DAY).verdict(), Verdict::Busy, "no gap, however long");
     let same_key = Received { line: Some("A-2".parse().unwrap()), ..event("4", Some(("A", 1))) };

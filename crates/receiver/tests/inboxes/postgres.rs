@@ -1,4 +1,4 @@
-use crate::suite::{InboxUnderTest, follows_the_rules};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{self, DAY, NOW, event, unique};
 use railpost_receiver::postgres::{PostgresInbox, Session, create_tables};
 use railpost_receiver::wire::{LineId, Received, Seq};
@@ -36,6 +36,7 @@ impl InboxUnderTest for Postgres {
 #[tokio::test]
 async fn the_postgres_inbox_follows_the_rules() {
     follows_the_rules(postgres).await;
+    remembers_a_gap_without_a_commit(postgres(Policy::default()).await).await;
 }
 
 #[tokio::test]
@@ -113,6 +114,28 @@ async fn events_of_one_line_are_serialised_whoever_brings_them() {
     let rows = client.query("select seq from applied order by position", &[]).await.unwrap();
     let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(seqs, (1..=EVENTS as i64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_copy_in_another_line_waits_too_and_moves_its_own_line_on() {
+    let schema = unique("lines");
+    let (mut one, mut two) = (support::postgres(&schema).await, support::postgres(&schema).await);
+    create_tables(&one).await.unwrap();
+    let inbox = PostgresInbox::new(InboxConfig::named("orders"));
+    let first = one.transaction().await.unwrap();
+    let received = event("1", Some(("A", 1)));
+    assert_eq!(inbox.admit(&first, &received, NOW).await.unwrap(), Verdict::Fresh);
+    let second = two.transaction().await.unwrap();
+    let received = event("1", Some(("B", 1)));
+    let copy = inbox.admit(&second, &received, NOW);
+    let (verdict, committed) = tokio::join!(biased; copy, first.commit());
+    committed.unwrap();
+    assert_eq!(verdict.unwrap(), Verdict::Duplicate);
+    second.commit().await.unwrap();
+    for line in ["A", "B"] {
+        let line = line.parse().unwrap();
+        assert_eq!(inbox.applied(&one, &line).await.unwrap(), Some(Seq::FIRST));
+    }
 }
 
 #[tokio::test]

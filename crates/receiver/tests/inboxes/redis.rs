@@ -1,4 +1,4 @@
-use crate::suite::{InboxUnderTest, follows_the_rules};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{NOW, event, redis_url, unique};
 use ::redis::aio::MultiplexedConnection;
 use railpost_receiver::redis::RedisInbox;
@@ -37,6 +37,7 @@ impl InboxUnderTest for Inbox {
 #[tokio::test]
 async fn the_redis_inbox_follows_the_rules() {
     follows_the_rules(inbox).await;
+    remembers_a_gap_without_a_commit(inbox(Policy::default()).await).await;
 }
 
 #[tokio::test]
@@ -46,6 +47,9 @@ async fn while_an_event_is_applied_its_copies_and_its_line_are_held_off() {
     let ticket = inbox.begin(&first, NOW).await.unwrap();
     assert_eq!(inbox.begin(&first, NOW).await.unwrap().verdict(), Verdict::Busy);
     assert_eq!(inbox.begin(&second, NOW).await.unwrap().verdict(), Verdict::Busy);
+    let same_key = Received { line: Some("A-2".parse().unwrap()), ..event("4", Some(("A", 1))) };
+    let other_line = inbox.begin(&same_key, NOW).await.unwrap();
+    assert_eq!(other_line.verdict(), Verdict::Fresh, "another line");
     inbox.done(ticket, NOW).await.unwrap();
     assert_eq!(inbox.begin(&second, NOW).await.unwrap().verdict(), Verdict::Fresh);
 }

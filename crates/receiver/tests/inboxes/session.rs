@@ -1,6 +1,6 @@
 //! Sessions on PostgreSQL: the same rules, and what becomes of a transaction that nobody ends.
 
-use crate::suite::{InboxUnderTest, follows_the_rules};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{self, NOW, event, unique};
 use railpost_receiver::postgres::{PostgresInbox, Session, create_tables};
 use railpost_receiver::wire::{LineId, Received, Seq};
@@ -41,6 +41,7 @@ impl InSession {
 #[tokio::test]
 async fn a_session_follows_the_rules() {
     follows_the_rules(in_session).await;
+    remembers_a_gap_without_a_commit(in_session(Policy::default()).await).await;
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-use crate::suite::{InboxUnderTest, follows_the_rules};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{DAY, NOW, event};
 use railpost_receiver::sqlite::{SqliteInbox, create_tables};
 use railpost_receiver::wire::{LineId, Received, Seq};
-use railpost_receiver::{InboxConfig, OnGap, Policy, Verdict};
+use railpost_receiver::{InboxConfig, NotedGap, OnGap, Policy, Verdict};
 use rusqlite::Connection;
 
 struct Sqlite {
@@ -34,6 +34,7 @@ impl InboxUnderTest for Sqlite {
 #[tokio::test]
 async fn the_sqlite_inbox_follows_the_rules() {
     follows_the_rules(async |policy| sqlite(policy)).await;
+    remembers_a_gap_without_a_commit(sqlite(Policy::default())).await;
 }
 
 #[tokio::test]
@@ -67,7 +68,9 @@ async fn pruning_goes_in_steps_and_keeps_what_is_young() {
         tested.take(&event(&format!("{number}"), None)).await;
     }
     tested.take(&event("gap", Some(("A", 5)))).await;
-    assert_eq!(tested.inbox.gaps(&tested.database).unwrap().len(), 1);
+    let (line, key) = ("A".to_owned(), Some("A".to_owned()));
+    let noted = NotedGap { line, key, applied: 0, seq: 5, noted_at: NOW };
+    assert_eq!(tested.inbox.gaps(&tested.database).unwrap(), [noted]);
     let later = NOW + 31 * DAY;
     let transaction = tested.database.transaction().unwrap();
     tested.inbox.admit(&transaction, &event("young", Some(("B", 1))), later).unwrap();
@@ -76,7 +79,7 @@ async fn pruning_goes_in_steps_and_keeps_what_is_young() {
         .map(Result::unwrap)
         .take_while(|&rows| rows > 0)
         .collect();
-    assert_eq!(steps, [1_001, 501], "ids and one gap; the lane outlives them");
+    assert_eq!(steps, [1_001, 501], "ids and one gap; the lines outlive them");
     assert_eq!(tested.take(&event("young", Some(("B", 1)))).await, Verdict::Duplicate);
     assert!(matches!(tested.take(&event("gap", Some(("A", 5)))).await, Verdict::Stale { .. }));
 }

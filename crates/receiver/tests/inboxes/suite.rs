@@ -1,6 +1,6 @@
 //! The rules of `vectors/inbox.json`, run against every inbox.
 
-use crate::support::NOW;
+use crate::support::{NOW, event};
 use railpost_receiver::wire::{LineId, Received, Seq};
 use railpost_receiver::{OnGap, Policy, Replays, Start, Verdict};
 use serde_json::Value;
@@ -46,6 +46,17 @@ fn policy(case: &Value) -> Policy {
             other => panic!("{other:?}"),
         },
     }
+}
+
+/// The wait for a gap needs no commit of a transaction that applied nothing.
+pub(crate) async fn remembers_a_gap_without_a_commit<I: InboxUnderTest>(mut inbox: I) {
+    let received = event("2", Some(("A", 2)));
+    let held = Verdict::Gap { applied: None, accepted: false };
+    assert_eq!(inbox.offer(&received, NOW, false).await, held);
+    assert_eq!(inbox.offer(&received, NOW + 59, false).await, held);
+    let accepted = Verdict::Gap { applied: None, accepted: true };
+    assert_eq!(inbox.offer(&received, NOW + 60, true).await, accepted);
+    assert_eq!(inbox.take(&received).await, Verdict::Duplicate);
 }
 
 /// A number, or its text where it is too large for a double.

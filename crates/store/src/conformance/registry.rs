@@ -221,7 +221,7 @@ pub(super) async fn a_change_is_made_whole_or_not_at_all(world: World) {
     let change = Change {
         writes: vec![
             Write::CreateTenant(tenant.clone(), TenantSettings::default()),
-            Write::RemoveSecret(unknown),
+            Write::RemoveSecret { endpoint: railpost_wire::EndpointId::from_u128(1), id: unknown },
         ],
         ..Change::default()
     };
@@ -261,7 +261,7 @@ pub(super) async fn what_does_not_exist_cannot_be_changed(world: World) {
         Write::UpdateEndpoint { id: endpoint, settings, private, revision: None },
         Write::SetEndpointStatus(endpoint, EndpointStatus::Paused),
         Write::RemoveEndpoint(endpoint),
-        Write::ExpireSecret(SecretId::from_u128(1), super::world::START),
+        Write::ExpireSecret { endpoint, id: SecretId::from_u128(1), at: super::world::START },
         Write::RemoveEventType(world.tenant.clone(), "no.such".parse().unwrap()),
         Write::RevokeApiKey(railpost_wire::ApiKeyId::from_u128(1), super::world::START),
     ] {

@@ -209,8 +209,8 @@ impl Desk<'_> {
                 self.rows.secrets.retain(|_, secret| secret.endpoint != id);
             }
             Write::CreateSecret(new) => self.create_secret(&new)?,
-            Write::ExpireSecret(id, at) => self.rows.secret_mut(id)?.expires_at = Some(at),
-            Write::RemoveSecret(id) => {
+            Write::ExpireSecret { id, at, .. } => self.rows.secret_mut(id)?.expires_at = Some(at),
+            Write::RemoveSecret { id, .. } => {
                 self.rows.secret_mut(id)?;
                 self.rows.secrets.remove(&id);
             }

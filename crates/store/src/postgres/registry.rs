@@ -105,13 +105,13 @@ impl Desk<'_> {
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at).await,
             Write::CreateSecret(new) => self.create_secret(new, at).await,
-            Write::ExpireSecret(id, until) => {
+            Write::ExpireSecret { id, at: until, .. } => {
                 let sql = "UPDATE secrets SET expires_at = $2 WHERE id = $1";
                 let bytes = id.to_bytes();
                 let changed = self.execute(sql, &[&bytes.as_slice(), &millis(*until)]).await?;
                 found(changed, "secret", id)
             }
-            Write::RemoveSecret(id) => {
+            Write::RemoveSecret { id, .. } => {
                 let bytes = id.to_bytes();
                 let sql = "DELETE FROM secrets WHERE id = $1";
                 found(self.execute(sql, &[&bytes.as_slice()]).await?, "secret", id)
