@@ -31,7 +31,8 @@ impl World {
         let event = self.store.rows()[&delivery].event;
         let received = self.received(attempt, event);
         let arrival = Arrival { received, body: Body { event, delivery, endpoint } };
-        Request { life: self.life, token, to: self.behind[&endpoint], arrival: Rc::new(arrival) }
+        let (to, in_lane) = (self.behind[&endpoint], attempt.place.is_some());
+        Request { life: self.life, token, to, in_lane, arrival: Rc::new(arrival) }
     }
 
     /// Writes an attempt's headers and reads them back.
@@ -47,7 +48,10 @@ impl World {
             key: key.as_ref(),
             line: line.as_ref(),
             seq: place.as_ref().map(|place| place.seq),
-            after: after.filter(|_| self.plant != Plant::OmitAfter),
+            after: after.filter(|after| {
+                let before = place.as_ref().map_or(0, |place| place.seq.get() - 1);
+                *after < before && self.plant != Plant::OmitAfter
+            }),
             number: attempt.number,
             replay: attempt.replay,
             timestamp: (self.wall.at(self.now).as_millis() / 1_000) as i64,
@@ -124,7 +128,8 @@ impl World {
             }
             (ReplyKind::Answer(_), None) => {}
         }
-        let gap = matches!(verdict, Some(Verdict::Gap { .. }));
+        // A dead letter that left its lane does not say what it follows.
+        let gap = request.in_lane && matches!(verdict, Some(Verdict::Gap { .. }));
         rule(forgot || !gap, "a receiver that forgot nothing misses nothing")
     }
 
