@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use railpost_engine::{
-    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Input, Load, LoadTicket,
+    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Load, LoadTicket,
     Page, Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
@@ -70,6 +70,8 @@ pub(crate) struct World {
     behind: BTreeMap<EndpointId, ReceiverNo>,
     /// The endpoints that the process serves, as it last read them.
     served: BTreeMap<EndpointId, Endpoint>,
+    /// Since when it serves each of them, by the true time and by its own.
+    appeared: BTreeMap<EndpointId, (Timestamp, Timestamp)>,
     /// Endpoints that another engine serves for a while.
     away: BTreeSet<EndpointId>,
     /// Attempts that the process waits for.
@@ -94,7 +96,8 @@ enum Happening {
     Disturbed(Disturbance),
     Restarted,
     Returned(EndpointId),
-    Hinted(Accepted),
+    /// The engine hears of a delivery that was accepted at this time.
+    Hinted(Accepted, Timestamp),
     /// A producer that got no answer publishes its event again.
     PublishedAgain(EventNo, Event),
     /// The process reads an endpoint that was changed.
@@ -146,6 +149,7 @@ impl World {
             receivers: BTreeMap::new(),
             behind: BTreeMap::new(),
             served: BTreeMap::new(),
+            appeared: BTreeMap::new(),
             away: BTreeSet::new(),
             under_way: BTreeMap::new(),
             cut_off: BTreeSet::new(),
@@ -234,7 +238,7 @@ impl World {
             Happening::Disturbed(disturbance) => self.disturb(disturbance)?,
             Happening::Restarted => self.restart()?,
             Happening::Returned(id) => self.take_back(id)?,
-            Happening::Hinted(accepted) => self.feed(Input::Accepted(vec![accepted]))?,
+            Happening::Hinted(accepted, made_at) => self.hear(accepted, made_at)?,
             Happening::PublishedAgain(number, event) => self.publish_again(number, event)?,
             Happening::ChangeRead(id) => self.read_change(id)?,
             Happening::SweepDue { life } if life == self.life => self.sweep(),

@@ -61,6 +61,7 @@ impl World {
             return Ok(());
         };
         self.served.insert(id, endpoint.clone());
+        self.appeared.insert(id, (self.now, self.engine_time()));
         self.note(&Fact::Appeared(endpoint.clone()))?;
         let policy = self.plant.policy(endpoint.policy.clone());
         self.feed(Input::EndpointAppeared(Endpoint { policy, ..endpoint }))
