@@ -66,10 +66,12 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn started(&mut self, token: AttemptToken) {
+    /// Notes a start; says whether it is a probe.
+    pub(crate) fn started(&mut self, token: AttemptToken) -> bool {
         if let Some(open) = &mut self.open {
             open.probe = Some(token);
         }
+        self.open.is_some()
     }
 
     pub(crate) fn ended(
@@ -87,14 +89,6 @@ impl Breaker {
             None => self.judge(failed, breaker, now),
         }
         self.ramp = self.ramp.filter(|most| *most < policy.in_flight_max);
-    }
-
-    /// An attempt ended with an answer that is not about the endpoint. If it was the probe, the receiver
-    /// is there.
-    pub(crate) fn answered(&mut self, token: AttemptToken, policy: &Policy, now: Timestamp) {
-        if self.open.as_ref().is_some_and(|open| open.probe == Some(token)) {
-            self.ended(token, false, policy, now);
-        }
     }
 
     fn judge(&mut self, failed: bool, policy: &BreakerPolicy, now: Timestamp) {

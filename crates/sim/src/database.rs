@@ -54,6 +54,12 @@ impl Database {
         self.inbox = inbox(self.policy);
     }
 
+    /// A new process with another policy.
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        self.restart();
+    }
+
     pub(crate) fn erase(&mut self) {
         self.connection = empty();
         self.restart();

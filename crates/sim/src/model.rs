@@ -51,6 +51,8 @@ struct Site {
     held_until: Timestamp,
     bucket: Bucket,
     breaker: Breaker,
+    /// The last probe.
+    probe: Option<AttemptToken>,
 }
 
 impl Model {
@@ -148,7 +150,9 @@ impl Model {
         *shared = shared.spend(view.store.tenants()[tenant], view.now).unwrap_or_default();
         self.at(endpoint, |site| {
             site.bucket = site.bucket.spend(policy.rate_limit, view.now).unwrap_or_default();
-            site.breaker.started(token);
+            if site.breaker.started(token) {
+                site.probe = Some(token);
+            }
         });
         Ok(())
     }
@@ -173,8 +177,11 @@ impl Model {
         let token = flight.attempt.token;
         match result {
             _ if is_about_endpoint(result) => site.breaker.ended(token, failed, policy, view.now),
-            AttemptResult::Response { .. } => site.breaker.answered(token, policy, view.now),
-            AttemptResult::Failed(_) => {}
+            // A probe that is answered has found out what it was to find out.
+            AttemptResult::Response { .. } if site.probe == Some(token) => {
+                site.breaker.ended(token, false, policy, view.now);
+            }
+            _ => {}
         }
         Ok(())
     }

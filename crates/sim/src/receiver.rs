@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railpost_engine::{AttemptResult, Span, Timestamp};
-use railpost_receiver::{Policy, Verdict};
+use railpost_receiver::{OnGap, Policy, Verdict};
 use railpost_wire::{DeliveryId, EndpointId, LineId, Received, Seq};
 
 use crate::clock::WallClock;
@@ -316,6 +316,19 @@ impl Receiver {
             _ => {
                 self.lose_everything();
                 "fault: receiver lost everything"
+            }
+        }
+    }
+
+    /// Faults have stopped: it takes what it can digest. Where gaps are held for ever, people decide that
+    /// what was lost is not waited for.
+    pub(crate) fn calm_down(&mut self) {
+        (self.behaviour, self.crash) = (Behaviour::Up, None);
+        self.clock.correct();
+        if self.plan.policy.on_gap == OnGap::Hold {
+            self.plan.policy.on_gap = OnGap::Accept;
+            if let Memory::Database(database) = &mut self.memory {
+                database.set_policy(self.plan.policy);
             }
         }
     }

@@ -367,8 +367,11 @@ fn receiver_plan(dice: &mut Dice) -> ReceiverPlan {
     };
     let start = if dice.percent(10) { Start::Anywhere } else { Start::AtOne };
     let replays = if dice.percent(10) { Replays::Apply } else { Replays::KeepOrder };
+    let durable = dice.percent(75);
+    // A memory that forgets with every restart must not hold what follows.
+    let on_gap = if durable || on_gap != OnGap::Hold { on_gap } else { OnGap::default() };
     ReceiverPlan {
-        durable: dice.percent(75),
+        durable,
         policy: InboxPolicy { start, on_gap, replays },
         poison: dice.percent(20).then(|| u64::from(dice.number(3..=12))),
     }

@@ -9,7 +9,7 @@ use crate::model::Broken;
 use crate::network::Odds;
 use crate::plant::Plant;
 use crate::limits::CHANGE_UNREAD_MAX;
-use crate::receiver::{Behaviour, Receiver, ReceiverNo, ReceiverPlan};
+use crate::receiver::{Receiver, ReceiverNo, ReceiverPlan};
 use crate::scenario::{ClockOf, Disturbance};
 use crate::store::{Event, EventNo};
 
@@ -330,10 +330,7 @@ impl World {
         self.read_clock();
         self.wall.correct();
         self.wall_set_at = self.now;
-        for receiver in self.receivers.values_mut() {
-            (receiver.behaviour, receiver.crash) = (Behaviour::Up, None);
-            receiver.clock.correct();
-        }
+        self.receivers.values_mut().for_each(Receiver::calm_down);
         self.trace.line(self.now, "the faults stop");
         self.make_round()
     }
