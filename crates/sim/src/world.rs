@@ -34,6 +34,7 @@ use crate::store::{Event, EventNo, Store};
 use crate::tally::Tally;
 use crate::trace::{Shown, Trace};
 use crate::{Breach, Options, Report};
+use outage::Ending;
 use shell::Process;
 
 /// What loads are counted under.
@@ -55,8 +56,8 @@ pub(crate) struct World {
     calm: bool,
     /// Nothing while it is down.
     process: Option<Process>,
-    /// After how many more effects the process dies, and for how long.
-    fuse: Option<(u32, Span)>,
+    /// After how many more effects the process ends, and how.
+    fuse: Option<(u32, Ending)>,
     /// Counts processes, so that what was meant for a dead one does not reach its successor.
     life: u32,
     store: Store,

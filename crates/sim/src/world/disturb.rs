@@ -3,6 +3,7 @@
 use railpost_engine::{Accepted, Endpoint, EndpointStatus, Input, Policy, Span, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 
+use super::outage::Ending;
 use super::{Happening, World};
 use crate::fact::Fact;
 use crate::model::Broken;
@@ -34,11 +35,6 @@ impl World {
             Disturbance::Operate => self.operate(),
             // What was planned to follow something else may be late.
             _ if self.calm => Ok(()),
-            Disturbance::Crash(down_for) => {
-                // Not between two inputs, but in the middle of what one of them led to.
-                self.fuse = Some((self.dice.number(0..=5), down_for));
-                Ok(())
-            }
             Disturbance::Restore(down_for) => self.restore(down_for),
             trouble => {
                 self.trouble(trouble);
@@ -80,7 +76,8 @@ impl World {
                 (0..count).for_each(|_| self.tally.count("world: lane pruned"));
             }
             Disturbance::Copy => self.copy_store(),
-            Disturbance::Stop(down_for) => self.stop(down_for),
+            Disturbance::Crash(down_for) => self.end_soon(Ending::Crash(down_for)),
+            Disturbance::Stop(down_for) => self.end_soon(Ending::Stop(down_for)),
             _ => unreachable!("it concerns the engine"),
         }
     }

@@ -7,9 +7,32 @@ use crate::fact::Fact;
 use crate::model::{Broken, rule};
 use crate::plant::Plant;
 
+/// How a process ends, and how long it is down then.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ending {
+    Crash(Span),
+    Stop(Span),
+}
+
 impl World {
+    /// The process ends soon: not between two inputs, but in the middle of what one of them led to.
+    pub(super) fn end_soon(&mut self, ending: Ending) {
+        self.fuse = Some((self.dice.number(0..=5), ending));
+    }
+
+    /// An effect is about to be performed. Says whether the process still does that.
+    pub(super) fn burn_fuse(&mut self) -> Result<bool, Broken> {
+        match self.fuse {
+            Some((0, Ending::Crash(down_for))) => self.die(down_for)?,
+            Some((0, Ending::Stop(down_for))) => self.stop(down_for),
+            Some((left, ending)) => self.fuse = Some((left - 1, ending)),
+            None => {}
+        }
+        Ok(self.process.is_some())
+    }
+
     /// Kills the process: what is under way has no outcome, what is not durable never was.
-    pub(super) fn die(&mut self, down_for: Span) -> Result<(), Broken> {
+    fn die(&mut self, down_for: Span) -> Result<(), Broken> {
         self.store.crash();
         self.doubt(|_| true);
         self.end_process(down_for);
@@ -17,7 +40,8 @@ impl World {
     }
 
     /// The process is told to end in good order: it starts nothing more, and waits for what is under way.
-    pub(super) fn stop(&mut self, down_for: Span) {
+    fn stop(&mut self, down_for: Span) {
+        self.fuse = None;
         if let Some(process) = &mut self.process {
             process.stopping = Some(down_for);
         }

@@ -136,25 +136,22 @@ impl World {
 
     fn handle(&mut self, input: Input) -> Vec<Effect> {
         let Some(process) = &mut self.process else { return Vec::new() };
-        let stopping = process.stopping.is_some();
-        if stopping && !is_taken_at_stop(&input) {
+        if process.stopping.is_some() && !is_taken_at_stop(&input) {
             return Vec::new();
         }
         process.engine.handle(process.clock.read(self.now, &self.wall), input);
-        let effects = std::iter::from_fn(|| process.engine.poll_effect());
-        let under_way = &self.under_way;
-        effects.filter(|effect| !stopping || is_done_at_stop(effect, under_way)).collect()
+        std::iter::from_fn(|| process.engine.poll_effect()).collect()
     }
 
     /// Performs effects in order, unless the process dies over them.
     fn perform_all(&mut self, effects: &[Effect]) -> Result<(), Broken> {
         for effect in effects {
-            match self.fuse {
-                Some((0, down_for)) => return self.die(down_for),
-                Some((left, down_for)) => self.fuse = Some((left - 1, down_for)),
-                None => {}
+            if !self.burn_fuse()? {
+                return Ok(());
             }
-            self.perform(effect)?;
+            if self.is_serving() || is_done_at_stop(effect, &self.under_way) {
+                self.perform(effect)?;
+            }
         }
         Ok(())
     }
