@@ -82,7 +82,8 @@ impl Database {
     }
 
     pub(crate) fn effects(&self) -> Vec<Application> {
-        let sql = "select event, delivery, endpoint, line, seq, replay from effects order by number";
+        let sql =
+            "select event, delivery, endpoint, line, seq, replay from effects order by number";
         let mut statement = self.connection.prepare(sql).expect("the table is there");
         let rows = statement.query_map([], read).expect("the table is there");
         rows.collect::<Result<_>>().expect("it was written here")

@@ -32,6 +32,8 @@ pub(crate) enum Fact {
     Ended(Flight, AttemptResult),
     Recorded(Transition),
     EndpointRecorded(EndpointRecord),
+    /// An endpoint's breaker opened.
+    BreakerOpened(EndpointId),
     /// The process died: what was under way has no outcome, what was not durable never was.
     Crashed,
     /// The process ended in good order.
@@ -73,6 +75,7 @@ impl Fact {
             }
             Fact::Recorded(transition) => return decision(transition.state),
             Fact::EndpointRecorded(record) => return format!("endpoint: {:?}", record.status),
+            Fact::BreakerOpened(_) => "notice: breaker opened",
             Fact::Crashed => "fault: crash",
             Fact::Stopped => "fault: graceful stop",
             Fact::Restored => "fault: store restored",

@@ -12,6 +12,8 @@ use crate::fact::{Fact, Flight};
 use crate::ledger::{is_about_endpoint, meaning};
 use crate::model::{Broken, View, rule};
 
+const NEVER_BLAMED: Broken = "409 and 425 are never held against an endpoint";
+
 /// What came back from each endpoint served.
 #[derive(Default)]
 pub(crate) struct Health(BTreeMap<EndpointId, Signs>);
@@ -23,6 +25,8 @@ struct Signs {
     refused: BTreeSet<(Option<LaneId>, Option<DeliveryId>)>,
     /// The status that has to be recorded next.
     due: Option<EndpointStatus>,
+    /// Whether the last thing that came back was about the endpoint.
+    concerned: bool,
     /// Whether it has failed for so long that a restart has to know.
     lasting: bool,
 }
@@ -41,6 +45,10 @@ impl Health {
                 self.0.entry(*id).and_modify(|signs| *signs = Signs::default());
             }
             Fact::Ended(flight, result) if !flight.orphaned => self.learn(view, flight, *result),
+            Fact::BreakerOpened(id) => {
+                let concerned = self.0.get(id).is_some_and(|signs| signs.concerned);
+                rule(concerned, NEVER_BLAMED)?;
+            }
             Fact::EndpointRecorded(record) => self.recorded(view, record)?,
             Fact::Recorded(transition) => self.judge_record(view, transition.endpoint)?,
             _ => {}
@@ -52,11 +60,12 @@ impl Health {
         let endpoint = &view.served[&flight.attempt.endpoint];
         let Some(signs) = self.0.get_mut(&endpoint.id) else { return };
         let outcome = meaning(result, &endpoint.policy);
-        if !is_about_endpoint(result) {
+        signs.concerned = is_about_endpoint(result);
+        if !signs.concerned {
             return;
         }
         if outcome == Outcome::Acknowledged {
-            return *signs = Signs::default();
+            return *signs = Signs { concerned: true, ..Signs::default() };
         }
         let since = *signs.failing_since.get_or_insert(view.now);
         signs.lasting = view.now.since(since) >= FAILING_RECORD_AFTER;
@@ -81,6 +90,8 @@ impl Health {
     fn recorded(&mut self, view: &View<'_>, record: &EndpointRecord) -> Result<(), Broken> {
         let signs = self.0.get_mut(&record.endpoint).ok_or("only what is served is recorded")?;
         let status = signs.due.take().unwrap_or(view.served[&record.endpoint].status);
+        let switched_off = record.status != view.served[&record.endpoint].status;
+        rule(!switched_off || signs.concerned, NEVER_BLAMED)?;
         rule(record.status == status, "an endpoint's status follows from what came back")?;
         rule(record.failing_since == signs.failing_since, "failures are dated from the first one")
     }

@@ -91,7 +91,7 @@ pub(crate) struct Receiver {
 }
 
 enum Memory {
-    Database(Database),
+    Database(Box<Database>),
     Volatile(Volatile),
 }
 
@@ -145,7 +145,7 @@ pub(crate) enum ReplyKind {
 impl Receiver {
     pub(crate) fn new(plan: ReceiverPlan, plant: Plant) -> Self {
         let memory = match plan.durable {
-            true => Memory::Database(Database::new(plan.policy, plant)),
+            true => Memory::Database(Box::new(Database::new(plan.policy, plant))),
             false => Memory::Volatile(Volatile::new(plan.policy)),
         };
         Self {

@@ -204,8 +204,7 @@ impl Scenario {
         if dice.percent(20) {
             let hours = i64::from(dice.number(0..=12)) - 6;
             let (clock, millis) = (ClockOf::Receiver(number), hours * 3_600_000);
-            self.plan
-                .push((self.moment(dice), Disturbance::SetClock(clock, millis, drift(dice))));
+            self.plan.push((self.moment(dice), Disturbance::SetClock(clock, millis, drift(dice))));
         }
     }
 
@@ -318,13 +317,8 @@ fn retry(dice: &mut Dice) -> RetryPolicy {
 
 fn overrides(dice: &mut Dice) -> Overrides {
     use Outcome::{Permanent, Retryable};
-    let choices: [(u16, Outcome); 5] = [
-        (404, Retryable),
-        (410, Retryable),
-        (422, Retryable),
-        (429, Permanent),
-        (500, Permanent),
-    ];
+    let choices: [(u16, Outcome); 5] =
+        [(404, Retryable), (410, Retryable), (422, Retryable), (429, Permanent), (500, Permanent)];
     choices.into_iter().filter(|_| dice.percent(5)).collect()
 }
 

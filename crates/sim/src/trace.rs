@@ -63,6 +63,7 @@ impl Display for Fact {
             Fact::EndpointRecorded(record) => {
                 write!(f, "{} recorded as {:?}", Shown(&record.endpoint), record.status)
             }
+            Fact::BreakerOpened(id) => write!(f, "the breaker of {} opened", Shown(id)),
             Fact::Crashed => f.write_str("CRASH"),
             Fact::Stopped => f.write_str("STOP"),
             Fact::Restored => f.write_str("RESTORED FROM AN OLD COPY"),

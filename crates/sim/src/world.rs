@@ -14,8 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use railpost_engine::{
-    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Load, LoadTicket,
-    Page, Span, Timestamp,
+    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Load, LoadTicket, Page,
+    Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
@@ -103,17 +103,45 @@ enum Happening {
     PublishedAgain(EventNo, Event),
     /// The process reads an endpoint that was changed.
     ChangeRead(EndpointId),
-    SweepDue { life: u32 },
-    Swept { life: u32, found: Option<Vec<Accepted>> },
+    SweepDue {
+        life: u32,
+    },
+    Swept {
+        life: u32,
+        found: Option<Vec<Accepted>>,
+    },
     Told(Command, Delivery),
     Flushed,
-    Confirmed { life: u32, token: AttemptToken, refused: bool },
-    Read { life: u32, ticket: LoadTicket, load: Load },
-    Loaded { life: u32, ticket: LoadTicket, page: Option<Page> },
-    Arrived { request: Request, back: Option<Span> },
+    Confirmed {
+        life: u32,
+        token: AttemptToken,
+        refused: bool,
+    },
+    Read {
+        life: u32,
+        ticket: LoadTicket,
+        load: Load,
+    },
+    Loaded {
+        life: u32,
+        ticket: LoadTicket,
+        page: Option<Page>,
+    },
+    Arrived {
+        request: Request,
+        back: Option<Span>,
+    },
     /// A receiver is done with what took long.
-    Finished { work: u64, request: Request, back: Option<Span> },
-    Answered { life: u32, token: AttemptToken, result: AttemptResult },
+    Finished {
+        work: u64,
+        request: Request,
+        back: Option<Span>,
+    },
+    Answered {
+        life: u32,
+        token: AttemptToken,
+        result: AttemptResult,
+    },
     Calmed,
 }
 

@@ -1,8 +1,6 @@
 //! What the engine asks the store for, and what sweeps find.
 
-use railpost_engine::{
-    Accepted, Delivery, DeliveryState, LaneId, LanePage, Load, Page, Timestamp,
-};
+use railpost_engine::{Accepted, Delivery, DeliveryState, LaneId, LanePage, Load, Page, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 
 use super::{Row, Store};
@@ -196,11 +194,7 @@ mod tests {
     #[test]
     fn a_dead_letter_that_leaves_its_lane_is_found_outside_of_it_once_replayed() {
         let mut store = store();
-        record(
-            &mut store,
-            1,
-            DeliveryState::Dead { reason: DeadReason::Permanent, holds: false },
-        );
+        record(&mut store, 1, DeliveryState::Dead { reason: DeadReason::Permanent, holds: false });
         assert_eq!((listed(&store), store.open(ENDPOINT, None).count()), (vec![2, 3], 0));
         assert_eq!(follows(&store), [(2, 0)]);
         record(&mut store, 1, DeliveryState::Pending);

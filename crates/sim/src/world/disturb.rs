@@ -6,10 +6,10 @@ use railpost_wire::{DeliveryId, EndpointId, TenantId};
 use super::outage::Ending;
 use super::{Happening, World};
 use crate::fact::Fact;
+use crate::limits::CHANGE_UNREAD_MAX;
 use crate::model::Broken;
 use crate::network::Odds;
 use crate::plant::Plant;
-use crate::limits::CHANGE_UNREAD_MAX;
 use crate::receiver::{Receiver, ReceiverNo, ReceiverPlan};
 use crate::scenario::{ClockOf, Disturbance};
 use crate::store::{Event, EventNo};
@@ -37,15 +37,15 @@ impl World {
             _ if self.calm => Ok(()),
             Disturbance::Restore(down_for) => self.restore(down_for),
             trouble => {
-                self.trouble(trouble);
+                self.trouble(&trouble);
                 Ok(())
             }
         }
     }
 
     /// What happens beside the engine.
-    fn trouble(&mut self, disturbance: Disturbance) {
-        match disturbance {
+    fn trouble(&mut self, disturbance: &Disturbance) {
+        match *disturbance {
             Disturbance::Behave(number, behaviour) => {
                 if let Some(receiver) = self.receivers.get_mut(&number) {
                     receiver.behaviour = behaviour;

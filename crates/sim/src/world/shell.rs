@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use railpost_engine::{
-    Attempt, AttemptToken, Command, Delivery, DeliveryState, Effect, Endpoint, Engine, Input, Load,
-    LanePage, LoadTicket, NoticeKind, Page, Span, Timestamp, Transition,
+    Attempt, AttemptToken, Command, Delivery, DeliveryState, Effect, Endpoint, Engine, Input,
+    LanePage, Load, LoadTicket, Notice, NoticeKind, Page, Span, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
@@ -170,6 +170,9 @@ impl World {
                 });
             }
             Effect::Load(ticket, load) => self.begin_load(*ticket, *load),
+            Effect::Tell(Notice { endpoint, what: NoticeKind::BreakerOpened { .. }, .. }) => {
+                self.note(&Fact::BreakerOpened(*endpoint))?;
+            }
             Effect::Tell(notice) => {
                 self.remark(notice_name(notice.what), format_args!("{:?}", notice.what));
             }
