@@ -182,8 +182,8 @@ pub struct Endpoint {
     pub tenant: TenantId,
     /// What anyone may see.
     pub settings: EndpointSettings,
-    /// What is encrypted.
-    pub private: EndpointPrivate,
+    /// What is encrypted; an error if it cannot be decrypted, which is no other endpoint's trouble.
+    pub private: Result<EndpointPrivate>,
     /// Whether it is switched on.
     pub status: EndpointStatus,
     /// Since when nothing but failures came back.

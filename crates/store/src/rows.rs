@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use railpost_engine::{AttemptResult, Delivery, LaneId, Place, Progress, Span, Timestamp};
-use railpost_wire::{DeliveryId, EndpointId, Key, NodeId, SecretId, Seq};
+use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
 use crate::fanout::Subscriber;
@@ -124,11 +124,19 @@ pub(crate) use endpoint_columns;
 
 pub(crate) fn endpoint(columns: &mut impl Columns, key: &MasterKey) -> Result<Endpoint> {
     let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    rest_of_endpoint(columns, id, key).map_err(|error| error.of_row("endpoint", id))
+}
+
+fn rest_of_endpoint(
+    columns: &mut impl Columns,
+    id: EndpointId,
+    key: &MasterKey,
+) -> Result<Endpoint> {
     let tenant = columns.parsed("a tenant's id")?;
     let settings = columns.json("an endpoint's settings")?;
     let private = match columns.bytes()?.as_slice() {
-        [] => EndpointPrivate::default(),
-        sealed => private::open_endpoint(key, id, sealed)?,
+        [] => Ok(EndpointPrivate::default()),
+        sealed => private::open_endpoint(key, id, sealed),
     };
     let status: i64 = columns.number("an endpoint's status")?;
     let status = numbers::endpoint_status(status);
@@ -187,8 +195,13 @@ macro_rules! event_columns {
 pub(crate) use event_columns;
 
 pub(crate) fn event(columns: &mut impl Columns) -> Result<Event> {
+    let id: EventId = columns.parsed("an event's id")?;
+    rest_of_event(columns, id.clone()).map_err(|error| error.of_row("event", id))
+}
+
+fn rest_of_event(columns: &mut impl Columns, id: EventId) -> Result<Event> {
     Ok(Event {
-        id: columns.parsed("an event's id")?,
+        id,
         event_type: columns.parsed("an event's type")?,
         key: columns.key()?,
         content_type: columns.parsed("an event's content type")?,
@@ -281,6 +294,14 @@ pub(crate) use delivery_columns;
 
 pub(crate) fn delivery(columns: &mut impl Columns, endpoint: EndpointId) -> Result<Delivery> {
     let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+    rest_of_delivery(columns, id, endpoint).map_err(|error| error.of_row("delivery", id))
+}
+
+fn rest_of_delivery(
+    columns: &mut impl Columns,
+    id: DeliveryId,
+    endpoint: EndpointId,
+) -> Result<Delivery> {
     let (lane, seq) = (columns.maybe_number("a lane")?, columns.seq()?);
     let place = lane.map(LaneId).zip(seq).map(|(lane, seq)| Place { lane, seq });
     let standing = Standing {

@@ -80,7 +80,9 @@ async fn accept(store: &PostgresStore, number: u64) -> Result<Receipt> {
 
 fn deliveries(receipt: Receipt) -> Vec<Accepted> {
     match receipt {
-        Receipt::Accepted { deliveries, .. } => deliveries,
+        Receipt::Accepted { deliveries, .. } => {
+            deliveries.into_iter().map(|delivery| delivery.accepted).collect()
+        }
         Receipt::Duplicate { .. } => vec![],
     }
 }

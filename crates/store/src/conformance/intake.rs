@@ -80,7 +80,7 @@ pub(super) async fn a_changed_filter_counts_from_the_next_accept_on(world: World
     assert_eq!(world.publish(None).await.len(), 1);
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     let settings = EndpointSettings { filters: vec!["user.*".parse().unwrap()], ..stored.settings };
-    let private = stored.private;
+    let private = stored.private.unwrap();
     world.commit(Write::UpdateEndpoint { id: endpoint, settings, private, revision: None }).await;
     assert_eq!(world.publish(None).await, []);
 }

@@ -5,7 +5,7 @@ use railpost_engine::{
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
-use super::world::{World, detail, ids, progress, seq};
+use super::world::{World, detail, ids, progress};
 use crate::limits::RESPONSE_BODY_LEN_MAX;
 use crate::{
     AttemptDetail, Durability, Epoch, PageRequest, Partition, RecordBatch, Recorded, Skipped,

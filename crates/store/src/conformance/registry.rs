@@ -90,7 +90,7 @@ pub(super) async fn an_endpoint_reads_back_in_every_detail(world: World) {
     world.commit(Write::CreateEndpoint(new)).await;
     let stored = world.store.endpoint(id).await.unwrap().unwrap();
     assert_eq!((stored.id, &stored.tenant), (id, &world.tenant));
-    assert_eq!((&stored.settings, &stored.private), (&settings, &private));
+    assert_eq!((&stored.settings, &stored.private), (&settings, &Ok(private)));
     assert_eq!((stored.status, stored.failing_since), (EndpointStatus::Active, None));
     assert_eq!((stored.revision, stored.removed_at), (1, None));
     assert!(!format!("{stored:?}").contains("t0ken"));
@@ -152,7 +152,7 @@ pub(super) async fn a_removed_endpoint_has_no_secrets_left(world: World) {
     let at = world.later(3);
     world.commit(Write::RemoveEndpoint(endpoint)).await;
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
-    assert_eq!((stored.removed_at, stored.private), (Some(at), EndpointPrivate::default()));
+    assert_eq!((stored.removed_at, stored.private), (Some(at), Ok(EndpointPrivate::default())));
     assert!(world.store.secrets(endpoint).await.unwrap().is_empty());
     let again = world.store.commit(Write::RemoveEndpoint(endpoint).into()).await;
     assert!(matches!(again, Err(StoreError::NotFound(_))), "{again:?}");
@@ -166,7 +166,7 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
     let second = add_secret(&world, endpoint, signing.clone()).await;
     add_secret(&world, other, shared(8)).await;
     let at = world.later(60_000);
-    world.commit(Write::ExpireSecret(first, at)).await;
+    world.commit(Write::ExpireSecret { endpoint, id: first, at }).await;
     let found = world.store.secrets(endpoint).await.unwrap();
     let found: Vec<_> = found
         .iter()
@@ -174,7 +174,7 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
         .collect();
     let expected = [(first, revealed(&shared(7)), Some(at)), (second, revealed(&signing), None)];
     assert_eq!(found, expected);
-    world.commit(Write::RemoveSecret(first)).await;
+    world.commit(Write::RemoveSecret { endpoint, id: first }).await;
     assert_eq!(world.store.secrets(endpoint).await.unwrap().len(), 1);
 }
 

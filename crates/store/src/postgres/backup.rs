@@ -11,6 +11,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio_postgres::{Client, Transaction};
 
+use super::link::Purpose;
 use super::node::Node;
 use super::schema::{self, SCHEMA};
 use crate::{MasterKey, Result, StoreError};
@@ -20,7 +21,7 @@ const MARK: &[u8; 16] = b"railpost pg dump";
 
 /// The tables in the order of the file, each with the version of the schema that brought it. Stable:
 /// new ones come last.
-const TABLES: [(&str, u32); 15] = [
+pub(super) const TABLES: [(&str, u32); 18] = [
     ("store", 1),
     ("tenants", 1),
     ("endpoints", 1),
@@ -36,6 +37,9 @@ const TABLES: [(&str, u32); 15] = [
     ("attempts", 1),
     ("replays", 2),
     ("figures", 2),
+    ("eras", 4),
+    ("old_lines", 4),
+    ("lane_follows", 4),
 ];
 
 /// The tables that give out numbers, and the column.
@@ -47,7 +51,7 @@ pub(super) async fn backup(node: &Node, to: &Path) -> Result<()> {
         StoreError::Unavailable(format!("cannot write the backup {}: {error}", to.display()))
     };
     let file = File::create_new(to).await.map_err(trouble)?;
-    let mut client = node.address.connect().await?;
+    let (mut client, _) = node.address.connect(Purpose::LongWork).await?;
     let snapshot = client
         .build_transaction()
         .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
@@ -97,7 +101,9 @@ pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -
     let change = client.transaction().await?;
     schema::lock(&change).await?;
     if schema::version(&change).await? > 0 {
-        return Err(StoreError::conflict("schema", "expected an empty one to restore into"));
+        let problem = "expected an empty one to restore into; this one holds a store: name another \
+                       schema (`options=-csearch_path%3D…` in the URL), or drop this one first";
+        return Err(StoreError::conflict("schema", problem));
     }
     schema::create(&change, found).await?;
     for (table, _) in TABLES.into_iter().filter(|(_, since)| *since <= found) {

@@ -8,8 +8,12 @@ use tokio_postgres::{Client, Transaction};
 use crate::{Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of nothing.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;

@@ -27,6 +27,8 @@ mod upkeep;
 mod restore;
 #[cfg(test)]
 mod faults_test;
+#[cfg(test)]
+mod model_test;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
