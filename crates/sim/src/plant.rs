@@ -68,13 +68,15 @@ pub enum Plant {
     RatchetClock,
     /// Stored instants are believed, however far ahead they lie.
     BelieveInstants,
+    /// A record of an endpoint overwrites a status that the engine has not heard of.
+    OverwriteStatus,
     /// A graceful stop drops what is recorded as sent and has not left.
     DropAtStop,
 }
 
 impl Plant {
     /// All defects, with their names.
-    pub const ALL: [(&str, Plant); 27] = [
+    pub const ALL: [(&str, Plant); 28] = [
         ("release-before-acknowledgement", Plant::ReleaseEarly),
         ("forget-in-flight", Plant::ForgetInFlight),
         ("advance-on-dead-letter", Plant::AdvanceOnDeadLetter),
@@ -101,6 +103,7 @@ impl Plant {
         ("never-sweep", Plant::NeverSweep),
         ("ratchet-clock", Plant::RatchetClock),
         ("believe-instants", Plant::BelieveInstants),
+        ("overwrite-status", Plant::OverwriteStatus),
         ("drop-at-stop", Plant::DropAtStop),
     ];
 

@@ -63,6 +63,7 @@ fn each_planted_defect_is_caught_within_two_hundred_seeds() {
         ("never-sweep", idles),
         ("ratchet-clock", ends),
         ("believe-instants", ends),
+        ("overwrite-status", "a pause stays until a person lifts it"),
         ("drop-at-stop", "a graceful stop leaves nothing in doubt"),
     ];
     assert_eq!(expected.map(|(name, _)| name), Plant::ALL.map(|(name, _)| name));

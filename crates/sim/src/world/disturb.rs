@@ -115,35 +115,52 @@ impl World {
     fn change(&mut self, id: EndpointId, policy: Policy) -> Result<(), Broken> {
         let Some(endpoint) = self.store.endpoints().get(&id).cloned() else { return Ok(()) };
         self.store.put_endpoint(Endpoint { policy, ..endpoint });
-        if !self.calm && self.dice.percent(20) {
-            self.tally.count("fault: change unread");
-            let delay = self.dice.millis(1..=CHANGE_UNREAD_MAX.as_millis());
-            self.plan_in(delay, Happening::ChangeRead(id));
-            return Ok(());
+        self.announce_change(id)
+    }
+
+    fn pause(&mut self, id: EndpointId) -> Result<(), Broken> {
+        let Some(endpoint) = self.store.endpoints().get(&id).cloned() else { return Ok(()) };
+        self.store.put_endpoint(Endpoint { status: EndpointStatus::Paused, ..endpoint });
+        self.announce_change(id)
+    }
+
+    /// An endpoint was changed. The process reads it, or fails to and tries again later.
+    fn announce_change(&mut self, id: EndpointId) -> Result<(), Broken> {
+        if self.calm || !self.dice.percent(40) {
+            return self.read_change(id);
         }
-        self.read_change(id)
+        self.tally.count("fault: change unread");
+        let delay = self.dice.millis(1..=CHANGE_UNREAD_MAX.as_millis());
+        self.plan_in(delay, Happening::ChangeRead(id));
+        Ok(())
     }
 
     /// The process reads an endpoint that was changed, and tells the engine.
     pub(super) fn read_change(&mut self, id: EndpointId) -> Result<(), Broken> {
-        let stored = self.store.endpoints().get(&id).map(|endpoint| endpoint.policy.clone());
-        let (Some(policy), Some(served)) = (stored, self.served.get_mut(&id)) else {
+        let (Some(stored), Some(served)) =
+            (self.store.endpoints().get(&id).cloned(), self.served.get(&id).cloned())
+        else {
             return Ok(());
         };
-        let old = served.clone();
-        served.policy = policy.clone();
-        if old.policy == policy {
-            return Ok(());
+        if served.policy != stored.policy {
+            self.read_policy(served, stored.policy)?;
         }
+        match stored.status {
+            EndpointStatus::Paused => self.read_pause(id),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_policy(&mut self, old: Endpoint, policy: Policy) -> Result<(), Broken> {
+        let id = old.id;
+        self.served.entry(id).and_modify(|served| served.policy = policy.clone());
         self.note(&Fact::Changed(old, policy.clone()))?;
         let policy = self.plant.policy(policy);
         self.feed(Input::EndpointChanged { endpoint: id, policy })
     }
 
-    fn pause(&mut self, id: EndpointId) -> Result<(), Broken> {
-        let Some(endpoint) = self.store.endpoints().get(&id).cloned() else { return Ok(()) };
+    fn read_pause(&mut self, id: EndpointId) -> Result<(), Broken> {
         let status = EndpointStatus::Paused;
-        self.store.put_endpoint(Endpoint { status, ..endpoint });
         self.served.entry(id).and_modify(|served| served.status = status);
         self.note(&Fact::Paused(id))?;
         if self.plant == Plant::IgnorePause {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use railpost_engine::{
-    Attempt, AttemptToken, Command, Delivery, DeliveryState, Effect, Endpoint, Engine, Input,
-    LanePage, Load, LoadTicket, Notice, NoticeKind, Page, Span, Timestamp, Transition,
+    Attempt, AttemptToken, Command, Delivery, DeliveryState, Effect, Endpoint, EndpointRecord,
+    EndpointStatus, Engine, Input, LanePage, Load, LoadTicket, Notice, NoticeKind, Page, Span,
+    Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
@@ -13,7 +14,7 @@ use super::{Happening, LOADS, World};
 use crate::clock::EngineClock;
 use crate::fact::{Fact, Flight};
 use crate::limits::{LOAD_PAUSE, READ_MAX, WAKES_AT_ONCE_MAX};
-use crate::model::Broken;
+use crate::model::{Broken, rule};
 use crate::plant::Plant;
 use crate::trace::Shown;
 
@@ -163,7 +164,7 @@ impl World {
             Effect::RecordFirst(transition, token) => self.reserve(transition, *token)?,
             Effect::RecordEndpoint(record) => {
                 self.note(&Fact::EndpointRecorded(*record))?;
-                self.store.record_endpoint(record);
+                self.record_endpoint(record)?;
                 self.served.entry(record.endpoint).and_modify(|endpoint| {
                     endpoint.status = record.status;
                     endpoint.failing_since = record.failing_since;
@@ -182,6 +183,20 @@ impl World {
         }
         self.plan_flush();
         Ok(())
+    }
+
+    /// Writes down what became of an endpoint. A status that a person set, and that the process has not
+    /// read yet, stays.
+    fn record_endpoint(&mut self, record: &EndpointRecord) -> Result<(), Broken> {
+        let id = &record.endpoint;
+        let status = |endpoint: Option<&Endpoint>| endpoint.map(|endpoint| endpoint.status);
+        let (before, known) = (status(self.store.endpoints().get(id)), status(self.served.get(id)));
+        let keep = before.filter(|_| before != known && self.plant != Plant::OverwriteStatus);
+        self.store
+            .record_endpoint(&EndpointRecord { status: keep.unwrap_or(record.status), ..*record });
+        let paused = Some(EndpointStatus::Paused);
+        let lifted = before == paused && status(self.store.endpoints().get(id)) != paused;
+        rule(!lifted, "a pause stays until a person lifts it")
     }
 
     fn start(&mut self, attempt: Attempt) -> Result<(), Broken> {
