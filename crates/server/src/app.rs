@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railpost_dispatch::{Dispatcher, Guard};
 use railpost_store::{Source, Store};
+use tokio::sync::{Mutex, Notify};
 
 use crate::api::auth::{KeyRing, Rates};
 use crate::api::docs_page::Pages;
@@ -42,6 +43,10 @@ pub struct App {
     pub(crate) catalogue: Catalogue,
     pub(crate) pages: Pages,
     pub(crate) sampled: Sampled,
+    /// An endpoint was removed: its open deliveries are to be closed.
+    pub(crate) removals: Notify,
+    /// Held by whoever takes a secret away, or has an endpoint sign.
+    pub(crate) secret_changes: Mutex<()>,
 }
 
 impl App {

@@ -56,6 +56,19 @@ pub(crate) fn master_key(
     }
 }
 
+/// The master key that is there. None is made: what a backup holds is encrypted under its own.
+pub(crate) fn existing_master_key(config: &Config) -> Result<[u8; KEY_LEN], String> {
+    let file = key_file(config);
+    match File::open(&file) {
+        Ok(open) => read(&file, open),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+            "there is no master key ({}): put the key that the backup was made with there",
+            file.display()
+        )),
+        Err(error) => Err(format!("cannot read the master key {}: {error}", file.display())),
+    }
+}
+
 fn read(path: &Path, mut file: File) -> Result<[u8; KEY_LEN], String> {
     let failed =
         |error: io::Error| format!("cannot read the master key {}: {error}", path.display());

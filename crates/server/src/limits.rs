@@ -173,6 +173,12 @@ pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
 /// How often figures over time are written: a crash loses this much of them.
 pub const FIGURES_EVERY: Span = Span::from_secs(10);
 
+/// How long the process lives on when its store has stopped for good: for answers on their way.
+pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
+
+/// How soon the closing of what removed endpoints had open is tried again after it failed.
+pub const CLOSE_REMOVED_RETRY: Span = Span::from_secs(5);
+
 /// How long what metrics say of the store is believed: counting it again for every reader costs.
 pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);
 

@@ -13,7 +13,7 @@ use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
 use railpost_engine::Span;
-use railpost_store::{Source, SystemSource};
+use railpost_store::{Source, Store, SystemSource};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -29,6 +29,7 @@ use crate::upkeep;
 use listen::Door;
 
 pub use opening::DEFAULT_TENANT;
+pub(crate) use opening::{Restored, restore, verify};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 2],
+    upkeep: [JoinHandle<()>; 3],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -69,7 +70,28 @@ impl Server {
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let door = Door::open(&config).await?;
-        let (master, store) = opening::open(&config, &source).await?;
+        let opened = opening::open(&config, &source).await?;
+        Self::start_at(door, opened, config, log).await
+    }
+
+    /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
+    pub async fn start_on(
+        store: Arc<dyn Store>,
+        master: [u8; 32],
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let door = Door::open(&config).await?;
+        Self::start_at(door, (master, store), config, log).await
+    }
+
+    async fn start_at(
+        door: Door,
+        (master, store): ([u8; 32], Arc<dyn Store>),
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let source: Arc<dyn Source> = Arc::new(SystemSource);
         let guard = guard(&config)?;
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
         let routes = api::routes();
@@ -108,6 +130,8 @@ impl Server {
             catalogue: Default::default(),
             pages: Default::default(),
             sampled: Default::default(),
+            removals: Default::default(),
+            secret_changes: Default::default(),
         });
         let admin_key = opening::first_start(&app).await?;
         let (stop, stopping) = watch::channel(false);
@@ -115,6 +139,7 @@ impl Server {
         let upkeep = [
             tokio::spawn(upkeep::prune_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
+            tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = door.address;
@@ -148,6 +173,12 @@ impl Server {
     /// The admin key that was made on this start, if one was: nobody can ask for it again.
     pub fn admin_key(&self) -> Option<&str> {
         self.admin_key.as_deref()
+    }
+
+    /// Ends when the store has stopped for good, with the reason: the process must end, so that the next
+    /// one recovers.
+    pub async fn store_stopped(&self) -> String {
+        self.app.telemetry.store_stopped().await
     }
 
     /// What its requests have at hand.

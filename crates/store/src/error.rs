@@ -127,10 +127,9 @@ impl fmt::Display for StoreError {
                 f,
                 "the store cannot be written: {problem}; check the permissions of the file and its folder"
             ),
-            StoreError::Corrupt(problem) => write!(
-                f,
-                "the store is damaged: {problem}; nothing was overwritten: restore a backup"
-            ),
+            StoreError::Corrupt(problem) => {
+                write!(f, "a stored value could not be read: {problem}")
+            }
             StoreError::Stopped(problem) => {
                 write!(f, "the store has stopped: {problem}; restart the process")
             }

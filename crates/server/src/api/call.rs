@@ -48,8 +48,8 @@ impl Ctx {
     }
 
     /// Makes a change together with its audit entry and the answer for when the request comes again,
-    /// in one commit. Every mutation goes through here, those included that only the dispatcher
-    /// carries out: they bring no writes.
+    /// in one commit, and has the dispatcher follow. Every mutation goes through here, those included
+    /// that only the dispatcher carries out: they bring no writes.
     pub(crate) async fn commit<A: Answer>(
         &self,
         writes: Vec<Write>,
@@ -61,14 +61,14 @@ impl Ctx {
             audit: Some(self.audit(deed)),
             idempotency: self.record(&answer, true),
         };
-        self.app.store.commit(change).await?;
+        self.app.dispatcher.commit(change).await?;
         Ok(answer)
     }
 
     /// Writes down what was done where the work had a commit of its own, with the stored answer.
     pub(crate) async fn note(&self, deed: Deed) -> Result<(), Problem> {
         let change = Change { audit: Some(self.audit(deed)), ..Change::default() };
-        Ok(self.app.store.commit(change).await?)
+        Ok(self.app.dispatcher.commit(change).await?)
     }
 
     /// The answer as it is to be stored with the work, if the request may come again.

@@ -1,6 +1,6 @@
 //! What people decide about one delivery: replay, skip, discard.
 
-use railpost_engine::{Because, Command, Delivery, DeliveryState};
+use railpost_engine::{Because, Command, Delivery, DeliveryState, DiscardReason};
 use railpost_store::DeliveryView as Stored;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ fn after(command: Command, mut stored: Stored) -> Stored {
             DeliveryState::Dead { reason, holds: false }
         }
         (Command::Skip, state) => state,
-        (Command::Discard, _) => DeliveryState::Discarded,
+        (Command::Discard, _) => DeliveryState::Discarded { reason: DiscardReason::Person },
     };
     stored
 }

@@ -78,6 +78,8 @@ codes! {
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The request is too large";
     /// The content type is none that is understood here.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "That content type is not understood here";
+    /// The endpoint must sign, and no other secret of it stays valid.
+    LastSecret = "last_secret", CONFLICT, "The endpoint needs a secret that stays valid";
     /// As many of something exist as may.
     LimitReached = "limit_reached", UNPROCESSABLE_ENTITY, "There are as many as there may be";
     /// The key sends requests faster than it may.
@@ -88,6 +90,10 @@ codes! {
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request took too long to arrive";
     /// The store cannot be written or read just now.
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "The store is unavailable";
+    /// One stored value could not be read.
+    UnreadableValue = "unreadable_value", INTERNAL_SERVER_ERROR, "A stored value could not be read";
+    /// The store has stopped for good: the process ends, and the next one recovers.
+    StoreStopped = "store_stopped", SERVICE_UNAVAILABLE, "The store has stopped";
     /// The server is about to stop.
     ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "The server is stopping";
     /// A defect of ours.
@@ -233,10 +239,16 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(_)
             | StoreError::Full(_)
             | StoreError::ReadOnly(_)
-            | StoreError::Corrupt(_)
             | StoreError::Locked(_)
             | StoreError::Fenced { .. } => {
                 Self::new(Code::StoreUnavailable, text).retry_after(RETRY_AFTER_DEFAULT)
+            }
+            StoreError::Corrupt(problem) => {
+                let detail = format!("{problem}; check the store with `railpost store verify`");
+                Self::new(Code::UnreadableValue, detail)
+            }
+            StoreError::Stopped(_) => {
+                Self::new(Code::StoreStopped, text).retry_after(RETRY_AFTER_DEFAULT)
             }
             StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
                 Self::new(Code::StoreUnavailable, text)

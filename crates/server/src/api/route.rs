@@ -88,6 +88,11 @@ impl Route {
                 let began = Instant::now();
                 let traceparent = parts.headers.get("traceparent").cloned();
                 let answered = serve(&app, &mut parts, body, kind, handler).await;
+                if let Err(problem) = &answered
+                    && problem.code == Code::StoreStopped
+                {
+                    app.telemetry.note_store_stopped(&problem.detail);
+                }
                 let response = answered.unwrap_or_else(IntoResponse::into_response);
                 let asked = Asked {
                     number,

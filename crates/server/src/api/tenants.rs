@@ -139,9 +139,7 @@ pub(crate) async fn create(
         updated_at: now,
     });
     let writes = vec![Write::CreateTenant(id.clone(), settings)];
-    let created = ctx.commit(writes, deed("tenant.create", &id), Created(view)).await?;
-    ctx.app.dispatcher.tenant_changed(&id).await?;
-    Ok(created)
+    ctx.commit(writes, deed("tenant.create", &id), Created(view)).await
 }
 
 pub(crate) async fn show(
@@ -168,9 +166,7 @@ pub(crate) async fn change(
     tenant.updated_at = ctx.now();
     let writes = vec![Write::UpdateTenant(tenant.id.clone(), tenant.settings.clone())];
     let changed = Json(TenantView::from(tenant));
-    let changed = ctx.commit(writes, deed("tenant.change", &path.tenant), changed).await?;
-    ctx.app.dispatcher.tenant_changed(&path.tenant).await?;
-    Ok(changed)
+    ctx.commit(writes, deed("tenant.change", &path.tenant), changed).await
 }
 
 pub(crate) async fn erase(
@@ -183,10 +179,12 @@ pub(crate) async fn erase(
     let endpoints = endpoints_of(&ctx, &path.tenant).await?;
     let deed = Deed { tenant: None, ..deed("tenant.erase", &path.tenant) };
     ctx.commit(Vec::new(), deed, Accepted(Erased { erased: false })).await?;
-    let mut erased = ctx.app.store.erase_tenant(&path.tenant).await?;
+    let first_step = ctx.app.store.erase_tenant(&path.tenant).await;
+    // Even if the answer was lost: the tenant may be unknown from here on.
     for endpoint in endpoints {
-        ctx.app.dispatcher.endpoint_changed(endpoint).await?;
+        ctx.app.dispatcher.endpoint_changed(endpoint).await;
     }
+    let mut erased = first_step?;
     while !erased {
         erased = ctx.app.store.erase_tenant(&path.tenant).await?;
     }

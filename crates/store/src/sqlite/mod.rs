@@ -81,12 +81,12 @@ impl SqliteStore {
     }
 
     /// Puts a backup in the place of the store, in a new era. The store that was there is kept beside it, as
-    /// `….before-restore-` and the time.
+    /// `….before-restore-` and the time: that file it answers.
     ///
     /// Refuses while another process has the store, and a backup that is damaged, that is no store, that a
     /// later version wrote or that belongs to another master key: then the store stays as it is. A crash
     /// leaves the old store or the new one, and the next start finds it.
-    pub fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<()> {
+    pub fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Option<PathBuf>> {
         let _lock = lock(path)?;
         restore::restore(path, backup, setup)
     }

@@ -20,8 +20,8 @@ use crate::{Result, Setup, StoreError};
 /// What the names of a store's files end in: the file itself, its log and the log's index.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
-/// Whoever calls it has the store's lock.
-pub(super) fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<()> {
+/// The caller has the store's lock. Answers where the old store was put.
+pub(super) fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Option<PathBuf>> {
     // One that was decided and not finished comes first.
     finish(path)?;
     let copy = with_suffix(path, ".restoring");
@@ -73,16 +73,16 @@ fn copy_with_log(backup: &Path, copy: &Path) -> io::Result<()> {
 }
 
 /// Puts a restored store in place, if there is one that is not. However often it is interrupted, the files of
-/// the old store end under one name.
-pub(super) fn finish(path: &Path) -> Result<()> {
+/// the old store end under one name, which it answers.
+pub(super) fn finish(path: &Path) -> Result<Option<PathBuf>> {
     let restored = restored(path);
     if !restored.exists() {
-        return Ok(());
+        return Ok(None);
     }
     finish_with(path, &restored).map_err(|error| refuse("put the copy in place of", path, &error))
 }
 
-fn finish_with(path: &Path, restored: &Path) -> io::Result<()> {
+fn finish_with(path: &Path, restored: &Path) -> io::Result<Option<PathBuf>> {
     let decided_at = fs::metadata(restored)?.modified()?;
     let decided_at = decided_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let aside = with_suffix(path, &format!(".before-restore-{decided_at}"));
@@ -95,7 +95,8 @@ fn finish_with(path: &Path, restored: &Path) -> io::Result<()> {
     // The old log must be gone before the new file is there: SQLite would take it for the new file's.
     sync_folder(path)?;
     fs::rename(restored, path)?;
-    sync_folder(path)
+    sync_folder(path)?;
+    Ok(aside.exists().then_some(aside))
 }
 
 fn restored(path: &Path) -> PathBuf {

@@ -191,6 +191,8 @@ pub(crate) async fn schedule(
 pub(crate) struct EndpointHealth {
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
+    /// Why nothing can be sent to it as it is, such as a missing secret.
+    pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
     /// What its breaker does; nothing while another node or none serves it.
@@ -261,7 +263,8 @@ pub(crate) async fn health(
     let endpoint = find(&ctx, &path).await?;
     let counts = ctx.app.store.counts(endpoint.id).await?;
     let served = ctx.app.dispatcher.health(endpoint.id).await?;
-    Ok(Json(health_of(&endpoint, counts, served, ctx.now())))
+    let blocked = ctx.app.dispatcher.blocked(endpoint.id).await?;
+    Ok(Json(EndpointHealth { blocked, ..health_of(&endpoint, counts, served, ctx.now()) }))
 }
 
 fn health_of(
@@ -274,6 +277,7 @@ fn health_of(
     let served = served.as_ref();
     EndpointHealth {
         status: served.map_or(endpoint.status, |health| health.status),
+        blocked: None,
         failing_since: served
             .map_or(endpoint.failing_since, |health| health.failing_since)
             .map(Time::from),
