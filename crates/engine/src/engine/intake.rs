@@ -212,6 +212,8 @@ impl Engine {
         if page.from.get() > lane.known + 1 {
             return self.ignore(Because::PageMismatch, None, None);
         }
+        // Before the deliveries: the page may have more of them than there is room for.
+        page.follows.iter().for_each(|(seq, before)| lane.note_follows(seq.get(), *before));
         for delivery in &page.deliveries {
             let Some(place) = self.place_in_page(endpoint, page, delivery) else { continue };
             let lane = self.lane_mut(endpoint, page.lane);
@@ -225,7 +227,6 @@ impl Engine {
         }
         let through = page.through.map_or(0, Seq::get);
         let lane = self.lane_mut(endpoint, page.lane);
-        page.follows.iter().for_each(|(seq, before)| lane.note_follows(seq.get(), *before));
         lane.known = lane.known.max(through);
         lane.heard_of(through);
     }

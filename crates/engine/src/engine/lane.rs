@@ -49,10 +49,12 @@ impl Lane {
         self.last = self.last.max(seq);
     }
 
-    /// Notes that `seq` follows `before` and not the one before it.
+    /// Notes that `seq` follows `before` and not the one before it. Of two notes the one that passes over
+    /// more is the newer one.
     pub(super) fn note_follows(&mut self, seq: u64, before: u64) {
         if before + 1 < seq {
-            self.follows.get_or_insert_default().0.entry(seq).or_insert(before);
+            let noted = self.follows.get_or_insert_default().0.entry(seq).or_insert(before);
+            *noted = before.min(*noted);
         }
     }
 

@@ -1,7 +1,8 @@
 //! What an attempt says of the one before it, when something in its lane was never delivered.
 
 use railpost_engine::{
-    Command, DeadReason, DeliveryState, Input, LaneId, LanePage, Load, Page, Progress,
+    Accepted, Command, Config, DeadReason, DeliveryState, Input, LaneId, LanePage, Load, Page,
+    Progress,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 use serde_json::{Value, json};
@@ -127,6 +128,35 @@ fn what_was_passed_over_before_a_restart_is_known_from_the_page() {
     shop.acknowledge(open[1].id);
     let next = shop.accept(endpoint, at(1, 10));
     assert_eq!((shop.in_flight(), follows(&shop)), (vec![next], None));
+}
+
+/// A lane with two in memory, and the page that had `seqs` and no room for the last of them.
+fn shop_without_room(seqs: [u64; 2], passed_over: (u64, u64)) -> (Shop, DeliveryId, [Accepted; 2]) {
+    let mut shop = Shop::with(Config { lane_window: 2, ..Config::default() });
+    let endpoint = shop.endpoint(json!({}));
+    let first = shop.accept(endpoint, at(1, 1));
+    let open = seqs.map(|number| shop.new_delivery(endpoint, at(1, number)));
+    shop.handle(Input::Accepted(vec![open[1]]));
+    let listed = open.map(Into::into).to_vec();
+    shop.answer_load(Page::Lane(page(2, seqs[1], listed, vec![passed_over])));
+    (shop, first, open)
+}
+
+#[test]
+fn what_was_passed_over_is_known_even_where_a_page_has_more_than_there_is_room_for() {
+    let (mut shop, first, open) = shop_without_room([3, 4], (3, 1));
+    shop.acknowledge(first);
+    assert_eq!((shop.in_flight(), follows(&shop)), (vec![open[0].id], Some(1)));
+}
+
+#[test]
+fn a_later_page_knows_better_what_was_passed_over() {
+    let (mut shop, first, open) = shop_without_room([2, 5], (5, 3));
+    shop.acknowledge(first);
+    // By now 3 was discarded, too.
+    shop.answer_load(Page::Lane(page(3, 5, vec![open[1].into()], vec![(5, 2)])));
+    shop.acknowledge(open[0].id);
+    assert_eq!((shop.in_flight(), follows(&shop)), (vec![open[1].id], Some(2)));
 }
 
 #[test]

@@ -154,10 +154,7 @@ impl Drop for PostgresStore {
 
 /// Writes again what a crash of the server may have lost, as soon as the lock is taken again: an empty
 /// batch is enough, because every batch begins with that.
-async fn write_lost_records(
-    mut lock: LockWatch,
-    records: Arc<Queue<Arc<RecordBatch>, Recorded>>,
-) {
+async fn write_lost_records(mut lock: LockWatch, records: Arc<Queue<Arc<RecordBatch>, Recorded>>) {
     while lock.retaken().await.is_some() {
         // If it fails, the next records or loads do it.
         let _ = records.call(Arc::default()).await;

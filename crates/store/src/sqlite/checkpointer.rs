@@ -155,7 +155,8 @@ mod tests {
         let path = dir.path().join("store.db");
         let mut db = Connection::open(&path).unwrap();
         db.pragma_update(None, "journal_mode", "WAL").unwrap();
-        let checkpointer = WalCheckpointer::start(&path, &mut db, full, StopReason::default()).unwrap();
+        let checkpointer =
+            WalCheckpointer::start(&path, &mut db, full, StopReason::default()).unwrap();
         db.execute_batch("CREATE TABLE numbers (number INTEGER)").unwrap();
         (dir, db, checkpointer)
     }

@@ -321,7 +321,8 @@ mod tests {
         let mut before = 0;
         for count in (0..=2 * most as u64 + 1).step_by(3) {
             let numbers_now = before..before + count;
-            let accepted = in_a_group(&mut session, |session| session.accept(&batch(numbers_now)).unwrap());
+            let accepted =
+                in_a_group(&mut session, |session| session.accept(&batch(numbers_now)).unwrap());
             assert_eq!(accepted.len() as u64, count);
             before += count;
         }

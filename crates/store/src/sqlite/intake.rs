@@ -15,8 +15,8 @@ use crate::fanout::Subscriber;
 use crate::numbers::millis;
 use crate::rows::{self, Columns, event_columns};
 use crate::{
-    AcceptBatch, Event, IdempotencyRecord, NewDelivery, Receipt, RedeliverBatch, Result, Source, StoreError,
-    check,
+    AcceptBatch, Event, IdempotencyRecord, NewDelivery, Receipt, RedeliverBatch, Result, Source,
+    StoreError, check,
 };
 
 impl<'f> WriteSession<'f> {
@@ -60,8 +60,9 @@ impl<'f> WriteSession<'f> {
         }
         self.check_room(&tenant, orders.len())?;
         let mut writer = self.delivery_writer(now);
-        let accepted =
-            orders.iter().map(|(event, key, to)| writer.add_again(&tenant, *event, key.as_ref(), to));
+        let accepted = orders
+            .iter()
+            .map(|(event, key, to)| writer.add_again(&tenant, *event, key.as_ref(), to));
         let accepted = accepted.collect::<Result<_>>()?;
         self.remember(batch.idempotency.as_deref())?;
         Ok(accepted)

@@ -297,3 +297,189 @@ impl LaneCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::session::WriteSession;
+    use super::super::session::testing::open;
+    use super::super::upkeep::begin_era;
+    use super::*;
+    use tempfile::TempDir;
+
+    const KEYS: u64 = 300;
+    const GROUP: u64 = 20;
+
+    fn next_place(session: &mut WriteSession<'_>, key: Option<Key>) -> (Place, LinePlace) {
+        let now = session.now();
+        let lanes = &mut session.cache.lanes;
+        lanes.next_place(session.db, &mut session.inserts, (1, key), now).unwrap()
+    }
+
+    /// Which seq each key got last, in a world where nothing fails.
+    #[derive(Clone, Default)]
+    struct Model {
+        seqs: BTreeMap<u64, (LaneId, u64)>,
+        step: u64,
+    }
+
+    impl Model {
+        /// Gives out some places, half of them in a few busy lanes.
+        fn give(&mut self, session: &mut WriteSession<'_>, count: u64) {
+            for _ in 0..count {
+                self.step += 1;
+                let busy = !self.step.is_multiple_of(2);
+                let key = self.step * self.step * 7 % if busy { 10 } else { KEYS };
+                let (place, _) = next_place(session, Some(key.to_string().parse().unwrap()));
+                let (lane, seq) = self.seqs.entry(key).or_insert((place.lane, 0));
+                *seq += 1;
+                assert_eq!((place.lane, place.seq.get()), (*lane, *seq), "key {key}");
+            }
+        }
+
+        fn check(&self, session: &WriteSession<'_>) {
+            for (lane, seq) in self.seqs.values() {
+                let sql = "SELECT last_seq FROM lanes WHERE id = ?1";
+                let last: u64 = session.db.query_row(sql, [lane.0], |row| row.get(0)).unwrap();
+                assert_eq!(last, *seq, "{lane:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn seqs_go_on_without_a_gap_through_failed_groups_and_new_processes() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("store.db");
+        let mut model = Model::default();
+        for _ in 0..3 {
+            let file = open(&path);
+            let mut session = file.session().unwrap();
+            for group in 0..100 {
+                let count = [GROUP, 1, 0, GROUP, 2][group % 5];
+                session.begin(false).unwrap();
+                if group % 7 == 3 {
+                    model.clone().give(&mut session, count);
+                    session.flush().unwrap();
+                    session.give_up();
+                } else {
+                    model.give(&mut session, count);
+                    session.end().unwrap();
+                }
+                model.check(&session);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lanes_id_is_never_given_out_twice() {
+        let dir = TempDir::new().unwrap();
+        let mut last = 0;
+        for process in 0..3 {
+            let file = open(&dir.path().join("store.db"));
+            let mut session = file.session().unwrap();
+            for group in 0..2 * LANE_IDS_TAKEN / GROUP {
+                session.begin(false).unwrap();
+                let ids: Vec<u64> = (0..GROUP)
+                    .map(|number| format!("{process} {group} {number}").parse().unwrap())
+                    .map(|key| next_place(&mut session, Some(key)).0.lane.0)
+                    .collect();
+                assert!(ids.is_sorted_by(|id, next| id < next) && ids[0] > last, "{last} {ids:?}");
+                if group % 7 == 3 {
+                    session.give_up();
+                } else {
+                    session.end().unwrap();
+                    last = ids[ids.len() - 1];
+                }
+            }
+            session.db.execute_batch("DELETE FROM lanes; DELETE FROM lane_keys").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_lane_that_was_forgotten_in_the_middle_of_a_group_goes_on_where_it_was() {
+        let dir = TempDir::new().unwrap();
+        let file = open(&dir.path().join("store.db"));
+        let mut session = file.session().unwrap();
+        for (given_up, expected) in [(true, [1, 2, 3]), (false, [1, 2, 3]), (false, [4, 5, 6])] {
+            session.begin(false).unwrap();
+            let seqs = (0..3).map(|_| {
+                session.flush().unwrap();
+                session.cache.lanes.forget_all();
+                next_place(&mut session, None).0.seq.get()
+            });
+            assert_eq!(seqs.collect::<Vec<_>>(), expected);
+            if given_up {
+                session.give_up();
+            } else {
+                session.end().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn an_era_that_was_given_up_begins_no_line() {
+        let dir = TempDir::new().unwrap();
+        let file = open(&dir.path().join("store.db"));
+        let mut session = file.session().unwrap();
+        let mut lines = Vec::new();
+        for era in [None, Some(true), None, Some(false), None] {
+            session.begin(false).unwrap();
+            if era.is_some() {
+                begin_era(&mut session).unwrap();
+            }
+            let (place, line) = next_place(&mut session, None);
+            if era == Some(true) {
+                assert_eq!(line.seq, Seq::FIRST);
+                session.give_up();
+                continue;
+            }
+            session.end().unwrap();
+            lines.push((line.line.to_string(), place.seq.get(), line.seq.get()));
+        }
+        let [first, second, third, fourth] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((&first.0, second.1, second.2), (&second.0, 2, 2));
+        assert_ne!(second.0, third.0);
+        assert_eq!((&third.0, third.1, third.2), (&fourth.0, 3, 1));
+        assert_eq!((fourth.1, fourth.2), (4, 2));
+        let sql = "SELECT count(*), max(through) FROM old_lines";
+        let old: (i64, i64) =
+            session.db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        assert_eq!(old, (1, 2));
+    }
+
+    /// The rows of `lane_follows` of a lane, after some of its numbers were skipped.
+    fn follows(session: &WriteSession<'_>) -> Vec<(i64, i64)> {
+        let sql = "SELECT seq, follows FROM lane_follows ORDER BY seq";
+        let mut statement = session.db.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(std::result::Result::unwrap).collect()
+    }
+
+    #[test]
+    fn what_a_lane_has_passed_is_not_kept() {
+        let dir = TempDir::new().unwrap();
+        let file = open(&dir.path().join("store.db"));
+        let session = file.session().unwrap();
+        session
+            .db
+            .execute_batch("INSERT INTO lanes (id, endpoint, last_seq) VALUES (1, 1, 9)")
+            .unwrap();
+        // As if 8 and 9 were open.
+        for (number, seq) in [(1_u8, 8), (2, 9)] {
+            let sql = "INSERT INTO deliveries (id, event, endpoint, lane, seq, standing, changed_at) \
+                       VALUES (?1, 1, 1, 1, ?2, 0, 1)";
+            session.db.execute(sql, ([number; 16], seq)).unwrap();
+        }
+        skip(session.db, 1, 1, 3).unwrap();
+        assert_eq!(follows(&session), [], "4 is closed");
+        skip(session.db, 1, 1, 7).unwrap();
+        assert_eq!(follows(&session), [(8, 6)]);
+        session.db.execute_batch("UPDATE deliveries SET standing = 6 WHERE seq = 8").unwrap();
+        skip(session.db, 1, 1, 8).unwrap();
+        assert_eq!(follows(&session), [(9, 6)]);
+        session.db.execute_batch("UPDATE deliveries SET standing = 6 WHERE seq = 9").unwrap();
+        skip(session.db, 1, 1, 9).unwrap();
+        assert_eq!(follows(&session), [(10, 6)], "the next one of the lane");
+    }
+}

@@ -125,8 +125,7 @@ impl<'a> TransitionWriter<'a> {
         // may follow a dead letter too, which may have been open or not.
         let was_open = from & !OPEN == 0;
         let skips = transition.state.is_skipped();
-        let before =
-            if was_open && !skips { None } else { self.before(transition.delivery)? };
+        let before = if was_open && !skips { None } else { self.before(transition.delivery)? };
         if self.write_transition(transition, standing, from, told.as_deref())? == 0 {
             return self.skipped(transition.delivery).map(Some);
         }
@@ -136,7 +135,8 @@ impl<'a> TransitionWriter<'a> {
             (false, true) => self.cache.backlog_changed(self.db, transition.endpoint, 1)?,
             _ => {}
         }
-        if let Some((endpoint, lane, seq)) = before.and_then(|before| before.place).filter(|_| skips)
+        if let Some((endpoint, lane, seq)) =
+            before.and_then(|before| before.place).filter(|_| skips)
         {
             lanes::skip(self.db, endpoint, lane, seq)?;
         }
@@ -309,7 +309,8 @@ impl EndpointReader<'_> {
 
     /// What of a lane does not follow the one before it. There is little: what the lane has passed goes.
     fn follows(&self, lane: i64, from: Seq) -> Result<Vec<(Seq, u64)>> {
-        let sql = "SELECT seq, follows FROM lane_follows WHERE lane = ?1 AND seq >= ?2 ORDER BY seq";
+        let sql =
+            "SELECT seq, follows FROM lane_follows WHERE lane = ?1 AND seq >= ?2 ORDER BY seq";
         all(self.db, sql, (lane, from.get()), |columns| {
             Ok((columns.need_seq()?, columns.number("a seq")?))
         })

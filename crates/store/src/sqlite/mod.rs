@@ -47,12 +47,13 @@ use writer::{Order, Writer};
 use crate::figures::by_bucket;
 use crate::limits::PARCELS_MAX;
 use crate::{
-    AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
-    EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
-    IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
-    Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
-    Result, Setup, StoreError, StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
+    AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
+    Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
+    Epoch, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
+    HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, Ledger, Listing, PageRequest, Parcel,
+    Partition, Period, PruneStep, Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch,
+    Registry, Replay, Resolution, Result, Setup, StoreError, StoredEvent, Sweep, Swept, Tenant,
+    Upkeep, check,
 };
 
 /// A store in a SQLite file.
@@ -116,6 +117,11 @@ fn durable(items: usize, bytes: usize) -> Order {
     Order { durability: Durability::Durable, items, bytes }
 }
 
+/// How many bytes the answer has that is kept for a request that may come again.
+fn response_len(record: &Option<Box<IdempotencyRecord>>) -> usize {
+    record.as_ref().map_or(0, |record| record.response.body.len())
+}
+
 /// What is seen when it is answered: a crash may lose it.
 fn visible(items: usize) -> Order {
     Order { durability: Durability::Visible, items, bytes: 0 }
@@ -125,14 +131,14 @@ fn visible(items: usize) -> Order {
 impl Intake for SqliteStore {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
-        let bytes = batch.events.iter().map(|event| event.payload.len()).sum();
-        let order = durable(batch.events.len(), bytes);
+        let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
+        let order = durable(batch.events.len(), payloads + response_len(&batch.idempotency));
         self.writer.write(order, move |session| session.accept(&batch)).await
     }
 
     async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
         check::redeliver(&batch)?;
-        let order = durable(batch.orders.len(), 0);
+        let order = durable(batch.orders.len(), response_len(&batch.idempotency));
         self.writer.write(order, move |session| session.redeliver(&batch)).await
     }
 }
@@ -184,7 +190,8 @@ impl Ledger for SqliteStore {
 impl Registry for SqliteStore {
     async fn commit(&self, change: Change) -> Result<()> {
         check::change(&change)?;
-        self.writer.write(durable(1, 0), move |session| session.commit(&change)).await
+        let order = durable(1, response_len(&change.idempotency));
+        self.writer.write(order, move |session| session.commit(&change)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
@@ -355,7 +362,7 @@ impl Upkeep for SqliteStore {
     }
 
     async fn begin_era(&self) -> Result<()> {
-        self.writer.write(durable(1, 0), |session| session.begin_era()).await
+        self.writer.write(durable(1, 0), upkeep::begin_era).await
     }
 
     async fn verify(&self) -> Result<()> {

@@ -32,12 +32,11 @@ use tempfile::TempDir;
 use super::{SqliteStore, durable};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::{
-    AcceptBatch, Access, Archive, AttemptDetail, AuditEntry, AuditQuery, Change, Cursor,
-    DeliveryQuery, DeliveryView, EndpointPrivate, EndpointSettings, Event, EventQuery, HeldLane,
-    HeldLaneQuery, Intake, Ledger, LinePlace, Listing, MasterKey, MemoryStore, NewDelivery,
-    NewEndpoint, PageRequest, Parcel, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
-    RedeliverBatch, Registry, Result, Setup, Skipped, Source, Store, StoreError, Sweep,
-    TenantSettings, Timing, Upkeep, Write,
+    AcceptBatch, Archive, AttemptDetail, AuditEntry, AuditQuery, Change, Cursor, DeliveryQuery,
+    DeliveryView, EndpointPrivate, EndpointSettings, Event, EventQuery, HeldLane, HeldLaneQuery,
+    Ledger, LinePlace, Listing, MasterKey, MemoryStore, NewDelivery, NewEndpoint, PageRequest,
+    Parcel, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Result,
+    Setup, Skipped, Source, Store, StoreError, Sweep, TenantSettings, Timing, Write,
 };
 
 const SEEDS: u64 = 100;
@@ -156,8 +155,7 @@ impl Translator {
     }
 
     fn held(&self, held: HeldLane) -> HeldLane {
-        let (lane, held_by) =
-            (self.lanes.memory(held.lane), self.deliveries.memory(held.held_by));
+        let (lane, held_by) = (self.lanes.memory(held.lane), self.deliveries.memory(held.held_by));
         HeldLane { lane, held_by, ..held }
     }
 
@@ -348,7 +346,8 @@ impl World {
         let mut batch = RecordBatch::default();
         for _ in 0..self.dice.usize(1..8) {
             // Mostly of late: what is old is closed.
-            let from = self.deliveries.len().saturating_sub(if self.dice.bool() { 12 } else { 200 });
+            let from =
+                self.deliveries.len().saturating_sub(if self.dice.bool() { 12 } else { 200 });
             let Some(id) = self.dice.choice(&self.deliveries[from..]).copied() else { break };
             let Some(view) = self.memory.delivery(id).await.unwrap() else { continue };
             let mut delivery = view.delivery;
@@ -489,7 +488,8 @@ impl World {
             match call {
                 Call::Record(mut batch) => {
                     for (transition, _) in &mut batch.transitions {
-                        transition.delivery = self.translator.deliveries.sqlite(transition.delivery);
+                        transition.delivery =
+                            self.translator.deliveries.sqlite(transition.delivery);
                         if let Some(place) = &mut transition.place {
                             place.lane = self.translator.lanes.sqlite(place.lane);
                         }
@@ -701,7 +701,8 @@ impl World {
         self.same_list("endpoints", limit, |store, page| store.endpoints(None, page), |one| one)
             .await;
         for id in &self.endpoints {
-            let (sqlite, memory) = (self.sqlite().endpoint(*id).await, self.memory.endpoint(*id).await);
+            let (sqlite, memory) =
+                (self.sqlite().endpoint(*id).await, self.memory.endpoint(*id).await);
             assert_eq!(sqlite, memory, "seed {}", self.seed);
         }
         let query = |page| AuditQuery { tenant: None, target: None, at: Default::default(), page };
@@ -773,7 +774,9 @@ impl World {
             loads.push(Load::Lanes { endpoint, after: None, limit, window: limit });
             loads.push(Load::Unkeyed { endpoint, after: None, due_by: now, due_beyond, limit });
             let lanes = Load::Lanes { endpoint, after: None, limit: 9, window: 1 };
-            let Page::Lanes { lanes, .. } = self.memory.load(lanes).await.unwrap() else { panic!() };
+            let Page::Lanes { lanes, .. } = self.memory.load(lanes).await.unwrap() else {
+                panic!()
+            };
             for LanePage { lane, deliveries, .. } in lanes {
                 let from = deliveries[0].place.unwrap().seq;
                 loads.push(Load::Lane { endpoint, lane, from, limit });
@@ -784,7 +787,7 @@ impl World {
             Load::Lane { endpoint, lane, from, limit } => {
                 Load::Lane { endpoint, lane: self.translator.lanes.sqlite(lane), from, limit }
             }
-            ref other => other.clone(),
+            other => other,
         });
         let sqlite = self.sqlite().load_all(named.collect()).await.unwrap();
         let memory = self.memory.load_all(loads.clone()).await.unwrap();

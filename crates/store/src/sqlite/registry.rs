@@ -93,12 +93,16 @@ impl WriteSession<'_> {
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at),
             Write::CreateSecret(new) => self.create_secret(new, at),
-            Write::ExpireSecret { id, at: until, .. } => {
-                let sql = "UPDATE secrets SET expires_at = ?2 WHERE id = ?1";
-                found(self.execute(sql, (id.to_bytes(), millis(*until)))?, "secret", id)
+            Write::ExpireSecret { endpoint, id, at: until } => {
+                let sql = "UPDATE secrets SET expires_at = ?3 WHERE id = ?1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = ?2)";
+                let values = (id.to_bytes(), endpoint.to_bytes(), millis(*until));
+                found(self.execute(sql, values)?, "secret", id)
             }
-            Write::RemoveSecret { id, .. } => {
-                let gone = self.execute("DELETE FROM secrets WHERE id = ?1", [id.to_bytes()])?;
+            Write::RemoveSecret { endpoint, id } => {
+                let sql = "DELETE FROM secrets WHERE id = ?1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = ?2)";
+                let gone = self.execute(sql, (id.to_bytes(), endpoint.to_bytes()))?;
                 found(gone, "secret", id)
             }
             Write::PutEventType(record) => {

@@ -17,8 +17,8 @@ use super::session::{FLAGS, connect};
 use super::{schema, upkeep};
 use crate::{Result, Setup, StoreError};
 
-/// What a file's log and the log's index are called.
-const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
+/// What the names of a store's files end in: the file itself, its log and the log's index.
+const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
 /// The caller has the store's lock. Answers where the old store was put.
 pub(super) fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Option<PathBuf>> {
@@ -27,7 +27,7 @@ pub(super) fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Optio
     let copy = with_suffix(path, ".restoring");
     let prepared = prepare(&copy, backup, setup);
     if prepared.is_err() {
-        remove_with_companions(&copy);
+        remove(&copy);
     }
     prepared?;
     let decided = fs::rename(&copy, restored(path)).and_then(|()| sync_folder(path));
@@ -37,13 +37,18 @@ pub(super) fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Optio
 
 /// A copy of the backup that is ready to be used.
 fn prepare(copy: &Path, backup: &Path, setup: &Setup) -> Result<()> {
-    remove_with_companions(copy);
+    remove(copy);
     copy_with_log(backup, copy).map_err(|error| refuse("copy the backup", backup, &error))?;
     check(copy, setup)?;
     let db = connect(copy, setup)?;
     schema::begin_era(&db, setup)?;
     // Closing a file copies its log into it.
     db.close().map_err(|(_, error)| error).at("closing the copy")?;
+    let log = with_suffix(copy, "-wal");
+    if log.exists() {
+        let problem = format!("the log of the copy could not be copied into it: {}", log.display());
+        return Err(StoreError::Unavailable(problem));
+    }
     let synced = File::open(copy).and_then(|file| file.sync_all());
     synced.map_err(|error| refuse("sync the copy", copy, &error))
 }
@@ -81,8 +86,8 @@ fn finish_with(path: &Path, restored: &Path) -> io::Result<Option<PathBuf>> {
     let decided_at = fs::metadata(restored)?.modified()?;
     let decided_at = decided_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let aside = with_suffix(path, &format!(".before-restore-{decided_at}"));
-    for companion in ["", "-wal", "-shm"] {
-        match fs::rename(with_suffix(path, companion), with_suffix(&aside, companion)) {
+    for suffix in SUFFIXES {
+        match fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -105,10 +110,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// What cannot be removed is overwritten, or named by whoever needs its name.
-fn remove_with_companions(copy: &Path) {
-    let _ = fs::remove_file(copy);
-    for companion in COMPANIONS {
-        let _ = fs::remove_file(with_suffix(copy, companion));
+fn remove(copy: &Path) {
+    for suffix in SUFFIXES {
+        let _ = fs::remove_file(with_suffix(copy, suffix));
     }
 }
 

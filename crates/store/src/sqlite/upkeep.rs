@@ -80,8 +80,7 @@ impl WriteSession<'_> {
                    WHERE (k.endpoint, k.key) > (?1, ?2) ORDER BY k.endpoint, k.key LIMIT ?3";
         let lanes = all(self.db, sql, (endpoint, key, LANES_PRUNED_MAX), old_lane)?;
         if lanes.len() == LANES_PRUNED_MAX {
-            self.cache.pruned_lanes_to =
-                lanes.last().map(|lane| (lane.endpoint, lane.key.clone()));
+            self.cache.pruned_lanes_to = lanes.last().map(|lane| (lane.endpoint, lane.key.clone()));
         }
         let mut pruned = 0;
         for lane in &lanes {
@@ -234,13 +233,6 @@ impl WriteSession<'_> {
         all(self.db, sql, [limit], |columns| columns.array("a delivery's id"))
     }
 
-    pub(super) fn begin_era(&mut self) -> Result<()> {
-        self.add_accepted()?;
-        schema::begin_era(self.db, self.setup)?;
-        self.cache.lanes.era_changed();
-        Ok(())
-    }
-
     /// Hides the tenant, and deletes all that its events do not need to be found.
     fn erase_registry(&self, tenant: &TenantId, num: i64) -> Result<()> {
         for sql in [
@@ -274,7 +266,8 @@ fn old_lane(columns: &mut Found<'_, '_>) -> Result<OldLane> {
 
 impl OldLane {
     fn cache_key(&self) -> Result<LaneKey> {
-        let strange = || StoreError::Corrupt(format!("the key of lane {} does not read back", self.id));
+        let strange =
+            || StoreError::Corrupt(format!("the key of lane {} does not read back", self.id));
         let text = str::from_utf8(&self.key).map_err(|_| strange())?;
         let key = Some(text).filter(|text| !text.is_empty());
         Ok((self.endpoint, key.map(str::parse).transpose().map_err(|_| strange())?))
@@ -289,6 +282,14 @@ impl OldDelivery {
             standing => standing > LAST_OPEN,
         }
     }
+}
+
+/// Every lane begins a new line with its next delivery.
+pub(super) fn begin_era(session: &mut WriteSession<'_>) -> Result<()> {
+    session.add_accepted()?;
+    schema::begin_era(session.db, session.setup)?;
+    session.cache.lanes.era_changed();
+    Ok(())
 }
 
 /// Writes a copy of the file as of now. Its free pages are left out.
@@ -309,7 +310,8 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<()> {
 pub(super) fn verify(db: &Connection) -> Result<()> {
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_TOLD_MAX})"))?;
     let problems = statement.query_map([], |row| row.get::<_, String>(0));
-    let problems: Vec<String> = problems?.collect::<rusqlite::Result<_>>().at("the integrity check")?;
+    let problems: Vec<String> =
+        problems?.collect::<rusqlite::Result<_>>().at("the integrity check")?;
     if problems == ["ok"] {
         return Ok(());
     }
