@@ -244,6 +244,7 @@ fn event(number: u64, keys: u64, now: Timestamp) -> Event {
         schema_version: None,
         time: now,
         traceparent: None,
+        cloudevent: None,
     }
 }
 

@@ -332,6 +332,7 @@ impl World {
             schema_version: None,
             time: Timestamp::from_millis(self.made),
             traceparent: None,
+            cloudevent: None,
         }
     }
 
