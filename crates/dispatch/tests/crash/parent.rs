@@ -160,9 +160,7 @@ async fn kill_receivers(orders: ReceiverOrders, kills: u32, mut dice: fastrand::
 async fn live_and_die(orders: &SenderOrders, after: Duration) -> Result<Vec<String>, String> {
     let mut child = orders.spawn();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let first = tokio::time::timeout(PATIENCE, lines.next_line()).await;
-    let first = first.map_err(|_| "the sender acknowledged nothing".to_owned())?.unwrap();
-    let mut acknowledged = vec![first.ok_or("the sender ended by itself")?];
+    let mut acknowledged = vec![first_line(&mut lines).await?];
     let death = tokio::time::sleep(after);
     tokio::pin!(death);
     loop {
@@ -183,6 +181,13 @@ async fn live_and_die(orders: &SenderOrders, after: Duration) -> Result<Vec<Stri
     Ok(acknowledged)
 }
 
+/// The first event that a sender acknowledged.
+async fn first_line(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<String, String> {
+    let first = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+    let first = first.map_err(|_| "the sender acknowledged nothing".to_owned())?.unwrap();
+    first.ok_or("the sender ended by itself".to_owned())
+}
+
 async fn ended(child: &mut Child) -> Result<(), String> {
     let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
     match ended.map_err(|_| "the sender did not stop")?.unwrap() {
@@ -197,8 +202,9 @@ pub(crate) async fn restart_postgres(store: &str) -> Result<Summary, String> {
     let restarts = environment("RAILPOST_CRASH_RESTARTS").map_or(RESTARTS, |count| count as u32);
     let _receiver = world.receiver.spawn();
     let mut sender = world.sender(store, 1, EVENTS_IN_ALL).spawn();
-    let lines = BufReader::new(sender.stdout.take().unwrap()).lines();
-    let reading = tokio::spawn(read_until_enough(lines));
+    let mut lines = BufReader::new(sender.stdout.take().unwrap()).lines();
+    let acknowledged = vec![first_line(&mut lines).await?];
+    let reading = tokio::spawn(read_until_enough(lines, acknowledged));
     for _ in 0..restarts {
         tokio::time::sleep(Duration::from_millis(world.dice.u64(100..700))).await;
         database::restart().await;
@@ -216,8 +222,8 @@ pub(crate) async fn restart_postgres(store: &str) -> Result<Summary, String> {
 
 async fn read_until_enough(
     mut lines: Lines<BufReader<ChildStdout>>,
+    mut acknowledged: Vec<String>,
 ) -> Result<Vec<String>, String> {
-    let mut acknowledged = Vec::new();
     loop {
         match lines.next_line().await.unwrap() {
             Some(line) if line == "enough" => return Ok(acknowledged),

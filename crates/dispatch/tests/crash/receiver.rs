@@ -34,7 +34,7 @@ struct Shop {
     receiver: Receiver,
 }
 
-/// Listens until it is killed, or until its standard input ends.
+/// Listens until it is killed.
 pub(crate) async fn run(orders: ReceiverOrders) {
     let shop = Arc::new(Shop {
         database: Mutex::new(open(&orders.database)),

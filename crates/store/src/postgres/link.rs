@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::SslMode;
@@ -21,7 +20,7 @@ use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::errors::is_collision;
-use super::lock::LockState;
+use super::lock::LockWatch;
 use crate::limits::{
     CONNECT_PATIENCE, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, PATIENCE,
     RECONNECT_AFTER, STATEMENT_PATIENCE,
@@ -177,7 +176,7 @@ type Connecting = Shared<BoxFuture<'static, Result<Arc<Session>>>>;
 pub(super) struct Link {
     address: Address,
     purpose: Purpose,
-    lock: watch::Receiver<LockState>,
+    lock: LockWatch,
     connection: Mutex<Connection>,
 }
 
@@ -194,11 +193,7 @@ enum Connection {
 }
 
 impl Link {
-    pub(super) fn new(
-        address: Address,
-        purpose: Purpose,
-        lock: watch::Receiver<LockState>,
-    ) -> Self {
+    pub(super) fn new(address: Address, purpose: Purpose, lock: LockWatch) -> Self {
         Self { address, purpose, lock, connection: Mutex::default() }
     }
 
@@ -256,11 +251,22 @@ impl Link {
 
     /// The connection, or a new one. A server that just refused is not asked again at once.
     pub(super) async fn session(&self) -> Result<Arc<Session>> {
-        if let LockState::Lost(error @ StoreError::Locked(_)) = &*self.lock.borrow() {
-            return Err(error.clone());
+        self.lock.check()?;
+        let session = self.connected().await?;
+        if !self.lock.is_held_on(session.server) {
+            self.give_up(&session);
+            return Err(self.lock.moved());
         }
+        Ok(session)
+    }
+
+    fn is_useful(&self, session: &Session) -> bool {
+        !session.client.is_closed() && self.lock.is_held_on(session.server)
+    }
+
+    async fn connected(&self) -> Result<Arc<Session>> {
         let connecting = match &mut *self.connection() {
-            Connection::Open(session) if !session.client.is_closed() => return Ok(session.clone()),
+            Connection::Open(session) if self.is_useful(session) => return Ok(session.clone()),
             Connection::Failed(at, error) if at.elapsed() < duration(RECONNECT_AFTER) => {
                 return Err(error.clone());
             }

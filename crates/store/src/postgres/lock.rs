@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
@@ -25,8 +25,8 @@ use crate::{Result, Setup, StoreError};
 /// Whether this process may write.
 #[derive(Clone, Debug)]
 pub(super) enum LockState {
-    /// It may.
-    Held,
+    /// It may, on this server.
+    Held(ServerIdentity),
     /// The session was lost this moment.
     Retaking,
     /// Taking the lock again failed. It is tried again, unless another server had it.
@@ -123,12 +123,52 @@ async fn holder(client: &Client) -> Result<String> {
     Ok(rows.first().map_or_else(|| "it has just gone".to_owned(), |row| row.get(0)))
 }
 
+/// What connections know of the lock.
+#[derive(Clone, Debug)]
+pub(super) struct LockWatch {
+    state: watch::Receiver<LockState>,
+    recheck: Arc<Notify>,
+}
+
+impl LockWatch {
+    /// Refuses everything once another server has the store.
+    pub(super) fn check(&self) -> Result<()> {
+        match &*self.state.borrow() {
+            LockState::Lost(error @ StoreError::Locked(_)) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a connection to this server may be used: not if the lock is held on another one.
+    pub(super) fn is_held_on(&self, server: ServerIdentity) -> bool {
+        !matches!(&*self.state.borrow(), LockState::Held(held) if *held != server)
+    }
+
+    /// The address leads to another server than the one that the lock is held on: it is to be taken there
+    /// before anything is read or written.
+    pub(super) fn moved(&self) -> StoreError {
+        self.recheck.notify_one();
+        let problem = "another PostgreSQL server answers: the store's lock is being taken there";
+        StoreError::Unavailable(problem.to_owned())
+    }
+
+    /// Waits until the lock is taken again; nothing if it never will be.
+    pub(super) async fn retaken(&mut self) -> Option<()> {
+        loop {
+            self.state.changed().await.ok()?;
+            if matches!(&*self.state.borrow_and_update(), LockState::Held(_)) {
+                return Some(());
+            }
+        }
+    }
+}
+
 /// The lock, kept for as long as this lives.
 #[derive(Debug)]
 pub(super) struct ServerLock {
     /// The holder's number that everything written names.
     number: i64,
-    state: watch::Receiver<LockState>,
+    watch: LockWatch,
     keeping: AbortHandle,
 }
 
@@ -141,25 +181,27 @@ impl ServerLock {
     ) -> Result<Arc<Self>> {
         let number = random_number(&setup);
         let before = taken.become_holder(number, None, millis(setup.source.now())).await?;
-        let (state, receiver) = watch::channel(LockState::Held);
-        let keeper = Keeper { address, setup, number, before, state };
+        let (state, receiver) = watch::channel(LockState::Held(taken.server));
+        let recheck = Arc::new(Notify::new());
+        let watch = LockWatch { state: receiver, recheck: recheck.clone() };
+        let keeper = Keeper { address, setup, number, before, state, recheck };
         let keeping = tokio::spawn(keeper.keep(taken)).abort_handle();
-        Ok(Arc::new(Self { number, state: receiver, keeping }))
+        Ok(Arc::new(Self { number, watch, keeping }))
     }
 
-    /// For those who want to hear when it is lost and taken again.
-    pub(super) fn state(&self) -> watch::Receiver<LockState> {
-        self.state.clone()
+    /// For those who have to know when it is lost and taken again.
+    pub(super) fn watch(&self) -> LockWatch {
+        self.watch.clone()
     }
 
     /// The number to write under. Waits for a lock that was lost this moment.
     pub(super) async fn holder(&self) -> Result<i64> {
-        let mut state = self.state.clone();
+        let mut state = self.watch.state.clone();
         let settled = state.wait_for(|state| !matches!(state, LockState::Retaking));
         match timeout(duration(PATIENCE), settled).await {
             Ok(Ok(state)) => match &*state {
                 LockState::Lost(error) => Err(error.clone()),
-                LockState::Held | LockState::Retaking => Ok(self.number),
+                LockState::Held(_) | LockState::Retaking => Ok(self.number),
             },
             _ => Err(StoreError::Unavailable("the store's lock is being taken again".to_owned())),
         }
@@ -187,12 +229,18 @@ struct Keeper {
     /// The holder before this one. It is there again after a failover that lost our own number.
     before: i64,
     state: watch::Sender<LockState>,
+    /// Says that the address leads to another server.
+    recheck: Arc<Notify>,
 }
 
 impl Keeper {
     async fn keep(self, mut taken: TakenLock) {
         loop {
-            let _ = (&mut taken.connection).await;
+            tokio::select! {
+                _ = &mut taken.connection => {}
+                () = self.recheck.notified() => {}
+            }
+            drop(taken);
             self.state.send_replace(LockState::Retaking);
             taken = loop {
                 match self.retake().await {
@@ -207,7 +255,7 @@ impl Keeper {
                     }
                 }
             };
-            self.state.send_replace(LockState::Held);
+            self.state.send_replace(LockState::Held(taken.server));
         }
     }
 

@@ -34,12 +34,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
-use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use groups::Queue;
 use link::Address;
-use lock::{LockState, ServerLock, TakenLock};
+use lock::{LockWatch, ServerLock, TakenLock};
 use node::Node;
 
 use crate::figures::by_bucket;
@@ -119,7 +118,7 @@ impl PostgresStore {
     }
 
     fn start(address: Address, setup: Setup, lock: Arc<ServerLock>) -> Self {
-        let state = lock.state();
+        let watch = lock.watch();
         let node = Arc::new(Node::new(address, setup, lock));
         let (a, r, d) = (node.clone(), node.clone(), node.clone());
         let accepts = Queue::start(intake::weight, move |calls| {
@@ -134,7 +133,7 @@ impl PostgresStore {
             let node = d.clone();
             async move { ledger::serve_durable(&node, calls).await }
         });
-        let watching = tokio::spawn(write_lost_records(state, records.clone())).abort_handle();
+        let watching = tokio::spawn(write_lost_records(watch, records.clone())).abort_handle();
         Self { node, accepts, records, durable_records, watching }
     }
 
@@ -155,15 +154,10 @@ impl Drop for PostgresStore {
 
 /// Writes again what a crash of the server may have lost, as soon as the lock is taken again: an empty
 /// batch is enough, because every batch begins with that.
-async fn write_lost_records(
-    mut state: watch::Receiver<LockState>,
-    records: Arc<Queue<Arc<RecordBatch>, Recorded>>,
-) {
-    while state.changed().await.is_ok() {
-        if matches!(&*state.borrow_and_update(), LockState::Held) {
-            // If it fails, the next records or loads do it.
-            let _ = records.call(Arc::default()).await;
-        }
+async fn write_lost_records(mut lock: LockWatch, records: Arc<Queue<Arc<RecordBatch>, Recorded>>) {
+    while lock.retaken().await.is_some() {
+        // If it fails, the next records or loads do it.
+        let _ = records.call(Arc::default()).await;
     }
 }
 

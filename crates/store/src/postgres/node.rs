@@ -42,7 +42,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(address: Address, setup: Setup, lock: Arc<ServerLock>) -> Self {
-        let link = |purpose| Link::new(address.clone(), purpose, lock.state());
+        let link = |purpose| Link::new(address.clone(), purpose, lock.watch());
         let transactions = |purpose| Transactions {
             address: address.clone(),
             purpose,
@@ -149,10 +149,16 @@ impl Transactions {
     ) -> Result<T> {
         let holder = self.lock.holder().await?;
         let mut place = self.session.lock().await;
-        let mut session = match place.take().filter(|session| !session.client.is_closed()) {
+        let lock = self.lock.watch();
+        let useful =
+            |session: &Session| !session.client.is_closed() && lock.is_held_on(session.server);
+        let mut session = match place.take().filter(useful) {
             Some(session) => session,
             None => Session::open(&self.address, self.purpose).await?,
         };
+        if !lock.is_held_on(session.server) {
+            return Err(lock.moved());
+        }
         let done = tokio::time::timeout(duration(PATIENCE), run(&mut session, holder, work)).await;
         let done = done.unwrap_or_else(|_| Err(unanswered()));
         // A connection in trouble is not used again.

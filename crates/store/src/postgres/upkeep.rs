@@ -246,7 +246,8 @@ pub(super) async fn verify(node: &Node) -> Result<()> {
                pg_class AS c JOIN pg_am AS m ON m.oid = c.relam AND m.amname = 'btree' \
                WHERE x.extname = 'amcheck' AND c.relkind = 'i' \
                AND c.relnamespace = current_schema()::regnamespace AND has_function_privilege( \
-                 format('%I.bt_index_check(regclass, boolean)', n.nspname), 'execute')";
+                 to_regprocedure(format('%I.bt_index_check(regclass, boolean)', n.nspname)), \
+                 'execute')";
     for row in client.query(sql, &[]).await? {
         let (index, check): (String, String) = (row.get(0), row.get(1));
         let checked = client.batch_execute(&format!("SELECT {check}")).await;
