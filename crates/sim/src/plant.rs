@@ -64,6 +64,8 @@ pub enum Plant {
     RedeliverUnmarked,
     /// The store is never swept.
     NeverSweep,
+    /// Sweeps never go back behind the latest that the wall clock showed.
+    RatchetSweeps,
     /// The engine's time is the latest that the wall clock ever showed.
     RatchetClock,
     /// Stored instants are believed, however far ahead they lie.
@@ -76,7 +78,7 @@ pub enum Plant {
 
 impl Plant {
     /// All defects, with their names.
-    pub const ALL: [(&str, Plant); 28] = [
+    pub const ALL: [(&str, Plant); 29] = [
         ("release-before-acknowledgement", Plant::ReleaseEarly),
         ("forget-in-flight", Plant::ForgetInFlight),
         ("advance-on-dead-letter", Plant::AdvanceOnDeadLetter),
@@ -101,6 +103,7 @@ impl Plant {
         ("count-early", Plant::CountEarly),
         ("redeliver-unmarked", Plant::RedeliverUnmarked),
         ("never-sweep", Plant::NeverSweep),
+        ("ratchet-sweeps", Plant::RatchetSweeps),
         ("ratchet-clock", Plant::RatchetClock),
         ("believe-instants", Plant::BelieveInstants),
         ("overwrite-status", Plant::OverwriteStatus),

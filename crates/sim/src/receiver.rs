@@ -363,3 +363,106 @@ fn reply(dice: &mut Dice, status: u16) -> Reply {
     let kind = ReplyKind::Answer(AttemptResult::Response { status, retry_after: None });
     Reply { after: dice.millis(1..=200), kind, verdict: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn receiver(durable: bool) -> Receiver {
+        let plan = ReceiverPlan { durable, policy: Policy::default(), poison: Some(7) };
+        Receiver::new(plan, Plant::Nothing)
+    }
+
+    /// The event of this number, which is also its seq.
+    fn arrival(event: EventNo) -> Arrival {
+        let received = Received {
+            event_id: format!("event-{event}").parse().unwrap(),
+            key: None,
+            line: Some(LineId::of(0, 1)),
+            seq: Seq::new(event),
+            after: None,
+            attempt: None,
+            replay: false,
+            timestamp: 0,
+        };
+        let (delivery, endpoint) = (DeliveryId::from_u128(event.into()), EndpointId::from_u128(1));
+        Arrival { received, body: Body { event, delivery, endpoint } }
+    }
+
+    /// The status of the answer, or 0 if there is none yet.
+    fn take(receiver: &mut Receiver, event: EventNo) -> u16 {
+        match receiver.take(&arrival(event), NOW, &mut Dice::new(1)).kind {
+            ReplyKind::Answer(AttemptResult::Response { status, .. }) => status,
+            _ => 0,
+        }
+    }
+
+    fn effects(receiver: &Receiver) -> Vec<EventNo> {
+        receiver.effects().iter().map(|effect| effect.body.event).collect()
+    }
+
+    #[test]
+    fn the_inbox_answers_and_the_effect_is_there_once() {
+        for durable in [true, false] {
+            let mut receiver = receiver(durable);
+            let statuses = [1, 1, 3, 2].map(|event| take(&mut receiver, event));
+            assert_eq!(statuses, [200, 200, 425, 200]);
+            assert_eq!(effects(&receiver), [1, 2]);
+        }
+    }
+
+    #[test]
+    fn a_database_keeps_what_was_committed_and_nothing_else() {
+        let mut receiver = receiver(true);
+        for (event, point, expected) in
+            [(1, CrashPoint::InTransaction, vec![]), (1, CrashPoint::BeforeAnswer, vec![1])]
+        {
+            receiver.crash = Some((point, Span::ZERO));
+            assert_eq!((take(&mut receiver, event), effects(&receiver)), (0, expected));
+        }
+        assert_eq!((take(&mut receiver, 1), effects(&receiver)), (200, vec![1]), "a duplicate");
+        assert!(!receiver.forgot);
+    }
+
+    #[test]
+    fn a_restored_database_has_forgotten_and_what_comes_again_is_applied_again() {
+        let mut receiver = receiver(true);
+        take(&mut receiver, 1);
+        receiver.back_up();
+        take(&mut receiver, 2);
+        receiver.restore();
+        assert_eq!((effects(&receiver), receiver.forgot), (vec![1], true));
+        assert_eq!((take(&mut receiver, 2), effects(&receiver)), (200, vec![1, 2]));
+        assert_eq!(receiver.history.len(), 2, "it was not the first time");
+    }
+
+    #[test]
+    fn memory_is_gone_with_the_process() {
+        let mut receiver = receiver(false);
+        take(&mut receiver, 1);
+        receiver.crash = Some((CrashPoint::BeforeAnswer, Span::ZERO));
+        take(&mut receiver, 2);
+        assert_eq!((effects(&receiver), receiver.forgot), (vec![], true));
+    }
+
+    #[test]
+    fn what_takes_long_in_memory_holds_its_line_off_until_it_is_done() {
+        let mut receiver = receiver(false);
+        receiver.behaviour = Behaviour::Slow(Span::from_secs(5));
+        assert_eq!((take(&mut receiver, 1), take(&mut receiver, 1)), (0, 409));
+        assert!(receiver.finish(1, NOW).is_some());
+        assert_eq!((take(&mut receiver, 1), effects(&receiver)), (200, vec![1]));
+    }
+
+    #[test]
+    fn what_cannot_be_digested_leaves_no_trace() {
+        for durable in [true, false] {
+            let mut receiver = receiver(durable);
+            assert!((1..=6).all(|event| take(&mut receiver, event) == 200));
+            assert_eq!((take(&mut receiver, 7), take(&mut receiver, 8)), (422, 425));
+            assert_eq!(effects(&receiver).len(), 6);
+        }
+    }
+}

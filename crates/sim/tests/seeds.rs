@@ -61,6 +61,7 @@ fn each_planted_defect_is_caught_within_two_hundred_seeds() {
         ("count-early", "409 and 425 are never held against an endpoint"),
         ("redeliver-unmarked", "what a person asked for says so"),
         ("never-sweep", idles),
+        ("ratchet-sweeps", idles),
         ("ratchet-clock", ends),
         ("believe-instants", ends),
         ("overwrite-status", "a pause stays until a person lifts it"),

@@ -94,7 +94,7 @@ impl Shop {
         let transaction = database.transaction().unwrap();
         let verdict = self.inbox.admit(&transaction, received, now).unwrap();
         let (event, key) =
-            (received.event_id.to_string(), received.key.as_ref().map(|key| key.as_str()));
+            (received.event_id.to_string(), received.key.as_ref().map(railpost_wire::Key::as_str));
         if verdict.applies() {
             let sql = "INSERT INTO effects (event, key) VALUES (?1, ?2)";
             transaction.execute(sql, params![event, key]).unwrap();

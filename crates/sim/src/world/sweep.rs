@@ -24,7 +24,12 @@ impl Sweeper {
     }
 
     /// Begins a sweep; says above which id it looks. If the clock was set back, ids go back, too.
-    fn begin(&mut self, wall: Timestamp) -> DeliveryId {
+    fn begin(&mut self, wall: Timestamp, plant: Plant) -> DeliveryId {
+        if plant == Plant::RatchetSweeps {
+            self.begun_at = self.begun_at.max(wall);
+            let since = self.swept_at.as_millis().saturating_sub(SWEEP_OVERLAP.as_millis());
+            return DeliveryId::from_u128(u128::from(since) << 80);
+        }
         self.begun_at = wall;
         self.count += 1;
         let since = self.swept_at.min(wall).as_millis();
@@ -49,7 +54,7 @@ impl World {
     pub(super) fn sweep(&mut self) {
         let wall = self.wall.at(self.now);
         let Some(process) = &mut self.process else { return };
-        let after = process.sweeper.begin(wall);
+        let after = process.sweeper.begin(wall, self.plant);
         let found = Some(self.store.sweep(after)).filter(|_| !self.sweep_fails());
         let (life, delay) = (self.life, self.load_delay());
         self.plan_in(delay, Happening::Swept { life, found });

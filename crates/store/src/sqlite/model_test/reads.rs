@@ -1,0 +1,208 @@
+//! What is compared. Lists are compared page by page, each store with its own cursors.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::Ordering::Relaxed;
+
+use futures_util::future::BoxFuture;
+use railpost_engine::{LanePage, Load, Page, Stage, Timestamp};
+use railpost_wire::{EndpointId, Seq};
+
+use super::translator::relevant_page;
+use super::{World, everything};
+use crate::{
+    Archive, AuditQuery, Cursor, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing,
+    PageRequest, Registry, Result, Store,
+};
+
+impl World {
+    /// Every page of a list of both stores, in the memory store's names.
+    async fn same_list<'w, T: Debug + PartialEq>(
+        &'w self,
+        what: impl Debug,
+        limit: u32,
+        list: impl Fn(&'w dyn Store, PageRequest) -> BoxFuture<'w, Result<Listing<T>>>,
+        translate: impl Fn(T) -> T,
+    ) {
+        let mut after: (Option<Cursor>, Option<Cursor>) = (None, None);
+        loop {
+            let page = |after: Option<Cursor>| PageRequest { limit, after };
+            let memory = list(&self.memory, page(after.0)).await;
+            let sqlite = list(self.sqlite(), page(after.1)).await;
+            let (memory, sqlite) = match (memory, sqlite) {
+                (Ok(memory), Ok(sqlite)) => (memory, sqlite),
+                (memory, sqlite) => panic!("seed {}: {what:?}: {memory:?} {sqlite:?}", self.seed),
+            };
+            let items: Vec<T> = sqlite.items.into_iter().map(&translate).collect();
+            for (index, (sqlite, memory)) in items.iter().zip(&memory.items).enumerate() {
+                assert_eq!(sqlite, memory, "seed {}: {what:?} {index}", self.seed);
+            }
+            assert_eq!(items.len(), memory.items.len(), "seed {}: {what:?}", self.seed);
+            assert_eq!(sqlite.next.is_some(), memory.next.is_some(), "{what:?}");
+            if memory.next.is_none() {
+                return;
+            }
+            after = (memory.next, sqlite.next);
+        }
+    }
+
+    async fn same_registry(&self, limit: u32) {
+        self.same_list("tenants", limit, |store, page| store.tenants(page), |one| one).await;
+        self.same_list("endpoints", limit, |store, page| store.endpoints(None, page), |one| one)
+            .await;
+        for id in &self.endpoints {
+            let (sqlite, memory) =
+                (self.sqlite().endpoint(*id).await, self.memory.endpoint(*id).await);
+            assert_eq!(sqlite, memory, "seed {}", self.seed);
+        }
+        let query = |page| AuditQuery { tenant: None, target: None, at: Default::default(), page };
+        self.same_list("audit", limit, |store, page| store.audit(query(page)), |one| one).await;
+    }
+
+    async fn same_events(&self, limit: u32) {
+        for tenant in &self.tenants {
+            let query = |page| EventQuery::of(tenant.clone(), page);
+            self.same_list("events", limit, |store, page| store.events(query(page)), |one| one)
+                .await;
+        }
+        for (tenant, event) in self.events.iter().rev().take(8) {
+            let sqlite = self.sqlite().event(tenant, &event.id).await;
+            assert_eq!(sqlite, self.memory.event(tenant, &event.id).await);
+            let views = self.sqlite().deliveries_of(tenant, &event.id).await.unwrap();
+            let views: Vec<_> = views.into_iter().map(|one| self.translator.view(one)).collect();
+            let memory = self.memory.deliveries_of(tenant, &event.id).await.unwrap();
+            assert_eq!(views, memory, "seed {}", self.seed);
+        }
+    }
+
+    /// A few endpoints. Removed ones too: those that were made last are asked for more often.
+    fn some_endpoints(&mut self) -> Vec<EndpointId> {
+        let len = self.endpoints.len();
+        let from = if self.dice.bool() { 0 } else { len.saturating_sub(4) };
+        (0..3).map(|_| self.endpoints[self.dice.usize(from..len)]).collect()
+    }
+
+    async fn same_deliveries(&mut self, limit: u32, stage: Option<Stage>) {
+        let some = self.some_endpoints().into_iter().map(Some).chain([None]);
+        for (endpoint, tenant) in some.flat_map(|id| self.tenants.iter().map(move |t| (id, t))) {
+            let query = |page| {
+                let all = DeliveryQuery::of(tenant.clone(), page);
+                DeliveryQuery { endpoint, stage, ..all }
+            };
+            let what = (endpoint, tenant, stage);
+            let translate = |view| self.translator.view(view);
+            self.same_list(what, limit, |store, page| store.deliveries(query(page)), translate)
+                .await;
+        }
+    }
+
+    async fn same_held_lanes(&self, limit: u32) {
+        for tenant in &self.tenants {
+            let query = |page| HeldLaneQuery { tenant: tenant.clone(), endpoint: None, page };
+            let translate = |held| self.translator.held(held);
+            self.same_list("held", limit, |store, page| store.held_lanes(query(page)), translate)
+                .await;
+        }
+    }
+
+    async fn same_counts(&self) {
+        for id in &self.endpoints {
+            let memory = self.memory.counts(*id).await;
+            assert_eq!(self.sqlite().counts(*id).await, memory, "seed {}: {id}", self.seed);
+        }
+        for tenant in self.tenants.iter().map(Some).chain([None]) {
+            let memory = self.memory.totals(tenant).await;
+            assert_eq!(self.sqlite().totals(tenant).await, memory, "seed {}", self.seed);
+        }
+    }
+
+    async fn same_loads(&mut self, limit: u32) {
+        let now = Timestamp::from_millis(self.now.load(Relaxed));
+        let due_beyond = Timestamp::from_millis(now.as_millis() + 200);
+        let mut loads = Vec::new();
+        for endpoint in self.some_endpoints() {
+            loads.push(Load::Lanes { endpoint, after: None, limit, window: limit });
+            loads.push(Load::Unkeyed { endpoint, after: None, due_by: now, due_beyond, limit });
+            let lanes = Load::Lanes { endpoint, after: None, limit: 9, window: 1 };
+            let Page::Lanes { lanes, .. } = self.memory.load(lanes).await.unwrap() else {
+                panic!()
+            };
+            for LanePage { lane, deliveries, .. } in lanes {
+                let from = deliveries[0].place.unwrap().seq;
+                loads.push(Load::Lane { endpoint, lane, from, limit });
+                loads.push(Load::Lane { endpoint, lane, from: Seq::FIRST, limit });
+            }
+        }
+        let named = loads.iter().map(|load| match *load {
+            Load::Lane { endpoint, lane, from, limit } => {
+                Load::Lane { endpoint, lane: self.translator.lanes.sqlite(lane), from, limit }
+            }
+            other => other,
+        });
+        let sqlite = self.sqlite().load_all(named.collect()).await.unwrap();
+        let memory = self.memory.load_all(loads.clone()).await.unwrap();
+        for ((sqlite, memory), load) in sqlite.into_iter().zip(memory).zip(loads) {
+            let sqlite = self.translator.page(sqlite);
+            assert_eq!(sqlite, relevant_page(memory), "seed {}: {load:?}", self.seed);
+        }
+    }
+
+    async fn same_sweeps(&self, limit: u32) {
+        let (mut memory, mut sqlite) = (everything(), everything());
+        loop {
+            (memory.limit, sqlite.limit) = (limit, limit);
+            let here = self.sqlite().sweep(sqlite).await.unwrap();
+            let there = self.memory.sweep(memory).await.unwrap();
+            let open: Vec<_> =
+                here.deliveries.into_iter().map(|one| self.translator.accepted(one)).collect();
+            assert_eq!(open, there.deliveries, "seed {}", self.seed);
+            assert_eq!(self.translator.eras.memory(here.era), there.era);
+            match (here.next, there.next) {
+                (Some(here), Some(there)) => (sqlite.after, memory.after) = (here, there),
+                (None, None) => return,
+                other => panic!("seed {}: {other:?}", self.seed),
+            }
+        }
+    }
+
+    async fn same_parcels(&self) {
+        let ids: Vec<_> = self.deliveries.iter().rev().take(30).copied().collect();
+        let named = ids.iter().map(|id| self.translator.deliveries.sqlite(*id)).collect();
+        let sqlite = self.sqlite().parcels(named).await.unwrap();
+        let sqlite: BTreeMap<_, _> = sqlite
+            .into_iter()
+            .map(|(id, parcel)| {
+                let parcel = self.translator.parcel(parcel.unwrap());
+                (self.translator.deliveries.memory(id), parcel)
+            })
+            .collect();
+        let memory = self.memory.parcels(ids.clone()).await.unwrap();
+        let memory = memory.into_iter().map(|(id, parcel)| (id, parcel.unwrap())).collect();
+        assert_eq!(sqlite, memory, "seed {}", self.seed);
+        for id in ids.into_iter().take(6) {
+            let named = self.translator.deliveries.sqlite(id);
+            let page = PageRequest::first(99);
+            let memory = self.memory.attempts(id, page.clone()).await;
+            assert_eq!(self.sqlite().attempts(named, page).await, memory, "seed {}", self.seed);
+        }
+    }
+
+    /// One kind of read after another, so that all are done between any few groups.
+    pub(super) async fn check(&mut self, kind: u64) {
+        let limit = [2, 9, 40, 99][self.dice.usize(..4)];
+        let stages = [None, Some(Stage::Dead), Some(Stage::Pending), Some(Stage::Discarded)];
+        self.same_held_lanes(limit).await;
+        self.same_loads(limit).await;
+        match kind % 6 {
+            0 => self.same_registry(limit).await,
+            1 => self.same_events(limit).await,
+            2 => {
+                let stage = stages[self.dice.usize(..4)];
+                self.same_deliveries(limit, stage).await;
+            }
+            3 => self.same_counts().await,
+            4 => self.same_sweeps(limit).await,
+            _ => self.same_parcels().await,
+        }
+    }
+}
