@@ -13,7 +13,7 @@ use crate::api::event_types::Catalogue;
 use crate::api::idempotency::UnderWay;
 use crate::api::metrics::Sampled;
 use crate::config::Config;
-use crate::dashboard::FrontDesk;
+use crate::dashboard::SessionStore;
 use crate::replays::ReplayBell;
 use crate::seal::Seal;
 use crate::telemetry::Telemetry;
@@ -38,7 +38,7 @@ pub struct App {
     pub(crate) keys: KeyRing,
     pub(crate) rates: Rates,
     pub(crate) under_way: UnderWay,
-    pub(crate) front_desk: FrontDesk,
+    pub(crate) session_store: SessionStore,
     pub(crate) replays: ReplayBell,
     pub(crate) catalogue: Catalogue,
     pub(crate) pages: Pages,

@@ -26,7 +26,7 @@ use crate::seal::Seal;
 use crate::telemetry::{Log, Telemetry};
 use crate::thin::ThinLinks;
 use crate::upkeep;
-use listen::Door;
+use listen::HttpListener;
 
 pub use opening::DEFAULT_TENANT;
 pub(crate) use opening::{Restored, restore, verify};
@@ -69,9 +69,9 @@ impl Server {
     /// Starts a server. When this answers, it accepts requests.
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
-        let door = Door::open(&config).await?;
+        let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
-        Self::start_at(door, opened, config, log).await
+        Self::start_at(listener, opened, config, log).await
     }
 
     /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
@@ -81,12 +81,12 @@ impl Server {
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
-        let door = Door::open(&config).await?;
-        Self::start_at(door, (master, store), config, log).await
+        let listener = HttpListener::open(&config).await?;
+        Self::start_at(listener, (master, store), config, log).await
     }
 
     async fn start_at(
-        door: Door,
+        listener: HttpListener,
         (master, store): ([u8; 32], Arc<dyn Store>),
         config: Config,
         log: Log,
@@ -100,7 +100,7 @@ impl Server {
         let telemetry = Telemetry::new(log, routes, otlp_url, source.clone());
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
-        let url = public_url(&config, door.address);
+        let url = public_url(&config, listener.address);
         let thin = ThinLinks::new(&master, &url, config.delivery.thin_url_ttl, source.clone());
         let parts = Parts {
             store: store.clone(),
@@ -125,7 +125,7 @@ impl Server {
             keys: Default::default(),
             rates: Default::default(),
             under_way: Default::default(),
-            front_desk: Default::default(),
+            session_store: Default::default(),
             replays: Default::default(),
             catalogue: Default::default(),
             pages: Default::default(),
@@ -142,9 +142,9 @@ impl Server {
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
-        let address = door.address;
+        let address = listener.address;
         let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
-        let listening = tokio::spawn(door.listen(app.clone(), stopping));
+        let listening = tokio::spawn(listener.listen(app.clone(), stopping));
         Ok(Self {
             app,
             address,
@@ -192,7 +192,7 @@ impl Server {
     pub async fn drain(self) -> bool {
         let patience = duration(self.app.config.server.drain_timeout);
         let _ = self.stop.send(true);
-        self.app.front_desk.close();
+        self.app.session_store.close();
         let drained = async {
             // A client that does not read its answer must not cost the attempts their time.
             let answered = tokio::time::timeout(patience / 2, self.listening).await.is_ok();

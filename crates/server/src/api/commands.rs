@@ -5,7 +5,7 @@ use railpost_store::DeliveryView as Stored;
 use serde_json::json;
 
 use super::answer::Answer;
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::deliveries::{self, DeliveryView};
 use super::problem::Problem;
 use crate::app::App;
@@ -24,13 +24,13 @@ pub(crate) async fn carry_out<A: Answer>(
     answer: impl FnOnce(DeliveryView) -> A,
 ) -> Result<A, Problem> {
     command_delivery(&ctx.app, command, stored.delivery).await?;
-    let deed = Deed {
+    let audit_action = AuditAction {
         action: action_name(command),
         tenant: Some(stored.tenant.clone()),
         target: stored.delivery.id.to_string(),
         detail: json!({ "endpoint": stored.delivery.endpoint, "event": stored.event }),
     };
-    ctx.commit(Vec::new(), deed, answer(DeliveryView::from(after(command, stored)))).await
+    ctx.commit(Vec::new(), audit_action, answer(DeliveryView::from(after(command, stored)))).await
 }
 
 /// Hands a command to the dispatcher. A delivery beyond what the engine has in memory is loaded when

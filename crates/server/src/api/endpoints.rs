@@ -14,7 +14,7 @@ use serde_json::json;
 use super::answer::{Created, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::{OfEndpoint, OfTenant};
 use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -97,10 +97,10 @@ pub(crate) async fn create(
         }),
         Write::CreateSecret(secret.clone()),
     ];
-    let deed = deed("endpoint.create", &endpoint);
+    let audit_action = audit_action("endpoint.create", &endpoint);
     let secret = SecretCreated::of(&secret, now);
     let answer = Created(EndpointCreated { endpoint: endpoint.into(), secret });
-    ctx.commit(writes, deed, answer).await
+    ctx.commit(writes, audit_action, answer).await
 }
 
 pub(crate) async fn show(
@@ -169,10 +169,10 @@ pub(crate) async fn remove(
 ) -> Result<Json<EndpointRemoved>, Problem> {
     let endpoint = find(&ctx, &path).await?;
     let open_deliveries = ctx.app.store.counts(endpoint.id).await?.open();
-    let mut deed = deed("endpoint.remove", &endpoint);
-    deed.detail["open_deliveries"] = json!(open_deliveries);
+    let mut audit_action = audit_action("endpoint.remove", &endpoint);
+    audit_action.detail["open_deliveries"] = json!(open_deliveries);
     let answer = Json(EndpointRemoved { id: endpoint.id, open_deliveries });
-    let removed = ctx.commit(vec![Write::RemoveEndpoint(endpoint.id)], deed, answer).await;
+    let removed = ctx.commit(vec![Write::RemoveEndpoint(endpoint.id)], audit_action, answer).await;
     // Even if the answer was lost: it may have been removed all the same.
     ctx.app.removals.notify_one();
     removed
@@ -185,8 +185,8 @@ async fn commit_change(
     action: &'static str,
     endpoint: Endpoint,
 ) -> Result<Json<EndpointView>, Problem> {
-    let deed = deed(action, &endpoint);
-    ctx.commit(writes, deed, Json(endpoint.into())).await
+    let audit_action = audit_action(action, &endpoint);
+    ctx.commit(writes, audit_action, Json(endpoint.into())).await
 }
 
 /// Why nothing can be sent to the endpoint as it is, if that is so and known here.
@@ -220,8 +220,8 @@ async fn check_count(ctx: &Ctx, tenant: &TenantId) -> Result<(), Problem> {
     Err(Problem::new(Code::LimitReached, detail))
 }
 
-pub(super) fn deed(action: &'static str, endpoint: &Endpoint) -> Deed {
-    Deed {
+pub(super) fn audit_action(action: &'static str, endpoint: &Endpoint) -> AuditAction {
+    AuditAction {
         action,
         tenant: Some(endpoint.tenant.clone()),
         target: endpoint.id.to_string(),

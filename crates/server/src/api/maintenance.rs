@@ -11,7 +11,7 @@ use serde_json::json;
 use super::answer::Json;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::NoPath;
 use super::problem::{Code, Problem};
 use super::query::NoQuery;
@@ -96,8 +96,8 @@ pub(crate) async fn backup(
     ctx.app.store.backup(&file).await?;
     let size_bytes = std::fs::metadata(&file).map_err(|error| unwritten(&inside, &error))?.len();
     let path = inside.display().to_string();
-    let deed = deed("store.backup", &path, json!({ "size_bytes": size_bytes }));
-    ctx.commit(Vec::new(), deed, Json(Backup { path, size_bytes })).await
+    let audit_action = audit_action("store.backup", &path, json!({ "size_bytes": size_bytes }));
+    ctx.commit(Vec::new(), audit_action, Json(Backup { path, size_bytes })).await
 }
 
 /// The path, if it stays inside the folder of backups.
@@ -132,7 +132,7 @@ pub(crate) async fn prune(
 ) -> Result<Json<PrunedView>, Problem> {
     let Pruned { events, deliveries, lanes, others, .. } = upkeep::prune(&ctx.app).await?;
     let all = PrunedView { events, deliveries, lanes, others };
-    ctx.commit(Vec::new(), deed("store.prune", "store", json!(all)), Json(all)).await
+    ctx.commit(Vec::new(), audit_action("store.prune", "store", json!(all)), Json(all)).await
 }
 
 /// Whether the store is whole.
@@ -165,7 +165,11 @@ pub(crate) async fn verify(
     };
     let found = StoreVerified { whole: damage.is_none(), damage };
     let noted = ctx
-        .commit(Vec::new(), deed("store.verify", "store", json!(found)), Json(found.clone()))
+        .commit(
+            Vec::new(),
+            audit_action("store.verify", "store", json!(found)),
+            Json(found.clone()),
+        )
         .await;
     match noted {
         // What is damaged may not take an audit entry, and must be told all the same.
@@ -182,11 +186,11 @@ pub(crate) async fn renew_lines(
 ) -> Result<Json<LinesRenewed>, Problem> {
     ctx.app.store.begin_era().await?;
     let answer = Json(LinesRenewed { renewed_at: ctx.now().into() });
-    ctx.commit(Vec::new(), deed("lines.renew", "store", json!({})), answer).await
+    ctx.commit(Vec::new(), audit_action("lines.renew", "store", json!({})), answer).await
 }
 
-fn deed(action: &'static str, target: &str, detail: serde_json::Value) -> Deed {
-    Deed { action, tenant: None, target: target.to_owned(), detail }
+fn audit_action(action: &'static str, target: &str, detail: serde_json::Value) -> AuditAction {
+    AuditAction { action, tenant: None, target: target.to_owned(), detail }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::answer::{Created, Done, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::endpoints;
 use super::path::{OfEndpoint, OfSecret};
 use super::problem::{Code, Problem};
@@ -236,7 +236,7 @@ pub(crate) async fn reveal(
         value: shown(&secret.value),
         public_key: public_key(&secret.value),
     });
-    ctx.commit(Vec::new(), deed("secret.reveal", &endpoint, secret.id), answer).await
+    ctx.commit(Vec::new(), audit_action("secret.reveal", &endpoint, secret.id), answer).await
 }
 
 pub(crate) async fn remove(
@@ -257,7 +257,7 @@ pub(crate) async fn remove(
         return Err(Problem::new(Code::LastSecret, detail));
     }
     let writes = vec![Write::RemoveSecret { endpoint: endpoint.id, id: secret.id }];
-    ctx.commit(writes, deed("secret.remove", &endpoint, secret.id), Done).await
+    ctx.commit(writes, audit_action("secret.remove", &endpoint, secret.id), Done).await
 }
 
 /// Whether a secret signs until someone changes that.
@@ -296,9 +296,9 @@ async fn add(
         writes.extend(expired.into_iter().map(remove));
     }
     let created = Created(SecretCreated::of(&new, now));
-    let deed = deed(action, endpoint, new.id);
+    let audit_action = audit_action(action, endpoint, new.id);
     writes.push(Write::CreateSecret(new));
-    ctx.commit(writes, deed, created).await
+    ctx.commit(writes, audit_action, created).await
 }
 
 fn new_secret(
@@ -380,8 +380,8 @@ impl SecretCreated {
     }
 }
 
-fn deed(action: &'static str, endpoint: &Endpoint, secret: SecretId) -> Deed {
-    Deed {
+fn audit_action(action: &'static str, endpoint: &Endpoint, secret: SecretId) -> AuditAction {
+    AuditAction {
         action,
         tenant: Some(endpoint.tenant.clone()),
         target: secret.to_string(),

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{EndpointView, commit_change, deed, find};
+use super::{EndpointView, audit_action, commit_change, find};
 use crate::api::answer::{Accepted, Json};
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
@@ -139,7 +139,7 @@ pub(crate) async fn test(
     let made = deliveries.first().map(|view| view.delivery.id);
     let gone = || Problem::new(Code::Conflict, "the endpoint was removed meanwhile");
     let answer = Accepted(TestSent { event: id, delivery: made.ok_or_else(gone)? });
-    ctx.commit(Vec::new(), deed("endpoint.test", &endpoint), answer).await
+    ctx.commit(Vec::new(), audit_action("endpoint.test", &endpoint), answer).await
 }
 
 fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {

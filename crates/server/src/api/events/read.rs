@@ -15,7 +15,7 @@ use super::cloudevents::IdentityView;
 use crate::api::answer::{Accepted, Json, Plain};
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
-use crate::api::call::{Ctx, Deed};
+use crate::api::call::{AuditAction, Ctx};
 use crate::api::deliveries::{DeliveryView, period};
 use crate::api::path::{OfEvent, OfTenant};
 use crate::api::problem::Problem;
@@ -239,7 +239,8 @@ pub(crate) async fn redeliver(
         .await?;
     let detail = json!({ "endpoint": endpoint });
     let target = event.to_string();
-    ctx.note(Deed { action: "event.redeliver", tenant: Some(tenant), target, detail }).await?;
+    ctx.note(AuditAction { action: "event.redeliver", tenant: Some(tenant), target, detail })
+        .await?;
     Ok(answer)
 }
 
