@@ -41,7 +41,8 @@ pub struct Attempt {
     pub endpoint: EndpointId,
     /// Its place in line, if it keeps one.
     pub place: Option<Place>,
-    /// The seq of its lane that was delivered last before it, or 0, if that is not the one before it.
+    /// The seq of its lane that was delivered last before it, or 0, if that is not the one before it. 0 too
+    /// if it has left its lane or never had one: it follows nothing.
     pub follows: Option<u64>,
     /// 1 for the first attempt of this delivery, and so on.
     pub number: u32,

@@ -329,7 +329,10 @@ fn start_effect(key: DeliveryKey, held: &Held, served: &Served) -> Effect {
         delivery: held.id,
         endpoint: served.id,
         place: held.place,
-        follows: held.place.and_then(|Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
+        // What has left its lane waits for nobody, whatever number it had.
+        follows: held
+            .place
+            .map_or(Some(0), |Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
         number: held.progress.attempts,
         replay: held.progress.replay,
     })
