@@ -67,8 +67,9 @@ async fn write_visible(
         let unflushed = node.unflushed();
         (unflushed.is_due(), unflushed.mark())
     };
-    let verdict =
-        plan.write(&node.records, &session, holder, How { durable, once_more: false }).await?;
+    let verdict = plan
+        .write(&node.records, &session, holder, WriteMode { durable, once_more: false })
+        .await?;
     let mut unflushed = node.unflushed();
     if durable && plan.changed_something(&verdict) {
         unflushed.flushed(mark);
@@ -86,8 +87,8 @@ async fn write_lost_again(node: &Node, session: &Arc<Session>, holder: i64) -> R
     }
     let mark = node.unflushed().mark();
     let plan = Plan::new(lost.iter().map(|batch| &**batch));
-    let how = How { durable: true, once_more: true };
-    let verdict = plan.write(&node.records, session, holder, how).await?;
+    let mode = WriteMode { durable: true, once_more: true };
+    let verdict = plan.write(&node.records, session, holder, mode).await?;
     let mut unflushed = node.unflushed();
     unflushed.written_again(session);
     if plan.changed_something(&verdict) {
@@ -102,9 +103,9 @@ pub(super) async fn serve_durable(node: &Node, calls: Vec<RecordCall>) {
     let writing = async {
         let holder = node.lock.holder().await?;
         let session = node.durable_records.session().await?;
-        let how = How { durable: true, once_more: false };
+        let mode = WriteMode { durable: true, once_more: false };
         let mark = node.unflushed().mark();
-        let verdict = plan.write(&node.durable_records, &session, holder, how).await?;
+        let verdict = plan.write(&node.durable_records, &session, holder, mode).await?;
         if plan.changed_something(&verdict) {
             node.unflushed().flushed(mark);
         }
@@ -125,9 +126,9 @@ fn answer(node: &Node, plan: &Plan, calls: Vec<RecordCall>, written: Result<Verd
     }
 }
 
-/// How a group is written.
+/// WriteMode a group is written.
 #[derive(Clone, Copy)]
-struct How {
+struct WriteMode {
     /// It is on disk when it is answered.
     durable: bool,
     /// It may have been written before.
@@ -248,7 +249,7 @@ impl Plan {
         link: &Link,
         session: &Arc<Session>,
         holder: i64,
-        how: How,
+        mode: WriteMode,
     ) -> Result<Verdict> {
         let sql = "SELECT what, ord, standing FROM railpost_record($1, $2, $3, $4, $5, $6, $7, $8, \
                    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
@@ -256,8 +257,8 @@ impl Plan {
         let (f, t, a, p) = (&self.fences, &self.transitions, &self.attempts, &self.endpoints);
         let values: Values<'_> = &[
             &holder,
-            &how.durable,
-            &how.once_more,
+            &mode.durable,
+            &mode.once_more,
             &f.call,
             &f.partition,
             &f.epoch,
