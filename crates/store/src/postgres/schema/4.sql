@@ -312,12 +312,13 @@ $$;
 SELECT railpost_forget_follows(ARRAY(SELECT DISTINCT f.lane FROM lane_follows AS f));
 
 -- Records transitions, round by round: the second transition of one delivery is in round 2. `from_set`
--- is the set of standings that allow it, as bits. With `durable` it is on disk when it is answered. Each
+-- is the set of standings that allow it, as bits. With `durable` it is on disk when it is answered. With
+-- `once_more` it may have been recorded before: then it changes no endpoint that was changed since. Each
 -- row of the answer is one of:
 --   'fenced'   call number ord touches this partition, which has a later owner: nothing of it was written
 --   'skipped'  transition number ord was not written; this is on record, or nothing
 CREATE FUNCTION railpost_record(
-    caller bigint, durable boolean,
+    caller bigint, durable boolean, once_more boolean,
     f_call int[], f_partition int[], f_epoch bigint[],
     t_call int[], t_round int[], t_id bytea[], t_from_set bigint[], t_standing bigint[],
     t_due bigint[], t_reason bigint[], t_attempts bigint[], t_round_attempts bigint[],
@@ -427,7 +428,7 @@ BEGIN
                     p_failing_since, p_at)
                 WITH ORDINALITY AS u (call, id, status, failing_since, at, ord)
                 WHERE u.call <> ALL (fenced) ORDER BY u.id, u.ord DESC) AS p
-            WHERE e.id = p.id;
+            WHERE e.id = p.id AND (NOT once_more OR e.updated_at <= p.at);
     END IF;
     IF cardinality(written) < cardinality(t_id) THEN
         RETURN QUERY
