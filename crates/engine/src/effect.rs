@@ -70,13 +70,16 @@ pub struct Transition {
     pub at: Timestamp,
 }
 
-/// An endpoint's new status.
+/// An endpoint's new status. A store writes it only if `was` is still on record: otherwise a person has decided
+/// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointRecord {
     /// Which endpoint.
     pub endpoint: EndpointId,
     /// Its status from here on.
     pub status: EndpointStatus,
+    /// Its status so far, as the engine knows it.
+    pub was: EndpointStatus,
     /// Since when nothing but failures came back.
     pub failing_since: Option<Timestamp>,
     /// When.

@@ -202,6 +202,7 @@ async fn a_record_that_is_written_again_undoes_no_later_change_of_an_endpoint() 
     let failing = EndpointRecord {
         endpoint: id,
         status: EndpointStatus::Failing,
+        was: EndpointStatus::Active,
         failing_since: None,
         at: Timestamp::from_millis(1),
     };

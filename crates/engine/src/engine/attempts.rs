@@ -189,7 +189,9 @@ impl Engine {
         }
         match verdict.switch_off {
             Some(status) => self.switch_off(endpoint, status),
-            None if verdict.record => self.record_endpoint(endpoint),
+            None if verdict.record => {
+                self.record_endpoint(endpoint, self.endpoints[endpoint].status);
+            }
             None => {}
         }
     }

@@ -205,6 +205,7 @@ struct Endpoints {
     call: Vec<i32>,
     id: Vec<Vec<u8>>,
     status: Vec<i64>,
+    was: Vec<i64>,
     failing_since: Vec<Option<i64>>,
     at: Vec<i64>,
 }
@@ -253,7 +254,8 @@ impl Plan {
     ) -> Result<Verdict> {
         let sql = "SELECT what, ord, standing FROM railpost_record($1, $2, $3, $4, $5, $6, $7, $8, \
                    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
-                   $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41)";
+                   $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, \
+                   $42)";
         let (f, t, a, p) = (&self.fences, &self.transitions, &self.attempts, &self.endpoints);
         let values: Values<'_> = &[
             &holder,
@@ -295,6 +297,7 @@ impl Plan {
             &p.call,
             &p.id,
             &p.status,
+            &p.was,
             &p.failing_since,
             &p.at,
         ];
@@ -424,6 +427,7 @@ impl Endpoints {
         self.call.push(call);
         self.id.push(record.endpoint.to_bytes().to_vec());
         self.status.push(endpoint_status_number(record.status));
+        self.was.push(endpoint_status_number(record.was));
         self.failing_since.push(record.failing_since.map(millis));
         self.at.push(millis(record.at));
     }
