@@ -258,5 +258,8 @@ impl Job {
 
 /// Whether the same may go better after a pause: the store, the backlog or the server is in the way.
 fn may_pass(code: Code) -> bool {
-    matches!(code, Code::StoreUnavailable | Code::BacklogFull | Code::ShuttingDown)
+    matches!(
+        code,
+        Code::StoreUnavailable | Code::StoreStopped | Code::BacklogFull | Code::ShuttingDown
+    )
 }

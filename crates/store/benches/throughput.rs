@@ -289,6 +289,7 @@ fn event(number: u64, keys: u64, now: Timestamp) -> Event {
         schema_version: None,
         time: now,
         traceparent: None,
+        cloudevent: None,
     }
 }
 

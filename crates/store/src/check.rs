@@ -39,6 +39,10 @@ fn different_ids(events: &[Event]) -> Result<()> {
 
 fn check_event(event: &Event) -> Result<()> {
     at_most("payload (bytes)", event.payload.len(), PAYLOAD_LEN_MAX)?;
+    if let Some(identity) = &event.cloudevent {
+        at_most("cloudevent.id (bytes)", identity.id.len(), CLOUDEVENT_ID_LEN_MAX)?;
+        at_most("cloudevent.source (bytes)", identity.source.len(), CLOUDEVENT_SOURCE_LEN_MAX)?;
+    }
     match &event.traceparent {
         Some(traceparent) => printable("traceparent", traceparent, TRACEPARENT_LEN_MAX),
         None => Ok(()),

@@ -55,6 +55,24 @@ pub struct Event {
     pub time: Timestamp,
     /// The trace it belongs to, as W3C Trace Context writes it.
     pub traceparent: Option<String>,
+    /// What identified it, if it came as a CloudEvent.
+    pub cloudevent: Option<Box<CloudEventIdentity>>,
+}
+
+/// What identifies a CloudEvent: an id is unique within its source only. The event's own id is made of both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloudEventIdentity {
+    /// The attribute `id`.
+    pub id: String,
+    /// The attribute `source`.
+    pub source: String,
+}
+
+impl CloudEventIdentity {
+    /// As stores keep it.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("two texts are JSON")
+    }
 }
 
 /// Events of one tenant that are accepted together.

@@ -24,6 +24,11 @@ pub const PARCELS_MAX: usize = 1_000;
 /// hears so instead of filling the disk.
 pub const BACKLOG_MAX: u64 = 10_000_000;
 
+/// Longest `id` and `source` of a CloudEvent, in bytes: a path and a URL of ordinary length.
+pub const CLOUDEVENT_ID_LEN_MAX: usize = 256;
+/// See [`CLOUDEVENT_ID_LEN_MAX`].
+pub const CLOUDEVENT_SOURCE_LEN_MAX: usize = 2_048;
+
 /// Longest traceparent, in bytes: version 00 has 55, and later versions may append.
 pub const TRACEPARENT_LEN_MAX: usize = 128;
 

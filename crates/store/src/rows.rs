@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use crate::fanout::Subscriber;
 use crate::numbers::{self, Standing, timestamp};
 use crate::{
-    AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, Event, EventHead, HeldLane, LinePlace, MasterKey, Parcel,
-    Recall, Result, StoreError, StoredResponse, Tenant, Timing, private,
+    AttemptDetail, AttemptView, CloudEventIdentity, Counts, DeliveryView, Digest, Endpoint,
+    EndpointPrivate, EndpointSecret, EndpointSettings, Event, EventHead, HeldLane, LinePlace,
+    MasterKey, Parcel, Recall, Result, StoreError, StoredResponse, Tenant, Timing, private,
 };
 
 /// The columns of one row, one after the other.
@@ -189,7 +189,8 @@ pub(crate) fn recall(columns: &mut impl Columns, fingerprint: &Digest) -> Result
 /// For [`event`].
 macro_rules! event_columns {
     () => {
-        "e.id, e.type, e.key, e.content_type, e.schema_version, e.time, e.traceparent, e.payload"
+        "e.id, e.type, e.key, e.content_type, e.schema_version, e.time, e.traceparent, e.cloudevent, \
+         e.payload"
     };
 }
 pub(crate) use event_columns;
@@ -208,8 +209,17 @@ fn rest_of_event(columns: &mut impl Columns, id: EventId) -> Result<Event> {
         schema_version: columns.maybe_number("a schema's version")?,
         time: columns.instant()?,
         traceparent: columns.text()?,
+        cloudevent: cloudevent(columns.text()?)?,
         payload: columns.bytes()?.into(),
     })
+}
+
+fn cloudevent(text: Option<String>) -> Result<Option<Box<CloudEventIdentity>>> {
+    let read = |text: String| {
+        serde_json::from_str(&text)
+            .map_err(|error| StoreError::Corrupt(format!("a CloudEvent's identity: {error}")))
+    };
+    text.map(read).transpose()
 }
 
 /// For [`event_head`].

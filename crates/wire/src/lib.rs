@@ -24,6 +24,7 @@
 //!     content_type: &content_type,
 //!     schema_version: None,
 //!     unix_ms: 1_767_225_600_000,
+//!     cloudevent_id: None,
 //!     source: &source,
 //!     url: "https://railpost.example/v1/events/order-1:paid",
 //! };

@@ -248,7 +248,7 @@ proptest! {
         let event = Event {
             id: &EventId::generate(1, [1; 10]), event_type: &"order.paid".parse().unwrap(), key: Some(&key),
             payload: &payload, content_type: &if json { "application/json" } else { "text/plain" }.parse().unwrap(),
-            schema_version, unix_ms, source: &"/tenants/acme".parse().unwrap(), url: &url,
+            schema_version, unix_ms, cloudevent_id: None, source: &"/tenants/acme".parse().unwrap(), url: &url,
         };
         for envelope in [Envelope::Raw, Envelope::CloudeventsStructured, Envelope::CloudeventsBinary, Envelope::Thin] {
             let content = envelope.wrap(&event);

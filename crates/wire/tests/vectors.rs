@@ -412,6 +412,7 @@ fn envelopes_hold_what_the_vectors_say() {
                 .as_u64()
                 .map(|version| version.try_into().unwrap()),
             unix_ms: event["unix_ms"].as_u64().unwrap(),
+            cloudevent_id: None,
             source: &text(event, "source").parse().unwrap(),
             url: text(event, "url"),
         };

@@ -156,6 +156,7 @@ pub(super) mod tests {
                 schema_version: None,
                 time: Timestamp::default(),
                 traceparent: None,
+                cloudevent: None,
             },
             accepted_at: Timestamp::default(),
         })

@@ -138,5 +138,6 @@ fn event(orders: &SenderOrders, producer: u32, number: u32) -> Event {
         schema_version: None,
         time: Timestamp::from_millis(1_700_000_000_000),
         traceparent: None,
+        cloudevent: None,
     }
 }

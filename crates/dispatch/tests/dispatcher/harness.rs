@@ -96,6 +96,7 @@ pub(crate) fn event(name: &str, key: Option<&str>) -> Event {
         schema_version: None,
         time: railpost_engine::Timestamp::from_millis(1_700_000_000_000),
         traceparent: None,
+        cloudevent: None,
     }
 }
 

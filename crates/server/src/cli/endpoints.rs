@@ -152,7 +152,10 @@ fn headers(lines: &[String]) -> Outcome<Option<Value>> {
 
 const COLUMNS: [Column; 5] = [
     whole("id", |item| field(item, "id")),
-    whole("status", |item| field(item, "status")),
+    whole("status", |item| match item["blocked"].is_null() {
+        true => field(item, "status"),
+        false => format!("{} (blocked)", field(item, "status")),
+    }),
     cut("types", |item| field(item, "types")),
     cut("url", |item| field(item, "url")),
     whole("created", |item| age(item, "created_at")),

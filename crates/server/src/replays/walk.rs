@@ -149,6 +149,7 @@ mod tests {
             schema_version: None,
             time: Timestamp::default(),
             traceparent: None,
+            cloudevent: None,
         }
     }
 

@@ -7,14 +7,16 @@ use railpost_wire::EventId;
 use super::world::{World, deliveries, ids, seq};
 use crate::limits::{BATCH_EVENTS_MAX, PAYLOAD_LEN_MAX};
 use crate::{
-    AcceptBatch, EndpointSettings, Event, Receipt, RedeliverBatch, StoreError, TenantSettings,
-    Write,
+    AcceptBatch, CloudEventIdentity, EndpointSettings, Event, Receipt, RedeliverBatch, StoreError,
+    TenantSettings, Write,
 };
 
 pub(super) async fn an_accepted_event_reads_back_as_it_was_published(world: World) {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned();
     let mut event = Event { traceparent: Some(traceparent), ..world.event(Some("order 1")) };
     event.payload = Bytes::from_static(b"\x00\xff not text");
+    let identity = CloudEventIdentity { id: "1 \"é\"".to_owned(), source: "/shop".to_owned() };
+    event.cloudevent = Some(Box::new(identity));
     world.accept(vec![event.clone()]).await;
     let stored = world.store.event(&world.tenant, &event.id).await.unwrap().unwrap();
     assert_eq!(stored.event, event);

@@ -146,6 +146,7 @@ impl World {
             schema_version: Some(3),
             time: self.source.now(),
             traceparent: None,
+            cloudevent: None,
         }
     }
 

@@ -287,6 +287,7 @@ struct Events<'a> {
     schema_version: Vec<Option<i64>>,
     time: Vec<i64>,
     traceparent: Vec<Option<&'a str>>,
+    cloudevent: Vec<Option<String>>,
     payload: Vec<&'a [u8]>,
     first: Vec<[u8; 16]>,
     last: Vec<Vec<u8>>,
@@ -372,7 +373,7 @@ impl<'a> Plan<'a> {
     async fn write(&self, node: &Node, now: Timestamp) -> Result<Verdict> {
         let sql = "SELECT what, ord, lane, seq, line_before, era FROM railpost_accept( \
                    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-                   $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)";
+                   $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)";
         let holder = node.lock.holder().await?;
         let session = node.accepts.session().await?;
         let server = session.server;
@@ -395,6 +396,7 @@ impl<'a> Plan<'a> {
             &e.schema_version,
             &e.time,
             &e.traceparent,
+            &e.cloudevent,
             &e.payload,
             &firsts,
             &e.last,
@@ -492,6 +494,7 @@ impl<'a> Events<'a> {
         self.schema_version.push(event.schema_version.map(i64::from));
         self.time.push(millis(event.time));
         self.traceparent.push(event.traceparent.as_deref());
+        self.cloudevent.push(event.cloudevent.as_ref().map(|identity| identity.to_json()));
         self.payload.push(&event.payload);
         self.first.push(first.to_bytes());
         self.last.push(last);

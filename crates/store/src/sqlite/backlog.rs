@@ -110,6 +110,7 @@ mod tests {
             schema_version: None,
             time: Timestamp::from_millis(number),
             traceparent: None,
+            cloudevent: None,
         };
         let events = numbers.map(event).collect();
         Arc::new(AcceptBatch { tenant: tenant(of), events, idempotency: None })

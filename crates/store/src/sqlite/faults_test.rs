@@ -58,6 +58,7 @@ impl World {
             schema_version: None,
             time: Timestamp::from_millis(number),
             traceparent: None,
+            cloudevent: None,
         };
         let tenant = self.tenant.clone();
         let batch = AcceptBatch { tenant, events: vec![event], idempotency: None };

@@ -55,7 +55,7 @@ pub(super) struct DeliveryInsert {
 macro_rules! event_values {
     () => {
         "tenant, id, type, key, content_type, schema_version, time, accepted_at, traceparent, \
-         first, fanout, payload"
+         cloudevent, first, fanout, payload"
     };
 }
 
@@ -156,6 +156,7 @@ fn give_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
     values.give(millis(event.time))?;
     values.give(millis(new.accepted_at))?;
     values.give(&event.traceparent)?;
+    values.give(event.cloudevent.as_ref().map(|identity| identity.to_json()))?;
     values.give(new.first.to_bytes())?;
     values.give(new.fanout)?;
     values.give(&event.payload[..])
@@ -279,6 +280,7 @@ mod tests {
             schema_version: None,
             time: Timestamp::from_millis(number),
             traceparent: None,
+            cloudevent: None,
         }
     }
 

@@ -60,6 +60,7 @@ pub(crate) async fn try_accept(store: &SqliteStore, number: u64) -> Result<NewDe
         schema_version: None,
         time: Timestamp::from_millis(number),
         traceparent: None,
+        cloudevent: None,
     };
     let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
     match store.accept(batch.into()).await?.remove(0) {

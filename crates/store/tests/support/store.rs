@@ -70,6 +70,7 @@ pub(crate) fn event(number: u64) -> Event {
         schema_version: None,
         time: Timestamp::from_millis(number),
         traceparent: None,
+        cloudevent: None,
     }
 }
 

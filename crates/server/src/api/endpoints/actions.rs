@@ -160,6 +160,7 @@ fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
         schema_version: None,
         time: now,
         traceparent: None,
+        cloudevent: None,
     })
 }
 

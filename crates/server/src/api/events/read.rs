@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::cloudevents::IdentityView;
 use crate::api::answer::{Accepted, Json, Plain};
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
@@ -115,10 +116,14 @@ pub(crate) struct EventView {
     pub(crate) payload_base64: Option<String>,
     /// The trace it belongs to.
     pub(crate) traceparent: Option<String>,
+    /// What identified it, if it came as a CloudEvent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cloudevent: Option<IdentityView>,
 }
 
 impl From<StoredEvent> for EventView {
     fn from(StoredEvent { accepted_at, event, .. }: StoredEvent) -> Self {
+        let cloudevent = IdentityView::of(&event);
         let json = event.content_type.is_json().then(|| serde_json::from_slice(&event.payload));
         let payload = json.and_then(Result::ok);
         let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));
@@ -132,7 +137,7 @@ impl From<StoredEvent> for EventView {
             time: event.time.into(),
             accepted_at: accepted_at.into(),
         };
-        Self { head, payload, payload_base64, traceparent: event.traceparent }
+        Self { head, payload, payload_base64, traceparent: event.traceparent, cloudevent }
     }
 }
 

@@ -19,6 +19,9 @@ ALTER TABLE store ADD COLUMN holder bigint NOT NULL DEFAULT 0;
 -- `changes` counts the changes that accepts of the tenant have to know of.
 ALTER TABLE tenants ADD COLUMN changes bigint NOT NULL DEFAULT 0;
 
+-- The id and source of an event that came as a CloudEvent, as JSON.
+ALTER TABLE events ADD COLUMN cloudevent text;
+
 -- `to_close` is set when an endpoint is removed, until nothing of it is open.
 ALTER TABLE endpoints ADD COLUMN to_close boolean NOT NULL DEFAULT false;
 UPDATE endpoints SET to_close = true WHERE removed_at IS NOT NULL;
@@ -219,8 +222,8 @@ CREATE FUNCTION railpost_accept(
     caller bigint, server_system bigint, server_timeline int, now bigint,
     t_num bigint[], t_changes bigint[],
     e_tenant bigint[], e_id text[], e_type text[], e_key bytea[], e_content_type text[],
-    e_schema_version bigint[], e_time bigint[], e_traceparent text[], e_payload bytea[],
-    e_first bytea[], e_last bytea[],
+    e_schema_version bigint[], e_time bigint[], e_traceparent text[], e_cloudevent text[],
+    e_payload bytea[], e_first bytea[], e_last bytea[],
     d_id bytea[], d_event int[], d_endpoint bigint[], d_key bytea[],
     i_owner text[], i_route text[], i_key text[], i_fingerprint bytea[], i_status int[],
     i_body bytea[], i_tenant text[], i_expires_at bigint[]
@@ -243,13 +246,13 @@ BEGIN
     SELECT array_agg(nextval(numbers)) INTO nums FROM generate_series(1, cardinality(e_id));
     BEGIN
         INSERT INTO events (num, tenant, id, type, key, content_type, schema_version, time,
-                accepted_at, traceparent, payload, first, last)
+                accepted_at, traceparent, cloudevent, payload, first, last)
             SELECT w.num, w.tenant, w.id, w.type, w.key, w.content_type, w.schema_version, w.time,
-                now, w.traceparent, w.payload, w.first, w.last
+                now, w.traceparent, w.cloudevent, w.payload, w.first, w.last
             FROM unnest(nums, e_tenant, e_id, e_type, e_key, e_content_type, e_schema_version,
-                    e_time, e_traceparent, e_payload, e_first, e_last)
+                    e_time, e_traceparent, e_cloudevent, e_payload, e_first, e_last)
                 AS w (num, tenant, id, type, key, content_type, schema_version, time, traceparent,
-                    payload, first, last);
+                    cloudevent, payload, first, last);
         INSERT INTO idempotency (owner, route, key, fingerprint, status, body, tenant, expires_at)
             SELECT * FROM unnest(i_owner, i_route, i_key, i_fingerprint, i_status, i_body, i_tenant,
                 i_expires_at)

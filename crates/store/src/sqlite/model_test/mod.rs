@@ -184,6 +184,7 @@ impl World {
             schema_version: None,
             time: Timestamp::from_millis(self.made),
             traceparent: None,
+            cloudevent: None,
         }
     }
 

@@ -63,3 +63,7 @@ UPDATE deliveries SET left_lane = (
 
 -- Endpoints whose open deliveries are to be closed.
 CREATE INDEX endpoints_removed ON endpoints (num) WHERE removed_at IS NOT NULL;
+
+-- The id and source of an event that came as a CloudEvent, as JSON. Behind the payload, and empty for
+-- most: then reading it touches nothing.
+ALTER TABLE events ADD COLUMN cloudevent TEXT;
