@@ -185,6 +185,9 @@ pub const SWEEP_EVERY_DEFAULT: Duration = Duration::from_secs(10);
 /// on any store.
 pub const SWEEP_LAG_DEFAULT: Span = Span::from_secs(30);
 
+/// Which slow sweep in a row goes through to the latest delivery: one a minute.
+pub const WHOLE_SWEEP_EVERY: u32 = 6;
+
 /// Deliveries of one page of a sweep.
 pub const SWEEP_LIMIT: u32 = 1_000;
 

@@ -41,7 +41,8 @@ pub struct Attempt {
     pub endpoint: EndpointId,
     /// Its place in line, if it keeps one.
     pub place: Option<Place>,
-    /// The seq of its lane that was delivered last before it, or 0, if that is not the one before it.
+    /// The seq of its lane that was delivered last before it, or 0, if that is not the one before it. 0 too
+    /// if it has left its lane or never had one: it follows nothing.
     pub follows: Option<u64>,
     /// 1 for the first attempt of this delivery, and so on.
     pub number: u32,
@@ -69,13 +70,16 @@ pub struct Transition {
     pub at: Timestamp,
 }
 
-/// An endpoint's new status.
+/// An endpoint's new status. A store writes it only if `was` is still on record: otherwise a person has decided
+/// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointRecord {
     /// Which endpoint.
     pub endpoint: EndpointId,
     /// Its status from here on.
     pub status: EndpointStatus,
+    /// Its status so far, as the engine knows it.
+    pub was: EndpointStatus,
     /// Since when nothing but failures came back.
     pub failing_since: Option<Timestamp>,
     /// When.

@@ -315,8 +315,8 @@ impl Engine {
     }
 
     fn switch_off(&mut self, key: EndpointKey, status: EndpointStatus) {
-        self.endpoints[key].status = status;
-        self.record_endpoint(key);
+        let was = std::mem::replace(&mut self.endpoints[key].status, status);
+        self.record_endpoint(key, was);
         self.tell(key, NoticeKind::SwitchedOff(status));
     }
 
@@ -337,11 +337,12 @@ impl Engine {
         self.effects.push_back(Effect::Record(transition));
     }
 
-    fn record_endpoint(&mut self, key: EndpointKey) {
+    fn record_endpoint(&mut self, key: EndpointKey, was: EndpointStatus) {
         let served = &self.endpoints[key];
         self.effects.push_back(Effect::RecordEndpoint(EndpointRecord {
             endpoint: served.id,
             status: served.status,
+            was,
             failing_since: served.failing_since(),
             at: self.now,
         }));

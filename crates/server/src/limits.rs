@@ -9,6 +9,9 @@ pub const BODY_LEN_MAX_DEFAULT: usize = 20 * 1024 * 1024;
 /// Bytes of a body that is not events: an endpoint with certificates, a JSON Schema in all versions.
 pub const SMALL_BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 
+/// Bytes of a body that is too large which are read and thrown away, so that the client sees the answer.
+pub(crate) const DISCARDED_LEN_MAX: usize = 16 * 1024 * 1024;
+
 /// Bytes of one line of an event stream: a payload and what is around it.
 pub const STREAM_LINE_LEN_MAX: usize = railpost_store::limits::PAYLOAD_LEN_MAX + 16 * 1024;
 

@@ -188,7 +188,10 @@ impl Store {
     }
 
     pub(crate) fn record_endpoint(&mut self, record: &EndpointRecord) {
-        let Some(endpoint) = self.endpoints.get_mut(&record.endpoint) else { return };
+        let endpoint = self.endpoints.get_mut(&record.endpoint);
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.status == record.was) else {
+            return;
+        };
         self.undo.push(Undo::Endpoint(endpoint.clone()));
         endpoint.status = record.status;
         endpoint.failing_since = record.failing_since;

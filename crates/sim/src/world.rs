@@ -151,8 +151,6 @@ struct Request {
     life: u32,
     token: AttemptToken,
     to: ReceiverNo,
-    /// Whether it has its turn in its lane.
-    in_lane: bool,
     arrival: Rc<Arrival>,
 }
 

@@ -12,8 +12,8 @@ use railpost_engine::Timestamp;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, EndpointPrivate, EndpointSettings, Figures, FiguresScope,
     IdempotencyKey, IdempotencyRecord, Intake, Ledger, Period, PostgresAddress, PostgresStore,
-    Receipt, Registry, Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState, Resolution,
-    Scope, StoreError, StoredResponse, Sweep, TenantSettings, Upkeep, Write,
+    PruneStep, Receipt, Registry, Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState,
+    Resolution, Scope, StoreError, StoredResponse, Sweep, TenantSettings, Upkeep, Write,
 };
 use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
 use support::postgres::{fresh_address, wired};
@@ -245,7 +245,8 @@ async fn check_migrated(store: &PostgresStore) {
     let page = store.load(load).await.unwrap();
     let railpost_engine::Page::Lanes { lanes, .. } = &page else { panic!("{page:?}") };
     let follows = lanes[0].follows.iter().map(|(seq, before)| (seq.get(), *before));
-    assert_eq!(follows.collect::<Vec<_>>(), [(4, 1), (7, 4)]);
+    // Receivers know nothing of the line yet: the first open one follows nothing.
+    assert_eq!(follows.collect::<Vec<_>>(), [(4, 0), (7, 4)]);
 }
 
 #[tokio::test]
@@ -441,6 +442,34 @@ async fn a_change_on_one_node_counts_for_the_next_accept_on_another() {
     assert_eq!(deliveries(accept(&other, 2).await.unwrap()).len(), 2);
     one.commit(Write::RemoveEndpoint(EndpointId::from_u128(1)).into()).await.unwrap();
     assert_eq!(deliveries(accept(&other, 3).await.unwrap()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_lane_is_never_pruned_under_an_accept() {
+    let address = fresh_address().await;
+    let store = new_store(&address).await;
+    let step = PruneStep {
+        lanes_before: Timestamp::from_millis(u64::MAX / 4),
+        ..PruneStep::of_all_before(Timestamp::default(), 9)
+    };
+    let accepting = async {
+        for number in 0..100 {
+            let accepted = deliveries(accept(&store, number).await.unwrap())[0];
+            let stored = store.delivery(accepted.id).await.unwrap().unwrap();
+            assert!(stored.line.is_some(), "its lane is there");
+            store.record(delivered(&accepted).into()).await.unwrap();
+        }
+    };
+    let mut accepting = std::pin::pin!(accepting);
+    let mut pruned = 0;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut accepting => break,
+            done = store.prune(step.clone()) => pruned += done.unwrap().lanes,
+        }
+    }
+    assert!(pruned > 0);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use railpost_engine::Stage;
+use railpost_engine::{Accepted, EndpointRecord, EndpointStatus, Stage, Timestamp};
 use railpost_store::{
     Archive, Durability, Epoch, Figures, FiguresScope, Intake, Ledger, Partition, PostgresAddress,
     PostgresStore, PruneStep, RecordBatch, RedeliverBatch, Registry, Result, StoreError, Sweep,
@@ -94,14 +94,14 @@ async fn write_everything(store: &PostgresStore) -> Vec<(&'static str, Result<()
     let id = DeliveryId::from_u128(9);
     let record = |durability| RecordBatch {
         durability,
-        ..delivered(&railpost_engine::Accepted { id, endpoint: known, place: None, replay: false })
+        ..delivered(&Accepted { id, endpoint: known, place: None, replay: false })
     };
     let orders = vec![(event(1).id, known)];
     let again = RedeliverBatch { tenant: tenant(), orders, idempotency: None };
     let change = Write::UpdateTenant(tenant(), TenantSettings::default());
     let figures = Figures { accepted: 1, ..Figures::default() };
-    let figures = (FiguresScope::All, railpost_engine::Timestamp::default(), figures);
-    let step = PruneStep::of_all_before(railpost_engine::Timestamp::default(), 1);
+    let figures = (FiguresScope::All, Timestamp::default(), figures);
+    let step = PruneStep::of_all_before(Timestamp::default(), 1);
     vec![
         ("accept", accept(store, 99).await.map(drop)),
         ("redeliver", store.redeliver(again).await.map(drop)),
@@ -191,6 +191,32 @@ async fn a_record_that_a_crash_of_the_server_lost_is_written_again() {
     assert_eq!(until_ok(swept).await.deliveries, [], "it is delivered before anyone can look");
     let stage = store.delivery(first.id).await.unwrap().unwrap().delivery.state.stage();
     assert_eq!(stage, Stage::Delivered);
+}
+
+#[tokio::test]
+async fn a_record_that_is_written_again_undoes_no_later_change_of_an_endpoint() {
+    let (proxy, address, _) = wired().await;
+    let store = new_store(&address).await;
+    let id = EndpointId::from_u128(1);
+    let first = deliveries(accept(&store, 1).await.unwrap())[0];
+    let failing = EndpointRecord {
+        endpoint: id,
+        status: EndpointStatus::Failing,
+        was: EndpointStatus::Active,
+        failing_since: None,
+        at: Timestamp::from_millis(1),
+    };
+    let batch = RecordBatch { endpoints: vec![failing], ..delivered(&first) };
+    store.record(batch.into()).await.unwrap();
+    let resumed = Write::SetEndpointStatus(id, EndpointStatus::Active);
+    store.commit(resumed.into()).await.unwrap();
+    proxy.set(Wire::Cut);
+    while store.endpoint(id).await.is_ok() {}
+    proxy.set(Wire::Whole);
+    // On its new session the store begins with what the old one may have lost.
+    until_ok(async || store.record(RecordBatch::default().into()).await).await;
+    let stored = until_ok(async || store.endpoint(id).await).await.unwrap();
+    assert_eq!(stored.status, EndpointStatus::Active);
 }
 
 #[tokio::test]

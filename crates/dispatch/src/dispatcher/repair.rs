@@ -16,7 +16,9 @@ use tokio::time::Instant;
 
 use super::run::Order;
 use super::{Dispatcher, DispatcherConfig};
-use crate::limits::{DOUBT_LASTS, REPAIR_PAUSE_MAX, REPAIR_PAUSE_MIN, SWEEP_LIMIT};
+use crate::limits::{
+    DOUBT_LASTS, REPAIR_PAUSE_MAX, REPAIR_PAUSE_MIN, SWEEP_LIMIT, WHOLE_SWEEP_EVERY,
+};
 
 /// What may have happened without the engine hearing of it.
 #[derive(Debug, Default)]
@@ -88,8 +90,8 @@ pub(super) struct Repair {
     sweep_lag: Span,
     /// All deliveries up to this one are known to the engine or closed.
     swept: DeliveryId,
-    /// The latest time of day, as delivery ids count it: they ascend even if the clock is set back.
-    latest: Timestamp,
+    /// How many slow sweeps there were.
+    slow_sweeps: u32,
     era: u64,
 }
 
@@ -108,7 +110,7 @@ impl Repair {
             sweep_every: config.sweep_every,
             sweep_lag: config.sweep_lag,
             swept: first_id(earlier(now, config.sweep_lag)),
-            latest: now,
+            slow_sweeps: 0,
             era,
         }
     }
@@ -210,19 +212,28 @@ impl Repair {
         }
     }
 
-    /// The stretch that was made since the sweep before, up to where nothing can be committed any more.
+    /// The stretch that was made since the sweep before, up to where nothing can be committed any more. Now and
+    /// then everything beyond it, too: while a clock is set back, ids go on where they were, ahead of it.
     async fn slow_sweep(&mut self) -> Result<(), Trouble> {
-        self.latest = self.latest.max(self.dispatcher.parts.source.now());
-        let through = first_id(earlier(self.latest, self.sweep_lag));
-        if through > self.swept {
-            self.sweep(through).await?;
-            self.swept = through;
+        self.slow_sweeps += 1;
+        let over = self.over();
+        if self.slow_sweeps.is_multiple_of(WHOLE_SWEEP_EVERY) {
+            self.sweep(LAST_ID).await?;
+        } else if over > self.swept {
+            self.sweep(over).await?;
         }
+        self.swept = over;
         Ok(())
     }
 
+    /// The first id whose commit may not be over.
+    fn over(&self) -> DeliveryId {
+        first_id(earlier(self.dispatcher.parts.source.now(), self.sweep_lag))
+    }
+
     async fn sweep(&mut self, through: DeliveryId) -> Result<(), Trouble> {
-        let mut after = self.swept;
+        // If the clock was set back, what is made now lies before what was swept.
+        let mut after = self.swept.min(self.over());
         loop {
             let sweep = Sweep { after, through, limit: SWEEP_LIMIT };
             let page = self.dispatcher.parts.store.sweep(sweep).await?;

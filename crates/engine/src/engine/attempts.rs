@@ -189,7 +189,9 @@ impl Engine {
         }
         match verdict.switch_off {
             Some(status) => self.switch_off(endpoint, status),
-            None if verdict.record => self.record_endpoint(endpoint),
+            None if verdict.record => {
+                self.record_endpoint(endpoint, self.endpoints[endpoint].status);
+            }
             None => {}
         }
     }
@@ -329,7 +331,10 @@ fn start_effect(key: DeliveryKey, held: &Held, served: &Served) -> Effect {
         delivery: held.id,
         endpoint: served.id,
         place: held.place,
-        follows: held.place.and_then(|Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
+        // What has left its lane waits for nobody, whatever number it had.
+        follows: held
+            .place
+            .map_or(Some(0), |Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
         number: held.progress.attempts,
         replay: held.progress.replay,
     })

@@ -188,14 +188,15 @@ impl World {
     /// Writes down what became of an endpoint. A status that a person set, and that the process has not
     /// read yet, stays.
     fn record_endpoint(&mut self, record: &EndpointRecord) -> Result<(), Broken> {
-        let id = &record.endpoint;
-        let status = |endpoint: Option<&Endpoint>| endpoint.map(|endpoint| endpoint.status);
-        let (before, known) = (status(self.store.endpoints().get(id)), status(self.served.get(id)));
-        let keep = before.filter(|_| before != known && self.plant != Plant::OverwriteStatus);
-        self.store
-            .record_endpoint(&EndpointRecord { status: keep.unwrap_or(record.status), ..*record });
+        let status = |store: &super::Store| {
+            store.endpoints().get(&record.endpoint).map(|endpoint| endpoint.status)
+        };
+        let before = status(&self.store);
+        let overwrites = self.plant == Plant::OverwriteStatus;
+        let was = before.filter(|_| overwrites).unwrap_or(record.was);
+        self.store.record_endpoint(&EndpointRecord { was, ..*record });
         let paused = Some(EndpointStatus::Paused);
-        let lifted = before == paused && status(self.store.endpoints().get(id)) != paused;
+        let lifted = before == paused && status(&self.store) != paused;
         rule(!lifted, "a pause stays until a person lifts it")
     }
 

@@ -31,8 +31,8 @@ impl World {
         let event = self.store.rows()[&delivery].event;
         let received = self.received(attempt, event);
         let arrival = Arrival { received, body: Body { event, delivery, endpoint } };
-        let (to, in_lane) = (self.behind[&endpoint], attempt.place.is_some());
-        Request { life: self.life, token, to, in_lane, arrival: Rc::new(arrival) }
+        let to = self.behind[&endpoint];
+        Request { life: self.life, token, to, arrival: Rc::new(arrival) }
     }
 
     /// Writes an attempt's headers and reads them back.
@@ -128,8 +128,7 @@ impl World {
             }
             (ReplyKind::Answer(_), None) => {}
         }
-        // A dead letter that left its lane does not say what it follows.
-        let gap = request.in_lane && matches!(verdict, Some(Verdict::Gap { .. }));
+        let gap = matches!(verdict, Some(Verdict::Gap { .. }));
         rule(forgot || !gap, "a receiver that forgot nothing misses nothing")
     }
 

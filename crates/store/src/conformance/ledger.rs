@@ -211,6 +211,7 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     let record = EndpointRecord {
         endpoint,
         status: EndpointStatus::Quarantined,
+        was: EndpointStatus::Active,
         failing_since: Some(super::world::START),
         at,
     };
@@ -221,6 +222,30 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     assert_eq!(stored.status, EndpointStatus::Quarantined);
     assert_eq!((stored.failing_since, stored.updated_at), (Some(super::world::START), at));
     assert_eq!(stored.for_engine().status, EndpointStatus::Quarantined);
+}
+
+pub(super) async fn a_record_does_not_undo_what_a_person_decided(world: World) {
+    let endpoint = world.endpoint().await;
+    let record = |was, status| EndpointRecord {
+        endpoint,
+        status,
+        was,
+        failing_since: Some(super::world::START),
+        at: super::world::START,
+    };
+    let status = async || world.store.endpoint(endpoint).await.unwrap().unwrap().status;
+    use EndpointStatus::{Active, Failing, Paused, Quarantined};
+    world.commit(crate::Write::SetEndpointStatus(endpoint, Paused)).await;
+    for late in [record(Active, Active), record(Active, Quarantined)] {
+        let batch = RecordBatch { endpoints: vec![late], ..Default::default() };
+        world.store.record(batch.into()).await.unwrap();
+        assert_eq!(status().await, Paused);
+    }
+    world.commit(crate::Write::SetEndpointStatus(endpoint, Active)).await;
+    let one_after_the_other = vec![record(Active, Quarantined), record(Quarantined, Failing)];
+    let batch = RecordBatch { endpoints: one_after_the_other, ..Default::default() };
+    world.store.record(batch.into()).await.unwrap();
+    assert_eq!(status().await, Failing);
 }
 
 pub(super) async fn a_record_of_an_earlier_owner_is_fenced(world: World) {

@@ -111,6 +111,7 @@ checks! { $
         an_attempt_of_a_skipped_transition_is_not_kept
         a_long_response_is_cut_to_its_bound
         an_endpoints_status_is_recorded
+        a_record_does_not_undo_what_a_person_decided
         a_record_of_an_earlier_owner_is_fenced
         a_fence_leaves_other_partitions_alone
         a_parcel_holds_all_that_a_sender_needs

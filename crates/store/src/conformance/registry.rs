@@ -136,6 +136,7 @@ pub(super) async fn switching_an_endpoint_on_forgets_its_failures(world: World) 
     let failing = railpost_engine::EndpointRecord {
         endpoint,
         status: EndpointStatus::Failing,
+        was: EndpointStatus::Active,
         failing_since: Some(super::world::START),
         at: super::world::START,
     };

@@ -129,7 +129,8 @@ impl State {
     }
 
     fn record_endpoint(&mut self, record: &EndpointRecord) {
-        if let Some(row) = self.registry.endpoints.get_mut(&record.endpoint) {
+        let row = self.registry.endpoints.get_mut(&record.endpoint);
+        if let Some(row) = row.filter(|row| row.status == record.was) {
             row.status = record.status;
             row.failing_since = record.failing_since;
             row.updated_at = record.at;

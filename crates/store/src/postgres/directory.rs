@@ -168,3 +168,27 @@ async fn subscribers(link: &Link, tenant: i64) -> Result<Arc<[Subscriber]>> {
     let rows = link.query(sql, &[&tenant]).await?;
     Ok(all(&rows, |columns| rows::subscriber(columns))?.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_one_tenant_leaves_the_others_and_all_backlogs_known() {
+        let directory = Directory::default();
+        for (num, id) in [(1, "one"), (2, "two")] {
+            let entry = TenantEntry { num, backlog_max: 9, subscribers: Arc::new([]), changes: 0 };
+            directory.memory().tenants.insert(id.parse().unwrap(), entry);
+            let backlog = Backlog { open: 5, counted_at: Instant::now() };
+            directory.memory().backlogs.insert(num, backlog);
+        }
+        directory.forget(&[1]);
+        let known: Vec<_> = directory.memory().tenants.keys().map(TenantId::to_string).collect();
+        assert_eq!(known, ["two"]);
+        directory.opened(1, 2);
+        assert_eq!(directory.memory().backlogs[&1].open, 7);
+        directory.forget_backlogs(&[1]);
+        assert!(!directory.memory().backlogs.contains_key(&1));
+        assert_eq!(directory.memory().backlogs[&2].open, 5);
+    }
+}

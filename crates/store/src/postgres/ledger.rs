@@ -67,7 +67,9 @@ async fn write_visible(
         let unflushed = node.unflushed();
         (unflushed.is_due(), unflushed.mark())
     };
-    let verdict = plan.write(&node.records, &session, holder, durable).await?;
+    let verdict = plan
+        .write(&node.records, &session, holder, WriteMode { durable, once_more: false })
+        .await?;
     let mut unflushed = node.unflushed();
     if durable && plan.changed_something(&verdict) {
         unflushed.flushed(mark);
@@ -85,7 +87,8 @@ async fn write_lost_again(node: &Node, session: &Arc<Session>, holder: i64) -> R
     }
     let mark = node.unflushed().mark();
     let plan = Plan::new(lost.iter().map(|batch| &**batch));
-    let verdict = plan.write(&node.records, session, holder, true).await?;
+    let mode = WriteMode { durable: true, once_more: true };
+    let verdict = plan.write(&node.records, session, holder, mode).await?;
     let mut unflushed = node.unflushed();
     unflushed.written_again(session);
     if plan.changed_something(&verdict) {
@@ -100,8 +103,9 @@ pub(super) async fn serve_durable(node: &Node, calls: Vec<RecordCall>) {
     let writing = async {
         let holder = node.lock.holder().await?;
         let session = node.durable_records.session().await?;
+        let mode = WriteMode { durable: true, once_more: false };
         let mark = node.unflushed().mark();
-        let verdict = plan.write(&node.durable_records, &session, holder, true).await?;
+        let verdict = plan.write(&node.durable_records, &session, holder, mode).await?;
         if plan.changed_something(&verdict) {
             node.unflushed().flushed(mark);
         }
@@ -120,6 +124,15 @@ fn answer(node: &Node, plan: &Plan, calls: Vec<RecordCall>, written: Result<Verd
         }
         Err(error) => calls.into_iter().for_each(|call| call.answer(Err(error.clone()))),
     }
+}
+
+/// WriteMode a group is written.
+#[derive(Clone, Copy)]
+struct WriteMode {
+    /// It is on disk when it is answered.
+    durable: bool,
+    /// It may have been written before.
+    once_more: bool,
 }
 
 /// What the database said of a group.
@@ -192,6 +205,7 @@ struct Endpoints {
     call: Vec<i32>,
     id: Vec<Vec<u8>>,
     status: Vec<i64>,
+    was: Vec<i64>,
     failing_since: Vec<Option<i64>>,
     at: Vec<i64>,
 }
@@ -236,15 +250,17 @@ impl Plan {
         link: &Link,
         session: &Arc<Session>,
         holder: i64,
-        durable: bool,
+        mode: WriteMode,
     ) -> Result<Verdict> {
         let sql = "SELECT what, ord, standing FROM railpost_record($1, $2, $3, $4, $5, $6, $7, $8, \
                    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
-                   $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40)";
+                   $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, \
+                   $42)";
         let (f, t, a, p) = (&self.fences, &self.transitions, &self.attempts, &self.endpoints);
         let values: Values<'_> = &[
             &holder,
-            &durable,
+            &mode.durable,
+            &mode.once_more,
             &f.call,
             &f.partition,
             &f.epoch,
@@ -281,6 +297,7 @@ impl Plan {
             &p.call,
             &p.id,
             &p.status,
+            &p.was,
             &p.failing_since,
             &p.at,
         ];
@@ -410,6 +427,7 @@ impl Endpoints {
         self.call.push(call);
         self.id.push(record.endpoint.to_bytes().to_vec());
         self.status.push(endpoint_status_number(record.status));
+        self.was.push(endpoint_status_number(record.was));
         self.failing_since.push(record.failing_since.map(millis));
         self.at.push(millis(record.at));
     }

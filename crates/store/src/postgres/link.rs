@@ -154,14 +154,14 @@ impl ServerIdentity {
         let system = client.query_one("SELECT system_identifier FROM pg_control_system()", &[]);
         let (timeline, system) = tokio::join!(timeline, system);
         Ok(Self {
-            system: told(system)?.map(|row| row.get(0)),
-            timeline: told(timeline)?.map(|row| row.get(0)),
+            system: if_allowed(system)?.map(|row| row.get(0)),
+            timeline: if_allowed(timeline)?.map(|row| row.get(0)),
         })
     }
 }
 
 /// What the server told; nothing if this role may not ask.
-fn told(row: std::result::Result<Row, tokio_postgres::Error>) -> Result<Option<Row>> {
+fn if_allowed(row: std::result::Result<Row, tokio_postgres::Error>) -> Result<Option<Row>> {
     match row {
         Ok(row) => Ok(Some(row)),
         Err(error) if error.as_db_error().is_some() => Ok(None),

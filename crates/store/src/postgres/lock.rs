@@ -169,7 +169,7 @@ pub(super) struct ServerLock {
     /// The holder's number that everything written names.
     number: i64,
     watch: LockWatch,
-    keeping: AbortHandle,
+    task: AbortHandle,
 }
 
 impl ServerLock {
@@ -184,9 +184,9 @@ impl ServerLock {
         let (state, receiver) = watch::channel(LockState::Held(taken.server));
         let recheck = Arc::new(Notify::new());
         let watch = LockWatch { state: receiver, recheck: recheck.clone() };
-        let keeper = Keeper { address, setup, number, before, state, recheck };
-        let keeping = tokio::spawn(keeper.keep(taken)).abort_handle();
-        Ok(Arc::new(Self { number, watch, keeping }))
+        let task = LockTask { address, setup, number, before, state, recheck };
+        let task = tokio::spawn(task.run(taken)).abort_handle();
+        Ok(Arc::new(Self { number, watch, task }))
     }
 
     /// For those who have to know when it is lost and taken again.
@@ -211,7 +211,7 @@ impl ServerLock {
 impl Drop for ServerLock {
     /// The session ends with its task, and the lock with the session.
     fn drop(&mut self) {
-        self.keeping.abort();
+        self.task.abort();
     }
 }
 
@@ -222,7 +222,7 @@ fn random_number(setup: &Setup) -> i64 {
 }
 
 /// Takes the lock again whenever its session is lost.
-struct Keeper {
+struct LockTask {
     address: Address,
     setup: Setup,
     number: i64,
@@ -233,8 +233,8 @@ struct Keeper {
     recheck: Arc<Notify>,
 }
 
-impl Keeper {
-    async fn keep(self, mut taken: TakenLock) {
+impl LockTask {
+    async fn run(self, mut taken: TakenLock) {
         loop {
             tokio::select! {
                 _ = &mut taken.connection => {}

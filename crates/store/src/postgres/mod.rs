@@ -133,12 +133,12 @@ impl PostgresStore {
             let node = d.clone();
             async move { ledger::serve_durable(&node, calls).await }
         });
-        let watching = tokio::spawn(write_lost_records(watch, records.clone())).abort_handle();
+        let watching = tokio::spawn(watch_lock(watch, records.clone())).abort_handle();
         Self { node, accepts, records, durable_records, watching }
     }
 
     /// Records that a crash of the server lost are written again before anything open is looked up.
-    async fn settle_records(&self) -> Result<()> {
+    async fn write_lost_records_again(&self) -> Result<()> {
         if self.node.may_have_lost_records() {
             self.records.call(Arc::default()).await?;
         }
@@ -154,7 +154,7 @@ impl Drop for PostgresStore {
 
 /// Writes again what a crash of the server may have lost, as soon as the lock is taken again: an empty
 /// batch is enough, because every batch begins with that.
-async fn write_lost_records(mut lock: LockWatch, records: Arc<Queue<Arc<RecordBatch>, Recorded>>) {
+async fn watch_lock(mut lock: LockWatch, records: Arc<Queue<Arc<RecordBatch>, Recorded>>) {
     while lock.retaken().await.is_some() {
         // If it fails, the next records or loads do it.
         let _ = records.call(Arc::default()).await;
@@ -186,7 +186,7 @@ impl Ledger for PostgresStore {
 
     async fn load(&self, load: Load) -> Result<Page> {
         check::load(&load)?;
-        self.settle_records().await?;
+        self.write_lost_records_again().await?;
         ledger::load(&self.node, load).await
     }
 
@@ -200,7 +200,7 @@ impl Ledger for PostgresStore {
 
     async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         check::sweep(&sweep)?;
-        self.settle_records().await?;
+        self.write_lost_records_again().await?;
         ledger::sweep(&self.node, &sweep).await
     }
 

@@ -148,7 +148,10 @@ impl Transactions {
         work: impl AsyncFnOnce(&HeldTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let holder = self.lock.holder().await?;
-        let mut place = self.session.lock().await;
+        let turn = tokio::time::timeout(duration(PATIENCE), self.session.lock()).await;
+        let mut place = turn.map_err(|_| {
+            StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {PATIENCE}"))
+        })?;
         let lock = self.lock.watch();
         let useful =
             |session: &Session| !session.client.is_closed() && lock.is_held_on(session.server);

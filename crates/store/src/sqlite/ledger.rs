@@ -69,12 +69,13 @@ impl WriteSession<'_> {
 
     fn record_endpoint(&self, record: &EndpointRecord) -> Result<()> {
         let sql = "UPDATE endpoints SET status = ?2, failing_since = ?3, updated_at = ?4 \
-                   WHERE id = ?1";
+                   WHERE id = ?1 AND status = ?5";
         self.db.prepare_cached(sql)?.execute((
             record.endpoint.to_bytes(),
             endpoint_status_number(record.status),
             record.failing_since.map(millis),
             millis(record.at),
+            endpoint_status_number(record.was),
         ))?;
         Ok(())
     }

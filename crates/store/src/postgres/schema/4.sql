@@ -62,16 +62,17 @@ UPDATE deliveries AS d SET left_lane = coalesce(
         (SELECT l.id FROM lanes AS l WHERE l.endpoint = d.endpoint AND l.key = ''))
     FROM events AS e WHERE d.left_seq IS NOT NULL AND e.num = d.event;
 
--- Runs of numbers that were passed over so far.
+-- Receivers have applied nothing of the lines that begin here. So the first open delivery of a lane follows
+-- nothing, and each of the others follows the open one before it: what lies between was closed.
 INSERT INTO lane_follows (lane, seq, follows)
-    SELECT r.lane, max(r.seq) + 1, min(r.seq) - 1
-    FROM (
-        SELECT p.lane, p.seq, p.seq - row_number() OVER (PARTITION BY p.lane ORDER BY p.seq) AS run
+    SELECT b.lane, b.seq, b.before FROM (
+        SELECT a.lane, a.seq,
+            coalesce(lag(a.seq) OVER (PARTITION BY a.lane ORDER BY a.seq), 0) AS before
         FROM (
-            SELECT coalesce(d.lane, d.left_lane) AS lane, coalesce(d.seq, d.left_seq) AS seq
-            FROM deliveries AS d WHERE d.left_seq IS NOT NULL OR d.standing = 6
-        ) AS p WHERE p.lane IS NOT NULL
-    ) AS r GROUP BY r.lane, r.run;
+            SELECT d.lane, d.seq FROM deliveries AS d WHERE d.standing <= 3 AND d.lane IS NOT NULL
+            UNION ALL SELECT l.id, l.last_seq + 1 FROM lanes AS l WHERE l.last_seq > 0
+        ) AS a
+    ) AS b WHERE b.before <> b.seq - 1;
 
 -- A lane that enters another era leaves its line behind.
 CREATE FUNCTION railpost_keep_old_line() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -315,12 +316,13 @@ $$;
 SELECT railpost_forget_follows(ARRAY(SELECT DISTINCT f.lane FROM lane_follows AS f));
 
 -- Records transitions, round by round: the second transition of one delivery is in round 2. `from_set`
--- is the set of standings that allow it, as bits. With `durable` it is on disk when it is answered. Each
+-- is the set of standings that allow it, as bits. With `durable` it is on disk when it is answered. With
+-- `once_more` it may have been recorded before: then it changes no endpoint that was changed since. Each
 -- row of the answer is one of:
 --   'fenced'   call number ord touches this partition, which has a later owner: nothing of it was written
 --   'skipped'  transition number ord was not written; this is on record, or nothing
 CREATE FUNCTION railpost_record(
-    caller bigint, durable boolean,
+    caller bigint, durable boolean, once_more boolean,
     f_call int[], f_partition int[], f_epoch bigint[],
     t_call int[], t_round int[], t_id bytea[], t_from_set bigint[], t_standing bigint[],
     t_due bigint[], t_reason bigint[], t_attempts bigint[], t_round_attempts bigint[],
@@ -330,7 +332,8 @@ CREATE FUNCTION railpost_record(
     a_retry_after bigint[], a_failure bigint[], a_next_at bigint[], a_dns_us bigint[],
     a_connect_us bigint[], a_tls_us bigint[], a_first_byte_us bigint[], a_total_us bigint[],
     a_message text[], a_headers text[], a_body bytea[], a_node bytea[],
-    p_call int[], p_id bytea[], p_status bigint[], p_failing_since bigint[], p_at bigint[]
+    p_call int[], p_id bytea[], p_status bigint[], p_was bigint[], p_failing_since bigint[],
+    p_at bigint[]
 ) RETURNS TABLE (what text, ord bigint, standing bigint) LANGUAGE plpgsql AS $$
 DECLARE
     fenced int[] := '{}';
@@ -426,11 +429,12 @@ BEGIN
     IF cardinality(p_id) > 0 THEN
         UPDATE endpoints AS e SET status = p.status, failing_since = p.failing_since,
                 updated_at = p.at
-            FROM (SELECT DISTINCT ON (u.id) u.* FROM unnest(p_call, p_id, p_status,
-                    p_failing_since, p_at)
-                WITH ORDINALITY AS u (call, id, status, failing_since, at, ord)
+            FROM (SELECT DISTINCT ON (u.id) u.id, u.status, u.failing_since, u.at,
+                    first_value(u.was) OVER (PARTITION BY u.id ORDER BY u.ord) AS was
+                FROM unnest(p_call, p_id, p_status, p_was, p_failing_since, p_at)
+                WITH ORDINALITY AS u (call, id, status, was, failing_since, at, ord)
                 WHERE u.call <> ALL (fenced) ORDER BY u.id, u.ord DESC) AS p
-            WHERE e.id = p.id;
+            WHERE e.id = p.id AND e.status = p.was AND (NOT once_more OR e.updated_at <= p.at);
     END IF;
     IF cardinality(written) < cardinality(t_id) THEN
         RETURN QUERY
