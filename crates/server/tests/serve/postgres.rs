@@ -28,13 +28,17 @@ fn a_store_in_postgresql_survives_a_restart() {
 fn a_second_server_on_the_same_database_is_refused_as_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let url = fresh_url("lock");
-    let _first = Running::start(folder.path(), &["--store", &url]);
+    let set = [("RAILPOST_SERVER_ADMIN_KEY", ADMIN_KEY)];
+    let first = Running::start_with(folder.path(), &["--store", &url], &set);
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", &url];
     let (code, _, err) = output(folder.path(), &arguments);
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("in use"), "{err}");
-    let (code, _, err) = output(folder.path(), &["restore", "any.db", "--store", &url]);
+    assert_eq!(first.post("/v1/backup", &json!({"path": "a.db"})).0, 200);
+    let restore = ["restore", "railpost-data/backups/a.db", "--store", &url];
+    let (code, _, err) = output(folder.path(), &restore);
     assert_eq!(code, 1, "{err}");
+    assert!(err.contains("in use") && err.contains("until its process has ended"), "{err}");
 }
 
 #[test]
