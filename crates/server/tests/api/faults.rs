@@ -1,4 +1,4 @@
-//! A store that loses answers, cannot be read for a moment, or stops for good.
+//! A store that loses answers, or cannot be read for a moment.
 
 use std::sync::Arc;
 
