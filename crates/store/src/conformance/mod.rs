@@ -9,6 +9,8 @@
 // A check fails by panicking.
 #![allow(clippy::unwrap_used)]
 
+pub mod model;
+
 mod world;
 mod intake;
 mod ledger;

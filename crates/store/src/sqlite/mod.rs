@@ -27,7 +27,7 @@ mod upkeep;
 mod restore;
 #[cfg(test)]
 mod faults_test;
-#[cfg(test)]
+#[cfg(all(test, feature = "conformance"))]
 mod model_test;
 
 use std::fs::{File, TryLockError};

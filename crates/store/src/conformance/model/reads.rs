@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::future::BoxFuture;
 use railpost_engine::{LanePage, Load, Page, Stage, Timestamp};
 use railpost_wire::{EndpointId, Seq};
 
 use super::translator::relevant_page;
-use super::{World, everything};
+use super::{Model, everything};
 use crate::{
     Archive, AuditQuery, Cursor, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing,
     PageRequest, Registry, Result, Store,
 };
 
-impl World {
+/// How many kinds of reads [`Model::check`] has.
+pub(super) const KINDS: u64 = 6;
+
+impl Model {
     /// Every page of a list of both stores, in the memory store's names.
     async fn same_list<'w, T: Debug + PartialEq>(
         &'w self,
@@ -28,21 +30,21 @@ impl World {
         loop {
             let page = |after: Option<Cursor>| PageRequest { limit, after };
             let memory = list(&self.memory, page(after.0)).await;
-            let sqlite = list(self.sqlite(), page(after.1)).await;
-            let (memory, sqlite) = match (memory, sqlite) {
-                (Ok(memory), Ok(sqlite)) => (memory, sqlite),
-                (memory, sqlite) => panic!("seed {}: {what:?}: {memory:?} {sqlite:?}", self.seed),
+            let backend = list(self.backend(), page(after.1)).await;
+            let (memory, backend) = match (memory, backend) {
+                (Ok(memory), Ok(backend)) => (memory, backend),
+                (memory, backend) => panic!("seed {}: {what:?}: {memory:?} {backend:?}", self.seed),
             };
-            let items: Vec<T> = sqlite.items.into_iter().map(&translate).collect();
-            for (index, (sqlite, memory)) in items.iter().zip(&memory.items).enumerate() {
-                assert_eq!(sqlite, memory, "seed {}: {what:?} {index}", self.seed);
+            let items: Vec<T> = backend.items.into_iter().map(&translate).collect();
+            for (index, (backend, memory)) in items.iter().zip(&memory.items).enumerate() {
+                assert_eq!(backend, memory, "seed {}: {what:?} {index}", self.seed);
             }
             assert_eq!(items.len(), memory.items.len(), "seed {}: {what:?}", self.seed);
-            assert_eq!(sqlite.next.is_some(), memory.next.is_some(), "{what:?}");
+            assert_eq!(backend.next.is_some(), memory.next.is_some(), "{what:?}");
             if memory.next.is_none() {
                 return;
             }
-            after = (memory.next, sqlite.next);
+            after = (memory.next, backend.next);
         }
     }
 
@@ -51,9 +53,9 @@ impl World {
         self.same_list("endpoints", limit, |store, page| store.endpoints(None, page), |one| one)
             .await;
         for id in &self.endpoints {
-            let (sqlite, memory) =
-                (self.sqlite().endpoint(*id).await, self.memory.endpoint(*id).await);
-            assert_eq!(sqlite, memory, "seed {}", self.seed);
+            let (backend, memory) =
+                (self.backend().endpoint(*id).await, self.memory.endpoint(*id).await);
+            assert_eq!(backend, memory, "seed {}", self.seed);
         }
         let query = |page| AuditQuery { tenant: None, target: None, at: Default::default(), page };
         self.same_list("audit", limit, |store, page| store.audit(query(page)), |one| one).await;
@@ -66,9 +68,9 @@ impl World {
                 .await;
         }
         for (tenant, event) in self.events.iter().rev().take(8) {
-            let sqlite = self.sqlite().event(tenant, &event.id).await;
-            assert_eq!(sqlite, self.memory.event(tenant, &event.id).await);
-            let views = self.sqlite().deliveries_of(tenant, &event.id).await.unwrap();
+            let backend = self.backend().event(tenant, &event.id).await;
+            assert_eq!(backend, self.memory.event(tenant, &event.id).await);
+            let views = self.backend().deliveries_of(tenant, &event.id).await.unwrap();
             let views: Vec<_> = views.into_iter().map(|one| self.translator.view(one)).collect();
             let memory = self.memory.deliveries_of(tenant, &event.id).await.unwrap();
             assert_eq!(views, memory, "seed {}", self.seed);
@@ -108,16 +110,16 @@ impl World {
     async fn same_counts(&self) {
         for id in &self.endpoints {
             let memory = self.memory.counts(*id).await;
-            assert_eq!(self.sqlite().counts(*id).await, memory, "seed {}: {id}", self.seed);
+            assert_eq!(self.backend().counts(*id).await, memory, "seed {}: {id}", self.seed);
         }
         for tenant in self.tenants.iter().map(Some).chain([None]) {
             let memory = self.memory.totals(tenant).await;
-            assert_eq!(self.sqlite().totals(tenant).await, memory, "seed {}", self.seed);
+            assert_eq!(self.backend().totals(tenant).await, memory, "seed {}", self.seed);
         }
     }
 
     async fn same_loads(&mut self, limit: u32) {
-        let now = Timestamp::from_millis(self.now.load(Relaxed));
+        let now = self.now();
         let due_beyond = Timestamp::from_millis(now.as_millis() + 200);
         let mut loads = Vec::new();
         for endpoint in self.some_endpoints() {
@@ -135,30 +137,30 @@ impl World {
         }
         let named = loads.iter().map(|load| match *load {
             Load::Lane { endpoint, lane, from, limit } => {
-                Load::Lane { endpoint, lane: self.translator.lanes.sqlite(lane), from, limit }
+                Load::Lane { endpoint, lane: self.translator.lanes.backend(lane), from, limit }
             }
             other => other,
         });
-        let sqlite = self.sqlite().load_all(named.collect()).await.unwrap();
+        let backend = self.backend().load_all(named.collect()).await.unwrap();
         let memory = self.memory.load_all(loads.clone()).await.unwrap();
-        for ((sqlite, memory), load) in sqlite.into_iter().zip(memory).zip(loads) {
-            let sqlite = self.translator.page(sqlite);
-            assert_eq!(sqlite, relevant_page(memory), "seed {}: {load:?}", self.seed);
+        for ((backend, memory), load) in backend.into_iter().zip(memory).zip(loads) {
+            let backend = self.translator.page(backend);
+            assert_eq!(backend, relevant_page(memory), "seed {}: {load:?}", self.seed);
         }
     }
 
     async fn same_sweeps(&self, limit: u32) {
-        let (mut memory, mut sqlite) = (everything(), everything());
+        let (mut memory, mut backend) = (everything(), everything());
         loop {
-            (memory.limit, sqlite.limit) = (limit, limit);
-            let here = self.sqlite().sweep(sqlite).await.unwrap();
+            (memory.limit, backend.limit) = (limit, limit);
+            let here = self.backend().sweep(backend).await.unwrap();
             let there = self.memory.sweep(memory).await.unwrap();
             let open: Vec<_> =
                 here.deliveries.into_iter().map(|one| self.translator.accepted(one)).collect();
             assert_eq!(open, there.deliveries, "seed {}", self.seed);
             assert_eq!(self.translator.eras.memory(here.era), there.era);
             match (here.next, there.next) {
-                (Some(here), Some(there)) => (sqlite.after, memory.after) = (here, there),
+                (Some(here), Some(there)) => (backend.after, memory.after) = (here, there),
                 (None, None) => return,
                 other => panic!("seed {}: {other:?}", self.seed),
             }
@@ -167,9 +169,9 @@ impl World {
 
     async fn same_parcels(&self) {
         let ids: Vec<_> = self.deliveries.iter().rev().take(30).copied().collect();
-        let named = ids.iter().map(|id| self.translator.deliveries.sqlite(*id)).collect();
-        let sqlite = self.sqlite().parcels(named).await.unwrap();
-        let sqlite: BTreeMap<_, _> = sqlite
+        let named = ids.iter().map(|id| self.translator.deliveries.backend(*id)).collect();
+        let backend = self.backend().parcels(named).await.unwrap();
+        let backend: BTreeMap<_, _> = backend
             .into_iter()
             .map(|(id, parcel)| {
                 let parcel = self.translator.parcel(parcel.unwrap());
@@ -178,12 +180,12 @@ impl World {
             .collect();
         let memory = self.memory.parcels(ids.clone()).await.unwrap();
         let memory = memory.into_iter().map(|(id, parcel)| (id, parcel.unwrap())).collect();
-        assert_eq!(sqlite, memory, "seed {}", self.seed);
+        assert_eq!(backend, memory, "seed {}", self.seed);
         for id in ids.into_iter().take(6) {
-            let named = self.translator.deliveries.sqlite(id);
+            let named = self.translator.deliveries.backend(id);
             let page = PageRequest::first(99);
             let memory = self.memory.attempts(id, page.clone()).await;
-            assert_eq!(self.sqlite().attempts(named, page).await, memory, "seed {}", self.seed);
+            assert_eq!(self.backend().attempts(named, page).await, memory, "seed {}", self.seed);
         }
     }
 
@@ -193,7 +195,7 @@ impl World {
         let stages = [None, Some(Stage::Dead), Some(Stage::Pending), Some(Stage::Discarded)];
         self.same_held_lanes(limit).await;
         self.same_loads(limit).await;
-        match kind % 6 {
+        match kind % KINDS {
             0 => self.same_registry(limit).await,
             1 => self.same_events(limit).await,
             2 => {
