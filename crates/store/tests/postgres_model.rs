@@ -4,7 +4,7 @@
 mod support;
 
 use async_trait::async_trait;
-use railpost_store::conformance::model::{self, Backend};
+use railpost_store::conformance::model::{self, Backend, Choices};
 use railpost_store::{PostgresAddress, PostgresStore, Setup, Store};
 use support::postgres::fresh_address;
 use support::store::client;
@@ -28,9 +28,10 @@ impl Backend for Postgres {
         self.store.as_ref().unwrap()
     }
 
-    /// Calls of different kinds have connections of their own.
-    fn keeps_order(&self) -> bool {
-        false
+    /// Calls of different kinds have connections of their own, open deliveries are counted again only
+    /// after a while, and skipped transitions are looked up when all others are written.
+    fn choices(&self) -> Choices {
+        Choices { keeps_order: false, exact_backlog: false, skips_in_turn: false }
     }
 
     async fn restart(&mut self, setup: Setup) {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tempfile::TempDir;
 
 use super::{SqliteStore, durable};
-use crate::conformance::model::{self, Backend};
+use crate::conformance::model::{self, Backend, Choices};
 use crate::{AcceptBatch, Result, Setup, Store, StoreError};
 
 const SEEDS: u64 = 100;
@@ -39,8 +39,8 @@ impl Backend for Sqlite {
         self.opened()
     }
 
-    fn keeps_order(&self) -> bool {
-        true
+    fn choices(&self) -> Choices {
+        Choices { keeps_order: true, exact_backlog: true, skips_in_turn: true }
     }
 
     async fn restart(&mut self, setup: Setup) {

@@ -41,9 +41,8 @@ pub trait Backend: Send + Sync {
     /// The store.
     fn store(&self) -> &dyn Store;
 
-    /// Whether calls at once are carried out in the order in which they were made. If not, only accepts
-    /// are made at once.
-    fn keeps_order(&self) -> bool;
+    /// What it does where the contract leaves it a choice.
+    fn choices(&self) -> Choices;
 
     /// Closes the store and opens it again.
     async fn restart(&mut self, setup: Setup);
@@ -54,6 +53,20 @@ pub trait Backend: Send + Sync {
     /// Accepts a batch and fails then, so that the group of calls that it is part of is rolled back and
     /// carried out again without it. A backend without such groups does nothing.
     async fn fail(&self, _batch: AcceptBatch) {}
+}
+
+/// Where the contract leaves a backend a choice.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices {
+    /// Calls at once are carried out in the order in which they were made. If not, only accepts are made
+    /// at once.
+    pub keeps_order: bool,
+    /// A tenant's open deliveries are counted exactly for every accept. If not, stories do not lower
+    /// the bound.
+    pub exact_backlog: bool,
+    /// A skipped transition is answered with the stage on record at its turn. If not, with the one on
+    /// record after the whole call.
+    pub skips_in_turn: bool,
 }
 
 /// Compares a backend with the memory store, by `seeds` stories unless the environment says otherwise.

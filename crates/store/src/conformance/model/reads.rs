@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use railpost_engine::{LanePage, Load, Page, Stage, Timestamp};
 use railpost_wire::{EndpointId, Seq};
 
-use super::translator::relevant_page;
+use super::translator::{by_lane, relevant, relevant_page};
 use super::{Model, everything};
 use crate::{
     Archive, AuditQuery, Cursor, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing,
@@ -118,12 +118,22 @@ impl Model {
         }
     }
 
+    /// The open lanes of an endpoint. Each store lists them by its own ids.
+    async fn same_lanes(&self, endpoint: EndpointId, limit: u32) {
+        let backend = open_lanes(self.backend(), endpoint, limit).await;
+        let backend = backend.into_iter().map(|page| self.translator.lane_page(page)).collect();
+        let memory = open_lanes(&self.memory, endpoint, limit).await;
+        let memory: Vec<_> = memory.into_iter().map(relevant).collect();
+        assert_eq!(by_lane(backend), memory, "seed {}: {endpoint}", self.seed);
+    }
+
     async fn same_loads(&mut self, limit: u32) {
         let now = self.now();
         let due_beyond = Timestamp::from_millis(now.as_millis() + 200);
         let mut loads = Vec::new();
         for endpoint in self.some_endpoints() {
-            loads.push(Load::Lanes { endpoint, after: None, limit, window: limit });
+            self.same_lanes(endpoint, limit).await;
+            loads.push(Load::Lanes { endpoint, after: None, limit: 99, window: limit });
             loads.push(Load::Unkeyed { endpoint, after: None, due_by: now, due_beyond, limit });
             let lanes = Load::Lanes { endpoint, after: None, limit: 9, window: 1 };
             let Page::Lanes { lanes, .. } = self.memory.load(lanes).await.unwrap() else {
@@ -205,6 +215,22 @@ impl Model {
             3 => self.same_counts().await,
             4 => self.same_sweeps(limit).await,
             _ => self.same_parcels().await,
+        }
+    }
+}
+
+/// Every page of an endpoint's open lanes.
+async fn open_lanes(store: &dyn Store, endpoint: EndpointId, limit: u32) -> Vec<LanePage> {
+    let (mut all, mut after) = (Vec::<LanePage>::new(), None);
+    loop {
+        let load = Load::Lanes { endpoint, after, limit, window: limit };
+        let Page::Lanes { lanes, next } = store.load(load).await.unwrap() else { panic!() };
+        assert!(next.is_none() || lanes.len() == limit as usize, "{endpoint}: a page is full");
+        all.extend(lanes);
+        assert!(all.is_sorted_by_key(|page| page.lane), "{endpoint}: by id");
+        match next {
+            Some(next) => after = Some(next),
+            None => return all,
         }
     }
 }

@@ -7,12 +7,12 @@ use railpost_engine::{Accepted, Ordering};
 
 use super::calls::{Answer, Call, failure, on_any};
 use super::{Model, everything, setup};
-use crate::{Ledger, Receipt, Store, Sweep, TenantSettings, Write};
+use crate::{Archive, Ledger, Receipt, Store, Sweep, TenantSettings, Write};
 
 impl Model {
     /// Makes the calls at once on the backend, and one after the other on the memory store.
     pub(super) async fn run(&mut self, calls: Vec<Call>) {
-        let in_order = self.backend.keeps_order();
+        let in_order = self.backend.choices().keeps_order;
         let accepts = |call: &Call| matches!(call, Call::Accept(_));
         for calls in calls.chunk_by(|one, next| in_order || accepts(one) && accepts(next)) {
             self.run_at_once(calls).await;
@@ -54,8 +54,21 @@ impl Model {
     async fn on_memory(&self, call: Call) -> Answer {
         match call {
             Call::Fail(_) => Answer::Done(Err(failure())),
-            other => on_any(&self.memory, other).await,
+            other => self.as_chosen(on_any(&self.memory, other).await).await,
         }
+    }
+
+    /// The memory store's answer as the backend chooses to give it.
+    async fn as_chosen(&self, mut answer: Answer) -> Answer {
+        if let Answer::Record(Ok(recorded)) = &mut answer
+            && !self.backend.choices().skips_in_turn
+        {
+            for skipped in &mut recorded.skipped {
+                let view = self.memory.delivery(skipped.delivery).await.unwrap();
+                skipped.on_record = view.map(|view| view.delivery.state.stage());
+            }
+        }
+        answer
     }
 
     fn learn(&mut self, call: &Call, backend: &Answer, memory: &Answer) {

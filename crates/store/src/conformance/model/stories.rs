@@ -132,7 +132,8 @@ impl Model {
             }
             4..6 => {
                 let max = self.dice.u64(10..60);
-                let backlog_max = (self.dice.u32(..3) == 0).then_some(max);
+                let lowered = self.dice.u32(..3) == 0 && self.backend.choices().exact_backlog;
+                let backlog_max = lowered.then_some(max);
                 let settings = TenantSettings { backlog_max, ..TenantSettings::default() };
                 Write::UpdateTenant(self.tenants[0].clone(), settings)
             }

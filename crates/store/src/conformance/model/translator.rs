@@ -124,7 +124,7 @@ impl Translator {
     pub(super) fn page(&self, page: Page) -> Page {
         match page {
             Page::Lanes { lanes, next } => Page::Lanes {
-                lanes: lanes.into_iter().map(|page| self.lane_page(page)).collect(),
+                lanes: by_lane(lanes.into_iter().map(|page| self.lane_page(page)).collect()),
                 next: next.map(|lane| self.lanes.memory(lane)),
             },
             Page::Lane(page) => Page::Lane(self.lane_page(page)),
@@ -135,6 +135,12 @@ impl Translator {
             },
         }
     }
+}
+
+/// As the memory store orders them.
+pub(super) fn by_lane(mut lanes: Vec<LanePage>) -> Vec<LanePage> {
+    lanes.sort_by_key(|page| page.lane);
+    lanes
 }
 
 /// Without what is told of deliveries that are closed: a store may forget it when it likes.
