@@ -31,7 +31,12 @@ impl Backend for Postgres {
     /// Calls of different kinds have connections of their own, open deliveries are counted again only
     /// after a while, and skipped transitions are looked up when all others are written.
     fn choices(&self) -> Choices {
-        Choices { keeps_order: false, exact_backlog: false, skips_in_turn: false }
+        Choices {
+            keeps_order: false,
+            exact_backlog: false,
+            skips_in_turn: false,
+            first_refusal: false,
+        }
     }
 
     async fn restart(&mut self, setup: Setup) {

@@ -1,10 +1,10 @@
 //! The calls of a story, and what is answered.
 
-use railpost_engine::Accepted;
+use railpost_engine::{Accepted, Timestamp};
 
 use crate::{
-    AcceptBatch, Change, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Result,
-    Store, StoreError,
+    AcceptBatch, Change, Figures, FiguresScope, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
+    RedeliverBatch, Result, Store, StoreError,
 };
 
 /// One call of a group, in the memory store's names.
@@ -17,6 +17,7 @@ pub(super) enum Call {
     Prune(PruneStep),
     CloseRemoved(u32),
     BeginEra,
+    AddFigures(Vec<(FiguresScope, Timestamp, Figures)>),
     /// Accepts something and fails then: its group is given up, where the backend has groups.
     Fail(AcceptBatch),
 }
@@ -38,6 +39,7 @@ pub(super) async fn on_any(store: &dyn Store, call: Call) -> Answer {
         Call::Record(batch) => Answer::Record(store.record(batch.into()).await),
         Call::Commit(change) => Answer::Done(store.commit(change).await),
         Call::CloseRemoved(limit) => Answer::Count(store.close_removed(limit).await),
+        Call::AddFigures(batch) => Answer::Done(store.add_figures(batch).await),
         Call::BeginEra => Answer::Done(store.begin_era().await),
         Call::Prune(step) => {
             let pruned = store.prune(step).await;

@@ -13,8 +13,10 @@
 
 mod calls;
 mod stories;
+mod changes;
 mod running;
 mod reads;
+mod registry_reads;
 mod translator;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,6 +69,8 @@ pub struct Choices {
     /// A skipped transition is answered with the stage on record at its turn. If not, with the one on
     /// record after the whole call.
     pub skips_in_turn: bool,
+    /// A redelivery with several reasons to be refused names the one that the memory store names.
+    pub first_refusal: bool,
 }
 
 /// Compares a backend with the memory store, by `seeds` stories unless the environment says otherwise.

@@ -5,21 +5,21 @@ use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
 use railpost_engine::{LanePage, Load, Page, Stage, Timestamp};
-use railpost_wire::{EndpointId, Seq};
+use railpost_wire::{EndpointId, EventType, Key, Seq};
 
 use super::translator::{by_lane, relevant, relevant_page};
 use super::{Model, everything};
 use crate::{
-    Archive, AuditQuery, Cursor, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing,
-    PageRequest, Registry, Result, Store,
+    Archive, Cursor, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing, PageRequest,
+    Period, Result, Store,
 };
 
 /// How many kinds of reads [`Model::check`] has.
-pub(super) const KINDS: u64 = 6;
+pub(super) const KINDS: u64 = 8;
 
 impl Model {
     /// Every page of a list of both stores, in the memory store's names.
-    async fn same_list<'w, T: Debug + PartialEq>(
+    pub(super) async fn same_list<'w, T: Debug + PartialEq>(
         &'w self,
         what: impl Debug,
         limit: u32,
@@ -48,22 +48,15 @@ impl Model {
         }
     }
 
-    async fn same_registry(&self, limit: u32) {
-        self.same_list("tenants", limit, |store, page| store.tenants(page), |one| one).await;
-        self.same_list("endpoints", limit, |store, page| store.endpoints(None, page), |one| one)
-            .await;
-        for id in &self.endpoints {
-            let (backend, memory) =
-                (self.backend().endpoint(*id).await, self.memory.endpoint(*id).await);
-            assert_eq!(backend, memory, "seed {}", self.seed);
-        }
-        let query = |page| AuditQuery { tenant: None, target: None, at: Default::default(), page };
-        self.same_list("audit", limit, |store, page| store.audit(query(page)), |one| one).await;
-    }
-
-    async fn same_events(&self, limit: u32) {
+    async fn same_events(&mut self, limit: u32) {
+        let (event_type, key, accepted) = self.some_filters();
         for tenant in &self.tenants {
-            let query = |page| EventQuery::of(tenant.clone(), page);
+            let query = |page| EventQuery {
+                event_type: event_type.clone(),
+                key: key.clone(),
+                accepted,
+                ..EventQuery::of(tenant.clone(), page)
+            };
             self.same_list("events", limit, |store, page| store.events(query(page)), |one| one)
                 .await;
         }
@@ -77,6 +70,22 @@ impl Model {
         }
     }
 
+    /// What a list is narrowed to; mostly nothing.
+    fn some_filters(&mut self) -> (Option<EventType>, Option<Key>, Period) {
+        let event_type = (self.dice.u32(..4) == 0).then(|| "a.b".parse().unwrap());
+        let key = (self.dice.u32(..4) == 0).then(|| "a".parse().unwrap());
+        (event_type, key, self.some_period())
+    }
+
+    pub(super) fn some_period(&mut self) -> Period {
+        let now = self.now().as_millis();
+        let mut instant = || {
+            let ago = self.dice.u64(..1_000);
+            (self.dice.u32(..4) == 0).then(|| Timestamp::from_millis(now - ago))
+        };
+        Period { from: instant(), before: instant() }
+    }
+
     /// A few endpoints. Removed ones too: those that were made last are asked for more often.
     fn some_endpoints(&mut self) -> Vec<EndpointId> {
         let len = self.endpoints.len();
@@ -85,22 +94,27 @@ impl Model {
     }
 
     async fn same_deliveries(&mut self, limit: u32, stage: Option<Stage>) {
+        let (event_type, key, created) = self.some_filters();
         let some = self.some_endpoints().into_iter().map(Some).chain([None]);
         for (endpoint, tenant) in some.flat_map(|id| self.tenants.iter().map(move |t| (id, t))) {
             let query = |page| {
                 let all = DeliveryQuery::of(tenant.clone(), page);
-                DeliveryQuery { endpoint, stage, ..all }
+                let (event_type, key) = (event_type.clone(), key.clone());
+                DeliveryQuery { endpoint, stage, event_type, key, created, ..all }
             };
-            let what = (endpoint, tenant, stage);
+            let what = (endpoint, tenant, stage, &event_type, &key, created);
             let translate = |view| self.translator.view(view);
             self.same_list(what, limit, |store, page| store.deliveries(query(page)), translate)
                 .await;
         }
     }
 
-    async fn same_held_lanes(&self, limit: u32) {
-        for tenant in &self.tenants {
-            let query = |page| HeldLaneQuery { tenant: tenant.clone(), endpoint: None, page };
+    async fn same_held_lanes(&mut self, limit: u32) {
+        let some = [None, self.some_endpoints().pop()];
+        for (endpoint, tenant) in
+            some.iter().flat_map(|id| self.tenants.iter().map(move |t| (id, t)))
+        {
+            let query = |page| HeldLaneQuery { tenant: tenant.clone(), endpoint: *endpoint, page };
             let translate = |held| self.translator.held(held);
             self.same_list("held", limit, |store, page| store.held_lanes(query(page)), translate)
                 .await;
@@ -196,6 +210,9 @@ impl Model {
             let page = PageRequest::first(99);
             let memory = self.memory.attempts(id, page.clone()).await;
             assert_eq!(self.backend().attempts(named, page).await, memory, "seed {}", self.seed);
+            let view = self.backend().delivery(named).await.unwrap();
+            let view = view.map(|view| self.translator.view(view));
+            assert_eq!(view, self.memory.delivery(id).await.unwrap(), "seed {}", self.seed);
         }
     }
 
@@ -214,7 +231,9 @@ impl Model {
             }
             3 => self.same_counts().await,
             4 => self.same_sweeps(limit).await,
-            _ => self.same_parcels().await,
+            5 => self.same_parcels().await,
+            6 => self.same_access(limit).await,
+            _ => self.same_figures().await,
         }
     }
 }

@@ -2,30 +2,21 @@
 
 use bytes::Bytes;
 use railpost_engine::{
-    AttemptResult, DeadReason, Delivery, DeliveryState, Ordering, Policy, PolicyFields, Progress,
-    Span, Stage, Timestamp, Transition,
+    AttemptResult, DeadReason, Delivery, DeliveryState, Progress, Span, Stage, Timestamp,
+    Transition,
 };
-use railpost_wire::{EndpointId, EventId, TenantId};
+use railpost_wire::{EventId, TenantId};
 
 use super::Model;
 use super::calls::Call;
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::{
-    AcceptBatch, Archive, AttemptDetail, AuditEntry, Change, EndpointPrivate, EndpointSettings,
-    Event, NewEndpoint, PruneStep, RecordBatch, RedeliverBatch, TenantSettings, Timing, Write,
+    AcceptBatch, Archive, AttemptDetail, Durability, Event, PruneStep, RecordBatch, RedeliverBatch,
+    Timing,
 };
 
 impl Model {
-    pub(super) fn new_endpoint(&mut self, tenant: usize, ordering: Ordering) -> Write {
-        self.made += 1;
-        let id = EndpointId::from_u128(self.made.into());
-        self.endpoints.push(id);
-        let (settings, private) = (settings(ordering, "*"), EndpointPrivate::default());
-        let tenant = self.tenants[tenant].clone();
-        Write::CreateEndpoint(NewEndpoint { id, tenant, settings, private })
-    }
-
-    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+    pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
         self.dice.choice(of).cloned()
     }
 
@@ -56,7 +47,8 @@ impl Model {
         let tenant = self.tenants[usize::from(self.dice.u32(..5) == 0)].clone();
         let count = self.dice.usize(1..5);
         let events = (0..count).map(|_| self.event(&tenant)).collect();
-        AcceptBatch { tenant, events, idempotency: None }
+        let idempotency = self.request();
+        AcceptBatch { tenant, events, idempotency }
     }
 
     async fn records(&mut self) -> RecordBatch {
@@ -71,6 +63,12 @@ impl Model {
             let before = batch.transitions.iter().filter(|(before, _)| before.delivery == id);
             delivery.progress.attempts += before.count() as u32;
             batch.transitions.push(self.transition(delivery));
+        }
+        if self.dice.u32(..4) == 0 {
+            batch.endpoints.push(self.endpoint_record());
+        }
+        if self.dice.u32(..4) == 0 {
+            batch.durability = Durability::Durable;
         }
         batch
     }
@@ -118,40 +116,6 @@ impl Model {
         (transition, attempted.then(|| Box::new(detail)))
     }
 
-    fn change(&mut self) -> Change {
-        let some = self.dice.usize(..self.endpoints.len());
-        let id = self.endpoints[some];
-        let ordering = [Ordering::PerKey, Ordering::PerKey, Ordering::Global, Ordering::None];
-        let ordering = ordering[self.dice.usize(..4)];
-        let write = match self.dice.u32(..10) {
-            0 => Write::RemoveEndpoint(id),
-            1..4 => {
-                let settings = settings(ordering, ["*", "a.*"][self.dice.usize(..2)]);
-                let private = EndpointPrivate::default();
-                Write::UpdateEndpoint { id, settings, private, revision: None }
-            }
-            4..6 => {
-                let max = self.dice.u64(10..60);
-                let lowered = self.dice.u32(..3) == 0 && self.backend.choices().exact_backlog;
-                let backlog_max = lowered.then_some(max);
-                let settings = TenantSettings { backlog_max, ..TenantSettings::default() };
-                Write::UpdateTenant(self.tenants[0].clone(), settings)
-            }
-            _ => self.new_endpoint(0, ordering),
-        };
-        self.made += 1;
-        let audit = AuditEntry {
-            id: railpost_wire::AuditId::from_u128(self.made.into()),
-            at: self.now(),
-            tenant: Some(self.tenants[0].clone()),
-            actor: "model".to_owned(),
-            action: "change".to_owned(),
-            target: id.to_string(),
-            detail: serde_json::Value::Null,
-        };
-        Change { writes: vec![write], audit: Some(audit), idempotency: None }
-    }
-
     fn prune_step(&mut self) -> PruneStep {
         let now = self.now().as_millis();
         let mut before = |most| Timestamp::from_millis(now - self.dice.u64(1..most));
@@ -171,24 +135,19 @@ impl Model {
             // All at once: which ones a step closes first is the store's choice.
             2 => Call::CloseRemoved(UPKEEP_STEP_MAX),
             3..6 => Call::Fail(self.batch()),
-            6..9 => Call::Commit(self.change()),
-            9..12 => match self.pick(&self.events.clone()) {
+            6..10 => Call::Commit(self.change()),
+            10 => Call::AddFigures(self.figures()),
+            11..14 => match self.pick(&self.events.clone()) {
                 Some((tenant, event)) => {
                     let to = self.pick(&self.endpoints.clone()).unwrap();
                     let orders = vec![(event.id, to)];
-                    Call::Redeliver(RedeliverBatch { tenant, orders, idempotency: None })
+                    let idempotency = self.request();
+                    Call::Redeliver(RedeliverBatch { tenant, orders, idempotency })
                 }
                 None => Call::Accept(self.batch()),
             },
-            12..25 => Call::Record(self.records().await),
+            14..26 => Call::Record(self.records().await),
             _ => Call::Accept(self.batch()),
         }
     }
-}
-
-fn settings(ordering: Ordering, filter: &str) -> EndpointSettings {
-    let policy = Policy::new(PolicyFields { ordering, ..PolicyFields::default() }).unwrap();
-    let filters = vec![filter.parse().unwrap()];
-    let all = EndpointSettings::all_events("https://example.com");
-    EndpointSettings { policy, filters, ..all }
 }
