@@ -27,7 +27,8 @@ mod upkeep;
 mod restore;
 #[cfg(test)]
 mod faults_test;
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
+#[cfg(feature = "conformance")]
 mod model_test;
 
 use std::fs::{File, TryLockError};
