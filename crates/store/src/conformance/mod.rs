@@ -5,9 +5,13 @@
 //! ```text
 //! railpost_store::conformance_tests!(MyHarness::new());
 //! ```
+//!
+//! [`model`] compares a backend with the memory store, call by call.
 
 // A check fails by panicking.
 #![allow(clippy::unwrap_used)]
+
+pub mod model;
 
 mod world;
 mod intake;
@@ -163,6 +167,7 @@ checks! { $
         switching_an_endpoint_on_forgets_its_failures
         a_removed_endpoint_has_no_secrets_left
         secrets_of_both_kinds_read_back
+        a_secret_is_changed_only_through_its_own_endpoint
         an_endpoint_has_a_bounded_number_of_secrets
         event_types_read_back_and_list_by_name
         a_change_is_made_whole_or_not_at_all

@@ -179,6 +179,22 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
     assert_eq!(world.store.secrets(endpoint).await.unwrap().len(), 1);
 }
 
+pub(super) async fn a_secret_is_changed_only_through_its_own_endpoint(world: World) {
+    let (owner, other) = (world.endpoint().await, world.endpoint().await);
+    let id = add_secret(&world, owner, shared(7)).await;
+    let at = world.later(3);
+    for write in [
+        Write::ExpireSecret { endpoint: other, id, at },
+        Write::RemoveSecret { endpoint: other, id },
+    ] {
+        let refused = world.store.commit(write.into()).await;
+        assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+    }
+    let secrets = world.store.secrets(owner).await.unwrap();
+    let found: Vec<_> = secrets.iter().map(|secret| (secret.id, secret.expires_at)).collect();
+    assert_eq!(found, [(id, None)]);
+}
+
 pub(super) async fn an_endpoint_has_a_bounded_number_of_secrets(world: World) {
     let endpoint = world.endpoint().await;
     for _ in 0..SECRETS_MAX {

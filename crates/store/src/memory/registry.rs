@@ -161,8 +161,9 @@ impl RegistryRows {
         self.replays.values().filter(|replay| replay.finished_at.is_none())
     }
 
-    fn secret_mut(&mut self, id: SecretId) -> Result<&mut SecretRow> {
-        self.secrets.get_mut(&id).ok_or_else(|| StoreError::not_found("secret", id))
+    fn secret_mut(&mut self, endpoint: EndpointId, id: SecretId) -> Result<&mut SecretRow> {
+        let row = self.secrets.get_mut(&id).filter(|row| row.endpoint == endpoint);
+        row.ok_or_else(|| StoreError::not_found("secret", id))
     }
 }
 
@@ -209,9 +210,11 @@ impl Desk<'_> {
                 self.rows.secrets.retain(|_, secret| secret.endpoint != id);
             }
             Write::CreateSecret(new) => self.create_secret(&new)?,
-            Write::ExpireSecret { id, at, .. } => self.rows.secret_mut(id)?.expires_at = Some(at),
-            Write::RemoveSecret { id, .. } => {
-                self.rows.secret_mut(id)?;
+            Write::ExpireSecret { endpoint, id, at } => {
+                self.rows.secret_mut(endpoint, id)?.expires_at = Some(at);
+            }
+            Write::RemoveSecret { endpoint, id } => {
+                self.rows.secret_mut(endpoint, id)?;
                 self.rows.secrets.remove(&id);
             }
             Write::PutEventType(record) => {

@@ -125,16 +125,20 @@ impl ChangeTransaction<'_> {
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at).await,
             Write::CreateSecret(new) => self.create_secret(new, at).await,
-            Write::ExpireSecret { id, at: until, .. } => {
-                let sql = "UPDATE secrets SET expires_at = $2 WHERE id = $1";
-                let bytes = id.to_bytes();
-                let changed = self.execute(sql, &[&bytes.as_slice(), &millis(*until)]).await?;
-                found(changed, "secret", id)
+            Write::ExpireSecret { endpoint, id, at: until } => {
+                let sql = "UPDATE secrets SET expires_at = $3 WHERE id = $1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = $2)";
+                let (secret, endpoint) = (id.to_bytes(), endpoint.to_bytes());
+                let values: Values<'_> =
+                    &[&secret.as_slice(), &endpoint.as_slice(), &millis(*until)];
+                found(self.execute(sql, values).await?, "secret", id)
             }
-            Write::RemoveSecret { id, .. } => {
-                let bytes = id.to_bytes();
-                let sql = "DELETE FROM secrets WHERE id = $1";
-                found(self.execute(sql, &[&bytes.as_slice()]).await?, "secret", id)
+            Write::RemoveSecret { endpoint, id } => {
+                let sql = "DELETE FROM secrets WHERE id = $1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = $2)";
+                let (secret, endpoint) = (id.to_bytes(), endpoint.to_bytes());
+                let gone = self.execute(sql, &[&secret.as_slice(), &endpoint.as_slice()]).await?;
+                found(gone, "secret", id)
             }
             Write::PutEventType(record) => self.put_event_type(record).await,
             Write::RemoveEventType(tenant, name) => {

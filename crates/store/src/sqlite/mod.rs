@@ -28,6 +28,7 @@ mod restore;
 #[cfg(test)]
 mod faults_test;
 #[cfg(test)]
+#[cfg(feature = "conformance")]
 mod model_test;
 
 use std::fs::{File, TryLockError};

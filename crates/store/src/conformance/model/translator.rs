@@ -1,4 +1,4 @@
-//! The SQLite store's answers in the memory store's names.
+//! The backend's answers in the memory store's names.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -9,37 +9,37 @@ use rustc_hash::FxHashMap;
 
 use crate::{DeliveryView, HeldLane, LinePlace, NewDelivery, Parcel, Receipt, Recorded, Skipped};
 
-/// What the SQLite store calls what the memory store calls otherwise.
+/// Names that the backend and the memory store gave to the same things.
 #[derive(Debug)]
 pub(super) struct Names<T> {
     to_memory: FxHashMap<T, T>,
-    to_sqlite: FxHashMap<T, T>,
+    to_backend: FxHashMap<T, T>,
 }
 
 impl<T> Default for Names<T> {
     fn default() -> Self {
-        Self { to_memory: FxHashMap::default(), to_sqlite: FxHashMap::default() }
+        Self { to_memory: FxHashMap::default(), to_backend: FxHashMap::default() }
     }
 }
 
 impl<T: Copy + Debug + Eq + Hash> Names<T> {
-    pub(super) fn pair(&mut self, sqlite: T, memory: T) {
-        let known = *self.to_memory.entry(sqlite).or_insert(memory);
-        assert_eq!(known, memory, "{sqlite:?} is one thing");
-        let known = *self.to_sqlite.entry(memory).or_insert(sqlite);
-        assert_eq!(known, sqlite, "{memory:?} has one name");
+    pub(super) fn pair(&mut self, backend: T, memory: T) {
+        let known = *self.to_memory.entry(backend).or_insert(memory);
+        assert_eq!(known, memory, "{backend:?} is one thing");
+        let known = *self.to_backend.entry(memory).or_insert(backend);
+        assert_eq!(known, backend, "{memory:?} has one name");
     }
 
-    pub(super) fn memory(&self, sqlite: T) -> T {
-        *self.to_memory.get(&sqlite).unwrap_or_else(|| panic!("{sqlite:?} came from nowhere"))
+    pub(super) fn memory(&self, backend: T) -> T {
+        *self.to_memory.get(&backend).unwrap_or_else(|| panic!("{backend:?} came from nowhere"))
     }
 
-    pub(super) fn sqlite(&self, memory: T) -> T {
-        *self.to_sqlite.get(&memory).unwrap_or(&memory)
+    pub(super) fn backend(&self, memory: T) -> T {
+        *self.to_backend.get(&memory).unwrap_or(&memory)
     }
 }
 
-/// Translates the SQLite store's answers.
+/// Translates the backend's answers.
 #[derive(Debug, Default)]
 pub(super) struct Translator {
     pub(super) deliveries: Names<DeliveryId>,
@@ -48,10 +48,10 @@ pub(super) struct Translator {
 }
 
 impl Translator {
-    pub(super) fn learn(&mut self, sqlite: &Accepted, memory: &Accepted) {
-        self.deliveries.pair(sqlite.id, memory.id);
-        if let (Some(sqlite), Some(memory)) = (sqlite.place, memory.place) {
-            self.lanes.pair(sqlite.lane, memory.lane);
+    pub(super) fn learn(&mut self, backend: &Accepted, memory: &Accepted) {
+        self.deliveries.pair(backend.id, memory.id);
+        if let (Some(backend), Some(memory)) = (backend.place, memory.place) {
+            self.lanes.pair(backend.lane, memory.lane);
         }
     }
 
@@ -124,7 +124,7 @@ impl Translator {
     pub(super) fn page(&self, page: Page) -> Page {
         match page {
             Page::Lanes { lanes, next } => Page::Lanes {
-                lanes: lanes.into_iter().map(|page| self.lane_page(page)).collect(),
+                lanes: by_lane(lanes.into_iter().map(|page| self.lane_page(page)).collect()),
                 next: next.map(|lane| self.lanes.memory(lane)),
             },
             Page::Lane(page) => Page::Lane(self.lane_page(page)),
@@ -135,6 +135,12 @@ impl Translator {
             },
         }
     }
+}
+
+/// As the memory store orders them.
+pub(super) fn by_lane(mut lanes: Vec<LanePage>) -> Vec<LanePage> {
+    lanes.sort_by_key(|page| page.lane);
+    lanes
 }
 
 /// Without what is told of deliveries that are closed: a store may forget it when it likes.
