@@ -192,9 +192,9 @@ impl Model {
     }
 
     pub(super) fn endpoint_record(&mut self) -> EndpointRecord {
-        let (endpoint, status) = (self.some_endpoint(), self.status());
+        let (endpoint, status, was) = (self.some_endpoint(), self.status(), self.status());
         let failing_since = self.dice.bool().then(|| self.now());
-        EndpointRecord { endpoint, status, failing_since, at: self.now() }
+        EndpointRecord { endpoint, status, was, failing_since, at: self.now() }
     }
 
     /// An instant that most stories come to.

@@ -40,6 +40,7 @@ impl Model {
             schema_version: None,
             time: Timestamp::from_millis(self.made),
             traceparent: None,
+            cloudevent: None,
         }
     }
 
