@@ -195,12 +195,18 @@ impl Pending {
         let ids: Vec<_> = indexes.iter().map(|index| batch.events[*index].id.to_string()).collect();
         let found = node.reader().query(sql, &[&batch.tenant.as_str(), &ids]).await?;
         let found = all(&found, |columns| Ok((rows::event(columns)?, columns.instant()?)))?;
-        for (stored, accepted_at) in found {
-            let index = indexes.iter().find(|index| batch.events[**index].id == stored.id);
-            if let Some(index) = index {
-                check::same_event(*index, &stored, &batch.events[*index])?;
-                self.known[*index] = Some(accepted_at);
-            }
+        let mut found: Vec<_> = found
+            .into_iter()
+            .filter_map(|(stored, accepted_at)| {
+                let index = indexes.iter().find(|index| batch.events[**index].id == stored.id)?;
+                Some((*index, stored, accepted_at))
+            })
+            .collect();
+        // If several events conflict, the first one is named.
+        found.sort_unstable_by_key(|(index, ..)| *index);
+        for (index, stored, accepted_at) in found {
+            check::same_event(index, &stored, &batch.events[index])?;
+            self.known[index] = Some(accepted_at);
         }
         Ok(())
     }
