@@ -267,11 +267,11 @@ impl Dispatcher {
         }
     }
 
-    /// Tells the run loop what the store has of an endpoint; with its backlog anew, if so wished.
-    async fn look_up_endpoint(&self, id: EndpointId, anew: bool) -> Result<(), StoreError> {
+    /// Tells the run loop what the store has of an endpoint; with `reload`, its backlog is loaded again.
+    async fn look_up_endpoint(&self, id: EndpointId, reload: bool) -> Result<(), StoreError> {
         match self.parts.store.endpoint(id).await? {
             Some(endpoint) if endpoint.removed_at.is_none() => {
-                self.introduce(&endpoint, anew).await
+                self.introduce(&endpoint, reload).await
             }
             _ => Ok(self.order(Order::EndpointGone(id)).await?),
         }
@@ -329,12 +329,12 @@ impl Dispatcher {
         self.order(Order::Input(Box::new(input))).await
     }
 
-    async fn introduce_endpoints(&self, anew: bool) -> Result<(), StoreError> {
+    async fn introduce_endpoints(&self, reload: bool) -> Result<(), StoreError> {
         let mut page = PageRequest::first(REGISTRY_PAGE);
         loop {
             let listing = self.parts.store.endpoints(None, page.clone()).await?;
             for endpoint in &listing.items {
-                self.introduce(endpoint, anew).await?;
+                self.introduce(endpoint, reload).await?;
             }
             match listing.next {
                 Some(next) => page.after = Some(next),
@@ -346,7 +346,7 @@ impl Dispatcher {
     async fn introduce(
         &self,
         endpoint: &railpost_store::Endpoint,
-        anew: bool,
+        reload: bool,
     ) -> Result<(), StoreError> {
         let secrets = match self.parts.store.secrets(endpoint.id).await {
             // One endpoint whose secrets cannot be opened does not keep the others from being served.
@@ -357,7 +357,7 @@ impl Dispatcher {
         };
         let outlet = Arc::new(Outlet::new(endpoint, secrets, &self.parts.sender));
         let endpoint = Box::new(endpoint.for_engine());
-        Ok(self.order(Order::EndpointIs { endpoint, outlet, anew }).await?)
+        Ok(self.order(Order::EndpointIs { endpoint, outlet, reload }).await?)
     }
 
     async fn order(&self, order: Order) -> Result<(), Stopped> {

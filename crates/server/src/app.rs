@@ -45,7 +45,7 @@ pub struct App {
     pub(crate) sampled: Sampled,
     /// An endpoint was removed: its open deliveries are to be closed.
     pub(crate) removals: Notify,
-    /// Held by whoever takes a secret away, or has an endpoint sign.
+    /// Held by a request that takes a secret away or has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
 }
 

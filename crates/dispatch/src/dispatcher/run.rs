@@ -31,11 +31,11 @@ use crate::limits::{INPUTS_PER_TURN, READ_AHEAD_SHARE, RECORDS_WAITING_MAX, UNDE
 /// What the run loop is asked to do. Small, because every accept sends one.
 pub(super) enum Order {
     Accepted(Vec<(Accepted, Arc<Parcel>)>),
-    /// With `anew`, what is known of it is forgotten and its backlog loaded again.
+    /// With `reload`, what is known of it is forgotten and its backlog loaded again.
     EndpointIs {
         endpoint: Box<Endpoint>,
         outlet: Arc<Outlet>,
-        anew: bool,
+        reload: bool,
     },
     EndpointGone(EndpointId),
     Command(Box<Input>, oneshot::Sender<Result<(), Because>>),
@@ -210,8 +210,8 @@ impl Run {
     async fn obey(&mut self, order: Order) {
         match order {
             Order::Accepted(mut parcels) => self.accepted(&mut parcels).await,
-            Order::EndpointIs { endpoint, outlet, anew } => {
-                if anew {
+            Order::EndpointIs { endpoint, outlet, reload } => {
+                if reload {
                     self.endpoint_gone(endpoint.id).await;
                 }
                 self.endpoint_is(*endpoint, outlet).await;
@@ -350,7 +350,7 @@ impl Run {
             match effect {
                 // What is on record as sent leaves in any case: nobody may send it later.
                 Effect::Start(attempt) if recorded == Some(attempt.token) => self.start(attempt),
-                // Once the end has been asked for, nothing else leaves: whoever starts next finds it
+                // Once the end has been asked for, nothing else leaves: the next process finds it
                 // in the store as it is.
                 Effect::Start(_) | Effect::RecordFirst(..) | Effect::Load(..)
                     if self.stopping.is_some() => {}
