@@ -25,6 +25,8 @@ use crate::limits::{
 pub(super) struct Doubts {
     state: Mutex<Doubted>,
     added: Notify,
+    /// The run loop has ended: nothing is to be repaired any more.
+    ended: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +67,11 @@ impl Doubts {
     pub(super) fn of_backlogs(&self, ids: impl IntoIterator<Item = EndpointId>) {
         self.state().backlogs.extend(ids);
         self.added.notify_one();
+    }
+
+    /// The run loop ends. The repair ends with it, and lets go of the store.
+    pub(super) fn end(&self) {
+        self.ended.notify_one();
     }
 
     /// What may have changed, but for deliveries: those stay in doubt for a while.
@@ -124,6 +131,7 @@ impl Repair {
             tokio::select! {
                 () = tokio::time::sleep_until(wake.min(next_sweep)) => {}
                 () = self.doubts.added.notified(), if !in_doubt => {}
+                () = self.doubts.ended.notified() => return,
             }
             let Some(orders) = self.orders.upgrade().filter(|orders| !orders.is_closed()) else {
                 return;

@@ -87,6 +87,7 @@ pub(super) struct Run {
     fetches: Fetches,
     hands: Hands,
     gate: Arc<Gate>,
+    doubts: Arc<Doubts>,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::UnboundedReceiver<News>,
     records: mpsc::Sender<Item>,
@@ -117,7 +118,7 @@ impl Run {
             items,
             awaited: awaited.clone(),
             lookups: Lookups::start(desk),
-            doubts,
+            doubts: doubts.clone(),
             news: reporter.clone(),
         };
         let tools = Tools {
@@ -143,6 +144,7 @@ impl Run {
             fetches: Fetches::new(config.parcels_bytes_max / READ_AHEAD_SHARE),
             hands: Hands::default(),
             gate,
+            doubts,
             inbox,
             news,
             records,
@@ -184,6 +186,7 @@ impl Run {
 
     /// Waits until everything is recorded.
     async fn end(self) {
+        self.doubts.end();
         drop(self.records);
         let _ = self.recorder.await;
         if let Some(waiting) = self.stopping {

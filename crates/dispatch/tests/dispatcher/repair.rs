@@ -155,3 +155,15 @@ async fn a_store_that_lost_commits_is_loaded_again_and_begins_new_lines() {
     shop.stop().await;
     assert_eq!(shop.state("one").await, DeliveryState::Delivered);
 }
+
+#[tokio::test]
+async fn a_stopped_dispatcher_lets_go_of_its_store() {
+    let store = crate::harness::memory_store();
+    let held = Arc::downgrade(&store);
+    let sweep_every = Duration::from_secs(3_600);
+    let config = DispatcherConfig { sweep_every, ..DispatcherConfig::default() };
+    let shop = Shop::on(store, config).await;
+    shop.stop().await;
+    drop(shop);
+    until(async || held.strong_count() == 0).await;
+}
