@@ -35,8 +35,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::limits::{
-    ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE, SWEEP_EVERY_DEFAULT,
-    SWEEP_LAG_DEFAULT,
+    DECISION_PATIENCE, ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE,
+    SWEEP_EVERY_DEFAULT, SWEEP_LAG_DEFAULT,
 };
 use crate::{Sender, TraceParent};
 use gate::Gate;
@@ -240,7 +240,8 @@ impl Dispatcher {
         concerned.endpoints.into_iter().for_each(|id| self.doubts.of_endpoint(id));
     }
 
-    /// Carries out what a person decided about a delivery, or says why not.
+    /// Carries out what a person decided about a delivery, or says why not. It survives a crash once
+    /// [`written`](Self::written) has answered.
     pub async fn command(
         &self,
         command: Command,
@@ -248,6 +249,15 @@ impl Dispatcher {
     ) -> Result<Result<(), Because>, Stopped> {
         let input = Box::new(Input::Command { command, delivery });
         self.ask(|answer| Order::Command(input, answer)).await
+    }
+
+    /// Waits until all that people decided so far is durable.
+    pub async fn written(&self) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.order(Order::Written(answer)).await?;
+        let in_time = tokio::time::timeout(DECISION_PATIENCE, answered).await;
+        let written = in_time.ok().and_then(Result::ok);
+        written.ok_or_else(|| StoreError::Unavailable("it could not be recorded yet".to_owned()))
     }
 
     /// An endpoint was created, changed, switched on or off, removed, or its secrets changed. If it cannot

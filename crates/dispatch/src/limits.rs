@@ -132,6 +132,9 @@ pub const INPUTS_PER_TURN: usize = 256;
 /// everything that would make more of them.
 pub const RECORDS_WAITING_MAX: usize = 16_384;
 
+/// How long somebody waits for a decision to be recorded before hearing that the store is in trouble.
+pub const DECISION_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Records written in one call: a group commit of a millisecond or so.
 pub const RECORD_BATCH_MAX: usize = 1_024;
 

@@ -242,6 +242,11 @@ impl Job {
     /// Writes down how far it has got, as soon as the store lets it.
     async fn save(&mut self) -> Result<(), Stop> {
         loop {
+            // What it tells of must be there after a crash.
+            if self.app.dispatcher.written().await.is_err() && !*self.stopping.borrow() {
+                tokio::time::sleep(duration(REPLAY_PAUSE)).await;
+                continue;
+            }
             let write = Write::PutReplay(Box::new(self.replay.clone()));
             match self.app.store.commit(Change::from(write)).await {
                 Ok(()) => break,

@@ -13,7 +13,7 @@ use railpost_engine::{
 use railpost_store::{AttemptDetail, Durability, Epoch, RecordBatch, Recorded, Store, StoreError};
 use railpost_wire::{DeliveryId, Seq};
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Watch;
 use super::lookups::Lookups;
@@ -27,16 +27,20 @@ use crate::limits::{
 #[derive(Debug)]
 pub(super) enum Item {
     Transition(Transition, Option<Box<AttemptDetail>>),
+    /// What a person decided: durable, because the person is told so.
+    Decision(Transition),
     Endpoint(EndpointRecord),
     /// Durable before the attempt may leave.
     First(Transition, AttemptToken),
     Load(LoadTicket, Load),
+    /// Tells when everything before it is written.
+    Written(oneshot::Sender<()>),
 }
 
 impl Item {
     /// Whether the engine waits for it.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self, Self::First(..) | Self::Load(..))
+        matches!(self, Self::First(..) | Self::Load(..) | Self::Written(_))
     }
 }
 
@@ -64,7 +68,9 @@ impl Recorder {
             self.sort(item, &mut group);
             self.gather(&mut group).await;
             size = group.batch.transitions.len();
-            self.write(group.batch, &group.firsts).await;
+            if self.write(group.batch, &group.firsts).await {
+                group.written.into_iter().for_each(|waiting| drop(waiting.send(())));
+            }
             group.loads.into_iter().for_each(|(ticket, load)| self.lookups.begin(ticket, load));
         }
     }
@@ -97,14 +103,22 @@ impl Recorder {
         }
     }
 
-    async fn write(&self, batch: RecordBatch, firsts: &FxHashMap<DeliveryId, AttemptToken>) {
+    /// Writes a batch; says whether the store took it.
+    async fn write(
+        &self,
+        batch: RecordBatch,
+        firsts: &FxHashMap<DeliveryId, AttemptToken>,
+    ) -> bool {
         if batch.transitions.is_empty() && batch.endpoints.is_empty() {
-            return;
+            return true;
         }
         let (batch, mut again, mut wait) = (Arc::new(batch), false, STORE_RETRY_MIN);
         loop {
             match self.store.record(batch.clone()).await {
-                Ok(recorded) => return self.confirm(&recorded, firsts, again),
+                Ok(recorded) => {
+                    self.confirm(&recorded, firsts, again);
+                    return true;
+                }
                 Err(trouble @ (StoreError::Fenced { .. } | StoreError::Invalid { .. })) => {
                     // No retry mends it: another node has the endpoints, and goes by the store.
                     self.watch.store_trouble(&trouble);
@@ -113,9 +127,8 @@ impl Recorder {
                             batch.transitions.iter().map(|(transition, _)| transition.endpoint);
                         self.doubts.of_backlogs(of);
                     }
-                    return firsts
-                        .values()
-                        .for_each(|token| self.tell(Input::RecordRefused(*token)));
+                    firsts.values().for_each(|token| self.tell(Input::RecordRefused(*token)));
+                    return false;
                 }
                 Err(trouble) => self.watch.store_trouble(&trouble),
             }
@@ -156,6 +169,8 @@ struct Group {
     batch: RecordBatch,
     firsts: FxHashMap<DeliveryId, AttemptToken>,
     loads: Vec<(LoadTicket, Load)>,
+    /// Those who wait until it is written.
+    written: Vec<oneshot::Sender<()>>,
     /// The highest seq of each lane that the batch changes.
     lanes: FxHashMap<LaneId, Seq>,
     /// Bytes of the attempts' details.
@@ -166,12 +181,17 @@ impl Group {
     fn new(epoch: Epoch) -> Self {
         let batch = RecordBatch { epoch, ..RecordBatch::default() };
         let (firsts, lanes) = (FxHashMap::default(), FxHashMap::default());
-        Self { batch, firsts, loads: Vec::new(), lanes, bytes: 0 }
+        Self { batch, firsts, loads: Vec::new(), written: Vec::new(), lanes, bytes: 0 }
     }
 
     fn add(&mut self, item: Item) {
         match item {
             Item::Transition(transition, detail) => self.add_transition(transition, detail),
+            Item::Decision(transition) => {
+                self.batch.durability = Durability::Durable;
+                self.add_transition(transition, None);
+            }
+            Item::Written(waiting) => self.written.push(waiting),
             Item::Endpoint(record) => self.batch.endpoints.push(record),
             Item::First(transition, token) => {
                 self.batch.durability = Durability::Durable;
@@ -199,7 +219,9 @@ impl Group {
     /// Whether it may be written later: it has something to write, and nobody waits for it.
     fn may_wait(&self) -> bool {
         let is_empty = self.batch.transitions.is_empty() && self.batch.endpoints.is_empty();
-        !is_empty && !self.is_full() && self.firsts.is_empty() && self.loads.is_empty()
+        let nobody_waits =
+            self.firsts.is_empty() && self.loads.is_empty() && self.written.is_empty();
+        !is_empty && !self.is_full() && nobody_waits
     }
 
     /// Whether a load could show what the batch changes.

@@ -39,6 +39,8 @@ pub(super) enum Order {
     },
     EndpointGone(EndpointId),
     Command(Box<Input>, oneshot::Sender<Result<(), Because>>),
+    /// Tells when all that was decided so far is written.
+    Written(oneshot::Sender<()>),
     Input(Box<Input>),
     Health(EndpointId, oneshot::Sender<Option<Health>>),
     Blocked(EndpointId, oneshot::Sender<Option<String>>),
@@ -94,6 +96,8 @@ pub(super) struct Run {
     /// Tells the recorder that it has something somebody waits for.
     awaited: Arc<Notify>,
     recorder: JoinHandle<()>,
+    /// Whether what is recorded now is a person's decision.
+    deciding: bool,
     /// Who waits for the end, once it has been asked for.
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -150,6 +154,7 @@ impl Run {
             records,
             awaited,
             recorder: tokio::spawn(recorder.run()),
+            deciding: false,
             stopping: None,
             parts,
         }
@@ -221,9 +226,12 @@ impl Run {
             }
             Order::EndpointGone(id) => self.endpoint_gone(id).await,
             Order::Command(input, answer) => {
+                self.deciding = true;
                 let ignored = self.handle(*input).await;
+                self.deciding = false;
                 let _ = answer.send(ignored.map_or(Ok(()), Err));
             }
+            Order::Written(answer) => self.write(Item::Written(answer)).await,
             Order::Input(input) => {
                 self.handle(*input).await;
             }
@@ -386,7 +394,11 @@ impl Run {
         if !transition.state.is_open() {
             self.parcels.remove(transition.delivery);
         }
-        self.write(Item::Transition(transition, ended.map(|ended| ended.detail))).await;
+        self.write(match ended {
+            None if self.deciding => Item::Decision(transition),
+            ended => Item::Transition(transition, ended.map(|ended| ended.detail)),
+        })
+        .await;
     }
 
     /// Waits while the recorder is far behind: that is what slows accepting and sending down when the

@@ -20,6 +20,8 @@ pub(crate) struct Flaky {
     /// Whoever records waits while somebody has it for writing.
     recording: RwLock<()>,
     records_begun: Notify,
+    /// Records that were to survive a crash.
+    durable_records: AtomicUsize,
 }
 
 /// What goes wrong.
@@ -60,6 +62,7 @@ impl Flaky {
             accepts_begun: AtomicUsize::new(0),
             recording: RwLock::new(()),
             records_begun: Notify::new(),
+            durable_records: AtomicUsize::new(0),
         })
     }
 
@@ -81,6 +84,11 @@ impl Flaky {
     /// Waits until it was asked to record something.
     pub(crate) async fn record_begun(&self) {
         self.records_begun.notified().await;
+    }
+
+    /// How many of its records were to survive a crash.
+    pub(crate) fn durable_records(&self) -> usize {
+        self.durable_records.load(Ordering::SeqCst)
     }
 
     pub(crate) fn set_down(&self, down: bool) {
@@ -144,6 +152,8 @@ impl Ledger for Flaky {
         if take(&mut self.faults().records_to_fence) {
             return Err(StoreError::Fenced { partition: Partition(0) });
         }
+        let is_durable = batch.durability == Durability::Durable;
+        self.durable_records.fetch_add(is_durable.into(), Ordering::SeqCst);
         let recorded = inner.record(batch).await;
         self.records_begun.notify_one();
         let _turn = self.recording.read().await;

@@ -1,13 +1,13 @@
 //! A store in trouble: nothing is lost, and everything goes on when it is back.
 
 use railpost_dispatch::DispatcherConfig;
-use railpost_engine::DeliveryState;
+use railpost_engine::{Command, DeliveryState};
 use railpost_store::{AcceptBatch, StoreError};
 use serde_json::json;
 
 use crate::flaky::Flaky;
-use crate::harness::{Shop, Told, event, memory_store, quick, tenant};
-use crate::receiver::Receiver;
+use crate::harness::{Shop, Told, event, in_time, memory_store, quick, tenant};
+use crate::receiver::{Answer, Receiver};
 
 pub(crate) async fn shop_on_flaky(config: DispatcherConfig) -> (Shop, std::sync::Arc<Flaky>) {
     let flaky = Flaky::new(memory_store());
@@ -124,4 +124,26 @@ async fn one_endpoint_whose_secrets_cannot_be_read_keeps_none_of_the_others_back
     assert_eq!(endpoint, sealed);
     assert!(reason.unwrap().contains("a secret does not open"));
     assert_eq!(sealed_receiver.left(), 0, "nothing leaves unsigned");
+}
+
+#[tokio::test]
+async fn what_a_person_decided_is_durable_before_it_is_told() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    receiver.then(Answer::Status(422));
+    shop.publish("one", Some("a")).await;
+    shop.ended().await;
+    in_time(flaky.record_begun()).await;
+    assert_eq!(flaky.durable_records(), 0);
+    let held = flaky.hold_records().await;
+    shop.command(Command::Skip, "one").await;
+    let dispatcher = shop.dispatcher.clone();
+    let written = tokio::spawn(async move { dispatcher.written().await });
+    in_time(flaky.record_begun()).await;
+    assert!(!written.is_finished());
+    drop(held);
+    in_time(written).await.unwrap().unwrap();
+    assert_eq!(flaky.durable_records(), 1);
+    assert!(matches!(shop.state("one").await, DeliveryState::Dead { holds: false, .. }));
 }

@@ -24,6 +24,8 @@ pub(crate) async fn carry_out<A: Answer>(
     answer: impl FnOnce(DeliveryView) -> A,
 ) -> Result<A, Problem> {
     command_delivery(&ctx.app, command, stored.delivery).await?;
+    // Before anybody is told that it is done, or the answer is stored for when the request comes again.
+    ctx.app.dispatcher.written().await?;
     let audit_action = AuditAction {
         action: action_name(command),
         tenant: Some(stored.tenant.clone()),
