@@ -42,6 +42,20 @@ fn a_second_server_on_the_same_database_is_refused_as_in_use() {
 }
 
 #[test]
+fn a_check_of_a_schema_without_a_store_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = fresh_url("nothing");
+    // Whatever the first made, the second would find.
+    for _ in 0..2 {
+        let verify = ["store", "verify", "--offline", "--store", &url];
+        let (code, _, err) = output(folder.path(), &verify);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("there is no store at postgres://"), "{err}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_backup_is_restored_into_an_empty_database_and_begins_new_lines() {
     let folder = tempfile::tempdir().unwrap();
     let (url, empty) = (fresh_url("backup"), fresh_url("restored"));

@@ -162,6 +162,41 @@ fn a_damaged_store_is_called_damaged_by_a_check_alone() {
     );
 }
 
+#[test]
+fn a_check_of_a_store_that_is_not_there_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&[][..], &["--data-dir", "d"], &["--store", "sqlite:other.db"]] {
+        let verify = [&["store", "verify", "--offline"], arguments].concat();
+        let (code, out, err) = output(folder.path(), &verify);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains("there is no store at "), "{err}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    let verify = ["store", "verify", "--offline", "--store", "sqlite:empty.db"];
+    let (code, _, err) = output(folder.path(), &verify);
+    assert!(code == 1 && err.contains("there is no store at empty.db"), "{err}");
+    assert_eq!(std::fs::read(folder.path().join("empty.db")).unwrap(), b"");
+}
+
+#[test]
+fn a_store_that_does_not_open_because_it_is_damaged_is_called_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(start(folder.path()).stopped().0, 0);
+    let database = folder.path().join("railpost-data/railpost.db");
+    let whole = std::fs::read(&database).unwrap();
+    let mut foreign = whole.clone();
+    // The id of the application that a SQLite file belongs to.
+    foreign[68..72].fill(7);
+    for damaged in [&whole[..5000], &whole[..100], b"no database", &foreign[..]] {
+        std::fs::write(&database, damaged).unwrap();
+        let (code, _, err) = output(folder.path(), &["store", "verify", "--offline"]);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.starts_with("error: the store is damaged: "), "{err}");
+        assert!(err.contains("restore a backup") && !err.contains("store verify"), "{err}");
+    }
+}
+
 /// A library that has every sync of a file fail while the file that `FAIL_SYNC_IF` names exists.
 #[cfg(target_os = "linux")]
 const FAILING_SYNC: &str = r#"
