@@ -195,8 +195,11 @@ pub fn run() -> ExitCode {
         Command::Sign(arguments) => signatures::sign(&arguments, out),
         Command::Verify(arguments) => signatures::verify(&arguments, out),
         Command::Restore(arguments) => restore::run(arguments, out),
-        Command::Store(upkeep::StoreAction::Verify(how)) if how.offline() => {
-            restore::verify(how, out)
+        Command::Store(upkeep::StoreAction::Verify(how)) if how.offline => {
+            restore::verify(how.place, out)
+        }
+        Command::Lines(upkeep::LinesAction::Renew(how)) if how.access.offline => {
+            restore::renew_lines(how, out)
         }
         Command::Openapi => out.bytes(crate::api::openapi_text().as_bytes()),
         Command::Completions { shell } => completions(shell, out),
@@ -222,7 +225,7 @@ fn run_online(command: Command, session: &Session) -> Outcome {
         Command::Whoami => keys::whoami(session),
         Command::Backup(arguments) => upkeep::backup(&arguments, session),
         Command::Store(upkeep::StoreAction::Verify(_)) => upkeep::verify(session),
-        Command::Lines(upkeep::LinesAction::Renew { yes }) => upkeep::renew_lines(session, yes),
+        Command::Lines(upkeep::LinesAction::Renew(how)) => upkeep::renew_lines(session, how.yes),
         Command::Prune => upkeep::prune(session),
         Command::Serve(_)
         | Command::Demo(_)

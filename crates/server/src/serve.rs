@@ -29,7 +29,7 @@ use crate::thin::ThinLinks;
 use crate::upkeep;
 use listen::HttpListener;
 
-pub(crate) use offline::{Restored, restore, verify};
+pub(crate) use offline::{Restored, renew_lines, restore, verify};
 pub use opening::DEFAULT_TENANT;
 
 /// A server that listens.

@@ -1,9 +1,13 @@
-//! Work on a store whose server is stopped: restoring it and looking through it. Nothing is made where
+//! Work on a store whose server is stopped: restoring it, looking through it, beginning new lines. Nothing is made where
 //! no store is.
 
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use railpost_engine::Timestamp;
 use railpost_store::{
     PostgresAddress, PostgresStore, Source, SqliteStore, Store, StoreError, SystemSource,
 };
@@ -28,27 +32,56 @@ pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<Restored, 
     if url == "memory:" {
         return Err(failed("store.url", "a store in memory holds nothing to restore"));
     }
-    data_dir::prepare(&config.server.data_dir).map_err(StartError)?;
+    let is_postgres = is_postgres_url(url);
+    let path = data_dir::database(config);
+    check_backup(backup, (!is_postgres).then_some(&path))?;
     let master = data_dir::existing_master_key(config).map_err(StartError)?;
     let setup = setup(&master, source);
-    if is_postgres_url(url) {
+    if is_postgres {
         let restored = PostgresStore::restore(&PostgresAddress::from(url), backup, setup).await;
-        restored.map_err(|error| failed("store.url", not_restored(&error)))?;
+        restored.map_err(|error| not_restored("store.url", backup, &error))?;
         return Ok(Restored { store: show_url(url), old_store: None });
     }
-    let path = data_dir::database(config);
+    data_dir::prepare(&config.server.data_dir).map_err(StartError)?;
+    let store = path.display().to_string();
     let old_store = SqliteStore::restore(&path, backup, &setup);
-    let old_store =
-        old_store.map_err(|error| failed(&path.display().to_string(), not_restored(&error)))?;
-    Ok(Restored { store: path.display().to_string(), old_store })
+    let old_store = old_store.map_err(|error| not_restored(&store, backup, &error))?;
+    Ok(Restored { store, old_store })
 }
 
-/// What to do about a store that cannot be restored.
-fn not_restored(error: &StoreError) -> String {
+/// Refuses what cannot be a backup: what cannot be read, no regular file (a pipe may never end), and the
+/// file of the store itself.
+fn check_backup(backup: &Path, database: Option<&PathBuf>) -> Result<(), StartError> {
+    let refuse = |problem: &dyn fmt::Display| {
+        StartError(format!("cannot read the backup {}: {problem}", backup.display()))
+    };
+    let file = fs::metadata(backup).map_err(|error| refuse(&error))?;
+    if !file.is_file() {
+        return Err(refuse(&"it is not a regular file"));
+    }
+    File::open(backup).map_err(|error| refuse(&error))?;
+    let is_same = |other: fs::Metadata| (other.dev(), other.ino()) == (file.dev(), file.ino());
+    if database.is_some_and(|path| fs::metadata(path).is_ok_and(is_same)) {
+        let problem = "it is the store itself; name a file that `railpost backup` wrote";
+        return Err(failed(&backup.display().to_string(), problem));
+    }
+    Ok(())
+}
+
+/// Why a restore failed: because of the store or of the backup.
+fn not_restored(store: &str, backup: &Path, error: &StoreError) -> StartError {
+    let backup = backup.display();
     match error {
-        StoreError::Locked(_) => in_use(error),
-        StoreError::Corrupt(damage) => format!("the backup is damaged: {damage}; take another one"),
-        error => advised(error),
+        StoreError::Locked(_) => failed(store, in_use(error)),
+        StoreError::Corrupt(damage) => {
+            StartError(format!("the backup {backup} is damaged: {damage}; take another one"))
+        }
+        StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
+            failed(&format!("the backup {backup}"), advised(error))
+        }
+        // What is unavailable of a file is named by the error.
+        error if store != "store.url" => failed(store, error),
+        error => failed(store, advised(error)),
     }
 }
 
@@ -63,6 +96,19 @@ pub(crate) async fn verify(config: &Config) -> Result<Option<String>, StartError
     match verified.await {
         Ok(()) => Ok(None),
         Err(Trouble::Damage(damage)) => Ok(Some(damage)),
+        Err(Trouble::Other(error)) => Err(error),
+    }
+}
+
+/// Begins a new era of the configured store, and with it a new line of every lane. Answers when.
+pub(crate) async fn renew_lines(config: &Config) -> Result<Timestamp, StartError> {
+    let renewed =
+        async { open_existing(config).await?.begin_era().await.map_err(Trouble::of("store")) };
+    match renewed.await {
+        Ok(()) => Ok(SystemSource.now()),
+        Err(Trouble::Damage(damage)) => {
+            Err(StartError(format!("the store is damaged: {damage}; restore a backup")))
+        }
         Err(Trouble::Other(error)) => Err(error),
     }
 }
