@@ -255,6 +255,32 @@ mod tests {
     }
 
     #[test]
+    fn the_commands_that_the_docs_name_exist() {
+        let pages = [
+            include_str!("../../../docs/operating.md"),
+            include_str!("../../../docs/reference/cli.md"),
+            include_str!("../../../docs/guarantees.md"),
+            include_str!("../../../docs/wire.md"),
+        ];
+        let quoted = pages.iter().flat_map(|page| page.split('`').skip(1).step_by(2));
+        for line in quoted.filter(|line| line.starts_with("railpost ")) {
+            let mut command = Arguments::command();
+            for word in line.split_whitespace().skip(1) {
+                if !command.has_subcommands() || word.starts_with('-') || word == "COMMAND" {
+                    break;
+                }
+                let next = command.find_subcommand(word).cloned();
+                let may_end = !command.is_subcommand_required_set();
+                match next {
+                    Some(next) => command = next,
+                    None if may_end => break,
+                    None => panic!("`{line}`: there is no command `{word}`"),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_help_text_names_every_command_once() {
         for command in Arguments::command().get_subcommands() {
             let line = format!("\n  {} ", command.get_name());
