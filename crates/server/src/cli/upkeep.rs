@@ -40,8 +40,8 @@ pub(super) struct StoreAccess {
 pub(super) enum LinesAction {
     /// Begin a new line of every lane, so that no number is used twice
     ///
-    /// Run it after the store was restored by other means than `railpost restore`: with --offline before the
-    /// server is started, without it if the server runs already.
+    /// Run it after the store was restored by other means than `railpost restore`: with --offline
+    /// before the server is started, without it if the server runs already.
     #[command(verbatim_doc_comment)]
     Renew(RenewArguments),
 }

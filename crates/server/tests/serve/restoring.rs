@@ -194,7 +194,7 @@ fn a_store_that_does_not_open_because_it_is_damaged_is_called_damaged() {
     let mut foreign = whole.clone();
     // The id of the application that a SQLite file belongs to.
     foreign[68..72].fill(7);
-    for damaged in [&whole[..5000], &whole[..100], b"no database", &foreign[..]] {
+    for damaged in [&whole[..5000], &whole[..4096], &whole[..100], b"no database", &foreign[..]] {
         std::fs::write(&database, damaged).unwrap();
         let (code, _, err) = output(folder.path(), &["store", "verify", "--offline"]);
         assert_eq!(code, 1, "{err}");
