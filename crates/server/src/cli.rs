@@ -195,8 +195,11 @@ pub fn run() -> ExitCode {
         Command::Sign(arguments) => signatures::sign(&arguments, out),
         Command::Verify(arguments) => signatures::verify(&arguments, out),
         Command::Restore(arguments) => restore::run(arguments, out),
-        Command::Store(upkeep::StoreAction::Verify(how)) if how.offline() => {
-            restore::verify(how, out)
+        Command::Store(upkeep::StoreAction::Verify(how)) if how.offline => {
+            restore::verify(how.place, out)
+        }
+        Command::Lines(upkeep::LinesAction::Renew(how)) if how.access.offline => {
+            restore::renew_lines(how, out)
         }
         Command::Openapi => out.bytes(crate::api::openapi_text().as_bytes()),
         Command::Completions { shell } => completions(shell, out),
@@ -222,7 +225,7 @@ fn run_online(command: Command, session: &Session) -> Outcome {
         Command::Whoami => keys::whoami(session),
         Command::Backup(arguments) => upkeep::backup(&arguments, session),
         Command::Store(upkeep::StoreAction::Verify(_)) => upkeep::verify(session),
-        Command::Lines(upkeep::LinesAction::Renew { yes }) => upkeep::renew_lines(session, yes),
+        Command::Lines(upkeep::LinesAction::Renew(how)) => upkeep::renew_lines(session, how.yes),
         Command::Prune => upkeep::prune(session),
         Command::Serve(_)
         | Command::Demo(_)
@@ -249,6 +252,32 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_commands_that_the_docs_name_exist() {
+        let pages = [
+            include_str!("../../../docs/operating.md"),
+            include_str!("../../../docs/reference/cli.md"),
+            include_str!("../../../docs/guarantees.md"),
+            include_str!("../../../docs/wire.md"),
+        ];
+        let quoted = pages.iter().flat_map(|page| page.split('`').skip(1).step_by(2));
+        for line in quoted.filter(|line| line.starts_with("railpost ")) {
+            let mut command = Arguments::command();
+            for word in line.split_whitespace().skip(1) {
+                if !command.has_subcommands() || word.starts_with('-') || word == "COMMAND" {
+                    break;
+                }
+                let next = command.find_subcommand(word).cloned();
+                let may_end = !command.is_subcommand_required_set();
+                match next {
+                    Some(next) => command = next,
+                    None if may_end => break,
+                    None => panic!("`{line}`: there is no command `{word}`"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod listen;
 mod opening;
+mod offline;
 mod tls;
 
 use std::fmt;
@@ -28,8 +29,8 @@ use crate::thin::ThinLinks;
 use crate::upkeep;
 use listen::HttpListener;
 
+pub(crate) use offline::{Restored, renew_lines, restore, verify};
 pub use opening::DEFAULT_TENANT;
-pub(crate) use opening::{Restored, restore, verify};
 
 /// A server that listens.
 #[derive(Debug)]

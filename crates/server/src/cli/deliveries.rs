@@ -38,8 +38,9 @@ pub(super) enum Action {
 pub(super) const STATES: [&str; 6] =
     ["pending", "in_flight", "waiting", "delivered", "dead", "discarded"];
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     whole("id", |item| field(item, "id")),
+    whole("endpoint", |item| field(item, "endpoint")),
     whole("state", state),
     cut("type", |item| field(item, "type")),
     cut("key", |item| field(item, "key")),

@@ -177,7 +177,7 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
             let open = field(&client.get(&part(&id, "health"))?, "open");
             let question =
                 format!("Delete endpoint {id}? Its {open} open deliveries are discarded.");
-            confirm(session, &question, yes)?;
+            confirm(session.out, &question, yes)?;
             let removed = client.delete(&one(&id))?;
             let open = field(&removed, "open_deliveries");
             let line = format!("deleted {id}; its {open} open deliveries are discarded");

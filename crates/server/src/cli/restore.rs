@@ -1,4 +1,4 @@
-//! `railpost restore` and `railpost store verify --offline`: work on a store that no server has open.
+//! `railpost restore`, `store verify --offline` and `lines renew --offline`: work on a store that no server has open.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,8 @@ use tokio::runtime::Runtime;
 use super::config::{self, File};
 use super::failure::{Failure, Outcome};
 use super::out::Out;
-use super::upkeep::{self, VerifyArguments};
+use super::upkeep::{self, RenewArguments};
+use crate::api::time::Time;
 use crate::config::Config;
 use crate::serve::{self, Restored};
 
@@ -73,10 +74,17 @@ pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
     Ok(())
 }
 
-pub(super) fn verify(arguments: VerifyArguments, out: Out) -> Outcome {
-    let config = arguments.place.config()?;
+pub(super) fn verify(place: StorePlace, out: Out) -> Outcome {
+    let config = place.config()?;
     out.progress("looking through the store …");
     let damage = Runtime::new()?.block_on(serve::verify(&config));
     out.progress_done();
     upkeep::found(out, damage.map_err(Failure::new)?.as_deref())
+}
+
+pub(super) fn renew_lines(arguments: RenewArguments, out: Out) -> Outcome {
+    let config = arguments.access.place.config()?;
+    upkeep::confirm_renewal(out, arguments.yes)?;
+    let renewed_at = Runtime::new()?.block_on(serve::renew_lines(&config)).map_err(Failure::new)?;
+    out.done(&json!({ "renewed_at": Time::from(renewed_at) }), upkeep::LINES_RENEWED)
 }

@@ -22,35 +22,38 @@ pub(super) enum StoreAction {
     ///
     /// Exit codes: 0 the store is whole; 1 it is damaged, or could not be looked at.
     #[command(verbatim_doc_comment)]
-    Verify(VerifyArguments),
+    Verify(StoreAccess),
 }
 
-/// How `store verify` finds the store.
+/// Whether a command asks the server or opens the store itself.
 #[derive(Debug, clap::Args)]
-pub(super) struct VerifyArguments {
+pub(super) struct StoreAccess {
     /// Open the store itself instead of asking the server, which must be stopped
     #[arg(long)]
-    offline: bool,
+    pub(super) offline: bool,
     #[command(flatten)]
     pub(super) place: StorePlace,
-}
-
-impl VerifyArguments {
-    pub(super) fn offline(&self) -> bool {
-        self.offline
-    }
 }
 
 /// What can be done with lines.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LinesAction {
-    /// Begin a new line of every lane: run it after the store was restored by other means than
-    /// `railpost restore`, so that no number is used twice
-    Renew {
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
-    },
+    /// Begin a new line of every lane, so that no number is used twice
+    ///
+    /// Run it after the store was restored by other means than `railpost restore`: with --offline
+    /// before the server is started, without it if the server runs already.
+    #[command(verbatim_doc_comment)]
+    Renew(RenewArguments),
+}
+
+/// What `lines renew` may be told.
+#[derive(Debug, clap::Args)]
+pub(super) struct RenewArguments {
+    /// Do not ask
+    #[arg(long, short)]
+    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) access: StoreAccess,
 }
 
 pub(super) fn verify(session: &Session) -> Outcome {
@@ -70,9 +73,15 @@ pub(super) fn found(out: Out, damage: Option<&str>) -> Outcome {
 }
 
 pub(super) fn renew_lines(session: &Session, yes: bool) -> Outcome {
-    confirm(session, "Begin a new line of every lane?", yes)?;
+    confirm_renewal(session.out, yes)?;
     let answer = session.client.act(&session.client.of_server(&["lines", "renew"]))?;
-    session.out.done(&answer, "every lane begins a new line with its next delivery")
+    session.out.done(&answer, LINES_RENEWED)
+}
+
+pub(super) const LINES_RENEWED: &str = "every lane begins a new line with its next delivery";
+
+pub(super) fn confirm_renewal(out: Out, yes: bool) -> Outcome {
+    confirm(out, "Begin a new line of every lane?", yes)
 }
 
 pub(super) fn backup(arguments: &BackupArguments, session: &Session) -> Outcome {

@@ -1,18 +1,17 @@
 //! Opening the store, and what the first start makes.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use railpost_store::{
     ApiKey, Change, MasterKey, MemoryStore, PageRequest, PostgresAddress, PostgresStore, Scope,
-    Setup, Source, SqliteStore, Store, StoreError, SystemSource, TenantSettings, Write,
+    Setup, Source, SqliteStore, Store, StoreError, TenantSettings, Write,
 };
 use railpost_wire::{ApiKeyId, TenantId};
 
 use super::{StartError, failed};
 use crate::api;
 use crate::app::App;
-use crate::config::{Config, is_postgres_url, show_url};
+use crate::config::{Config, is_postgres_url};
 use crate::data_dir;
 
 /// The tenant that exists from the first start on.
@@ -44,64 +43,12 @@ pub(super) async fn open(
     Ok((master, Arc::new(store)))
 }
 
-/// A store that a backup was put into.
-#[derive(Clone, Debug)]
-pub(crate) struct Restored {
-    /// Where it is, without a password.
-    pub(crate) store: String,
-    /// The file in which the store that was there is kept.
-    pub(crate) old_store: Option<PathBuf>,
-}
-
-/// Puts a backup in the place of the configured store, which no process may have open.
-pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<Restored, StartError> {
-    let (url, source) = (config.store.url.as_str(), &(Arc::new(SystemSource) as Arc<dyn Source>));
-    if url == "memory:" {
-        return Err(failed("store.url", "a store in memory holds nothing to restore"));
-    }
-    data_dir::prepare(&config.server.data_dir).map_err(StartError)?;
-    let master = data_dir::existing_master_key(config).map_err(StartError)?;
-    let setup = setup(&master, source);
-    if is_postgres_url(url) {
-        let restored = PostgresStore::restore(&PostgresAddress::from(url), backup, setup).await;
-        restored.map_err(|error| failed("store.url", not_restored(&error)))?;
-        return Ok(Restored { store: show_url(url), old_store: None });
-    }
-    let path = data_dir::database(config);
-    let old_store = SqliteStore::restore(&path, backup, &setup);
-    let old_store =
-        old_store.map_err(|error| failed(&path.display().to_string(), not_restored(&error)))?;
-    Ok(Restored { store: path.display().to_string(), old_store })
-}
-
-/// Looks through the configured store for damage, without a server: says what is damaged, if anything is.
-pub(crate) async fn verify(config: &Config) -> Result<Option<String>, StartError> {
-    let source: Arc<dyn Source> = Arc::new(SystemSource);
-    let (_, store) = open(config, &source).await?;
-    match store.verify().await {
-        Ok(()) => Ok(None),
-        Err(StoreError::Corrupt(damage)) => Ok(Some(damage)),
-        Err(error) => Err(failed("store", error)),
-    }
-}
-
-fn setup(master: &[u8; 32], source: &Arc<dyn Source>) -> Setup {
+pub(super) fn setup(master: &[u8; 32], source: &Arc<dyn Source>) -> Setup {
     Setup { source: source.clone(), master_key: MasterKey::new(master) }
 }
 
-/// What to do about a store that cannot be restored.
-fn not_restored(error: &StoreError) -> String {
-    match error {
-        StoreError::Locked(_) => {
-            format!("{error}; stop the server and wait until its process has ended")
-        }
-        StoreError::Corrupt(damage) => format!("the backup is damaged: {damage}; take another one"),
-        error => advised(error),
-    }
-}
-
 /// What to do about a store that does not open, where the error does not say.
-fn advised(error: &StoreError) -> String {
+pub(super) fn advised(error: &StoreError) -> String {
     let advice = match error {
         StoreError::Unavailable(_) => "; is it running, and is store.url right?",
         StoreError::WrongMasterKey => "; see store.master_key_file",

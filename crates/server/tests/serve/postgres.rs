@@ -42,6 +42,32 @@ fn a_second_server_on_the_same_database_is_refused_as_in_use() {
 }
 
 #[test]
+fn work_on_a_stopped_store_makes_none_and_refuses_one_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = fresh_url("nothing");
+    let offline = ["--offline", "--store", &url];
+    let verify = [&["store", "verify"][..], &offline].concat();
+    let renew = [&["lines", "renew", "--yes"][..], &offline].concat();
+    // Whatever the first made, the next would find.
+    for command in [&verify, &renew, &verify] {
+        let (code, _, err) = output(folder.path(), command);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("there is no store at postgres://"), "{err}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    let server = Running::start(folder.path(), &["--store", &url]);
+    let (code, _, err) = output(folder.path(), &renew);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("in use") && err.contains("until its process has ended"), "{err}");
+    assert_eq!(server.stopped().0, 0);
+    for command in [&renew, &verify] {
+        let (code, _, err) = output(folder.path(), command);
+        assert_eq!(code, 0, "{err}");
+    }
+}
+
+#[test]
 fn a_backup_is_restored_into_an_empty_database_and_begins_new_lines() {
     let folder = tempfile::tempdir().unwrap();
     let (url, empty) = (fresh_url("backup"), fresh_url("restored"));

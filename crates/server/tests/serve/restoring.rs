@@ -112,17 +112,23 @@ fn what_is_no_backup_of_this_store_leaves_it_as_it_is() {
     assert_eq!(server.post("/v1/backup", &json!({"path": "a.db"})).0, 200);
     assert_eq!(server.stopped().0, 0);
     std::fs::write(folder.path().join("no.db"), "no database").unwrap();
+    let mkfifo = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
+    assert!(mkfifo.unwrap().success());
     let backup = "railpost-data/backups/a.db";
     for (arguments, said) in [
-        (&["restore", "no.db"][..], "no.db"),
-        (&["restore", "missing.db"], "missing.db"),
+        (&["restore", "no.db"][..], "error: the backup no.db is damaged: "),
+        (&["restore", "missing.db"], "error: cannot read the backup missing.db: No such file"),
+        (&["restore", "pipe"], "error: cannot read the backup pipe: it is not a regular file"),
+        (&["restore", "railpost-data"], "it is not a regular file"),
+        (&["restore", "railpost-data/railpost.db"], "it is the store itself"),
         (&["restore", backup, "--store", "memory:"], "in memory"),
         (&["restore", backup, "--data-dir", "elsewhere"], "no master key"),
     ] {
         let (code, _, err) = output(folder.path(), arguments);
         assert_eq!(code, 1, "{err}");
-        assert!(err.contains(said) || said == "no.db", "{said} not in {err}");
+        assert!(err.contains(said), "{said} not in {err}");
     }
+    assert!(!folder.path().join("elsewhere").exists());
     let key = folder.path().join("railpost-data/master.key");
     let master = std::fs::read(&key).unwrap();
     std::fs::write(&key, [1; 32]).unwrap();
@@ -160,6 +166,82 @@ fn a_damaged_store_is_called_damaged_by_a_check_alone() {
         err.contains("the store is damaged: ") && err.contains("railpost restore FILE"),
         "{err}"
     );
+}
+
+#[test]
+fn a_check_of_a_store_that_is_not_there_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&[][..], &["--data-dir", "d"], &["--store", "sqlite:other.db"]] {
+        let verify = [&["store", "verify", "--offline"], arguments].concat();
+        let (code, out, err) = output(folder.path(), &verify);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains("there is no store at "), "{err}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    let verify = ["store", "verify", "--offline", "--store", "sqlite:empty.db"];
+    let (code, _, err) = output(folder.path(), &verify);
+    assert!(code == 1 && err.contains("there is no store at empty.db"), "{err}");
+    assert_eq!(std::fs::read(folder.path().join("empty.db")).unwrap(), b"");
+}
+
+#[test]
+fn a_store_that_does_not_open_because_it_is_damaged_is_called_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(start(folder.path()).stopped().0, 0);
+    let database = folder.path().join("railpost-data/railpost.db");
+    let whole = std::fs::read(&database).unwrap();
+    let mut foreign = whole.clone();
+    // The id of the application that a SQLite file belongs to.
+    foreign[68..72].fill(7);
+    for damaged in [&whole[..5000], &whole[..4096], &whole[..100], b"no database", &foreign[..]] {
+        std::fs::write(&database, damaged).unwrap();
+        let (code, _, err) = output(folder.path(), &["store", "verify", "--offline"]);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.starts_with("error: the store is damaged: "), "{err}");
+        assert!(err.contains("restore a backup") && !err.contains("store verify"), "{err}");
+    }
+}
+
+#[test]
+fn a_store_that_was_copied_back_begins_new_lines_before_its_server_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let renew = ["lines", "renew", "--offline", "--yes"];
+    let (code, _, err) = output(folder.path(), &renew);
+    assert!(code == 1 && err.contains("there is no store at "), "{err}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let server = start(folder.path());
+    let receiver = Receiver::new();
+    create_endpoint(&server, &receiver);
+    let next_place = |server: &Running, id: u32| {
+        publish(server, id..=id);
+        let arrived = receiver.next();
+        let place = ["x-lane", "x-seq"].map(|name| arrived.header(name).unwrap().to_owned());
+        arrived.answer(200);
+        place
+    };
+    let [old_line, _] = next_place(&server, 1);
+    let (code, _, err) = output(folder.path(), &renew);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("in use") && err.contains("until its process has ended"), "{err}");
+    assert_eq!(server.stopped().0, 0);
+
+    let (code, _, err) = output(folder.path(), &renew[..3]);
+    assert!(code == 2 && err.contains("--yes"), "{err}");
+    let (code, out, err) = output(folder.path(), &renew);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("every lane begins a new line"), "{out}");
+    let server = start(folder.path());
+    let [new_line, seq] = next_place(&server, 2);
+    assert_eq!(seq, "1");
+    assert_ne!(new_line, old_line);
+    assert_eq!(server.stopped().0, 0);
+
+    std::fs::write(folder.path().join("railpost-data/railpost.db"), "no database").unwrap();
+    let (code, _, err) = output(folder.path(), &renew);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("the store is damaged: ") && err.contains("restore a backup"), "{err}");
 }
 
 /// A library that has every sync of a file fail while the file that `FAIL_SYNC_IF` names exists.

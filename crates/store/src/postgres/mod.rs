@@ -37,7 +37,7 @@ use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, Replay
 use tokio::task::AbortHandle;
 
 use groups::Queue;
-use link::Address;
+use link::{Address, Purpose};
 use lock::{LockWatch, ServerLock, TakenLock};
 use node::Node;
 
@@ -85,6 +85,13 @@ impl From<&str> for PostgresAddress {
 }
 
 impl PostgresStore {
+    /// Whether the schema holds a store. Changes nothing.
+    pub async fn exists(address: &PostgresAddress) -> Result<bool> {
+        let address = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
+        let (mut client, _) = address.connect(Purpose::LongWork).await?;
+        schema::exists(&client.transaction().await?).await
+    }
+
     /// Connects, takes the store's lock, and brings the schema up to date. Refuses one that another
     /// server has, that a later version made or that belongs to another master key.
     pub async fn connect(address: &PostgresAddress, setup: Setup) -> Result<Self> {

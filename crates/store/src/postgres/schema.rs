@@ -62,10 +62,15 @@ pub(super) async fn lock(change: &Transaction<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Whether there is a store.
+pub(super) async fn exists(change: &Transaction<'_>) -> Result<bool> {
+    let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.store') IS NOT NULL";
+    Ok(change.query_one(sql, &[]).await?.get(0))
+}
+
 /// The version of what is there: 0 if nothing is.
 pub(super) async fn version(change: &Transaction<'_>) -> Result<u32> {
-    let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.store') IS NOT NULL";
-    if !change.query_one(sql, &[]).await?.get::<_, bool>(0) {
+    if !exists(change).await? {
         return Ok(0);
     }
     let version: i32 = change.query_one("SELECT version FROM store", &[]).await?.get(0);
