@@ -231,14 +231,20 @@ pub(super) async fn what_a_removed_endpoint_has_open_is_discarded_in_small_steps
         assert_eq!(world.delivery(accepted.id).await.state, discarded);
     }
     assert_eq!(world.delivery(mine[4].id).await.state, DeliveryState::Delivered);
-    let query = |stage| DeliveryQuery {
-        endpoint: Some(endpoint),
-        stage,
-        ..DeliveryQuery::of(world.tenant.clone(), PageRequest::first(9))
-    };
-    let listed = world.store.deliveries(query(Some(Stage::Discarded))).await.unwrap();
-    assert_eq!(listed.items.len(), 4, "people can still see them");
-    assert_eq!(world.store.deliveries(query(None)).await.unwrap().items.len(), 5);
+    for (named, stage, expected) in [
+        (Some(endpoint), Some(Stage::Discarded), 4),
+        (Some(endpoint), None, 5),
+        (None, Some(Stage::Discarded), 4),
+        (None, Some(Stage::Delivered), 1),
+        (None, Some(Stage::Dead), 0),
+        (None, None, 10),
+    ] {
+        let page = PageRequest::first(19);
+        let query = DeliveryQuery::of(world.tenant.clone(), page);
+        let query = DeliveryQuery { endpoint: named, stage, ..query };
+        let listed = world.store.deliveries(query).await.unwrap().items;
+        assert_eq!(listed.len(), expected, "{named:?} {stage:?}");
+    }
     assert_eq!(world.store.counts(kept).await.unwrap().open(), 5);
 }
 
