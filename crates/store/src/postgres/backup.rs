@@ -7,14 +7,17 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, TryStreamExt};
+use railpost_engine::Timestamp;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::Transaction;
 
-use super::link::Purpose;
+use super::link::{Purpose, ServerIdentity};
+use super::lock::TakenLock;
 use super::node::Node;
 use super::schema::{self, SCHEMA};
-use crate::{MasterKey, Result, StoreError};
+use crate::numbers::millis;
+use crate::{Result, Setup, StoreError, lines};
 
 /// What a backup begins with. Stable.
 const MARK: &[u8; 16] = b"railpost pg dump";
@@ -80,7 +83,7 @@ async fn write_piece(file: &mut BufWriter<File>, piece: &[u8]) -> std::io::Resul
 }
 
 /// Fills an empty schema with what a backup holds.
-pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -> Result<()> {
+pub(super) async fn restore(to: &mut TakenLock, from: &Path, setup: &Setup) -> Result<()> {
     let trouble = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
             StoreError::Corrupt(format!("the backup {} is cut short", from.display()))
@@ -98,7 +101,7 @@ pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -
     if found > SCHEMA {
         return Err(StoreError::NewerSchema { found, known: SCHEMA });
     }
-    let change = client.transaction().await?;
+    let change = to.client.transaction().await?;
     schema::lock(&change).await?;
     if schema::version(&change).await? > 0 {
         let problem = "expected an empty one to restore into; this one holds a store: name another \
@@ -113,7 +116,7 @@ pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -
         })?;
     }
     let check = change.query_one("SELECT key_check FROM store", &[]).await?;
-    key.verify(check.get(0))?;
+    setup.master_key.verify(check.get(0))?;
     for (table, column) in NUMBERED {
         let sql = format!(
             "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), \
@@ -121,7 +124,26 @@ pub(super) async fn restore(client: &mut Client, from: &Path, key: &MasterKey) -
         );
         change.execute(&sql, &[]).await?;
     }
+    schema::upgrade(&change, found).await?;
+    begin_era(&change, to.server, setup.source.now()).await?;
     Ok(change.commit().await?)
+}
+
+/// Begins an era, and moves all lanes with open deliveries into it.
+async fn begin_era(change: &Transaction<'_>, server: ServerIdentity, now: Timestamp) -> Result<()> {
+    let ServerIdentity { system, timeline } = server;
+    // A schema that had no eras has lanes of the first one.
+    for sql in [
+        "SELECT railpost_begin_era($1, $2, $3) WHERE NOT EXISTS (SELECT FROM eras)",
+        "SELECT railpost_begin_era($1, $2, $3)",
+    ] {
+        change.execute(sql, &[&millis(now), &system, &timeline]).await?;
+    }
+    // Tables that were just filled have no statistics to plan by.
+    change.batch_execute("ANALYZE deliveries, lanes, old_lines").await?;
+    // A trigger writes down the lines that are left.
+    change.batch_execute(lines::MOVE_OPEN_LANES).await?;
+    Ok(change.batch_execute(lines::FOLLOW_OPEN).await?)
 }
 
 enum Trouble {
