@@ -22,8 +22,7 @@ pub trait Archive: Send + Sync {
     /// One delivery.
     async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>>;
 
-    /// A tenant's deliveries, the latest first. Those of removed endpoints are left out, unless the query
-    /// names the endpoint.
+    /// A tenant's deliveries, the latest first. Those of removed endpoints are listed like any other.
     async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>>;
 
     /// All deliveries of one event, the earliest first.

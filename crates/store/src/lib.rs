@@ -47,6 +47,7 @@ mod brief;
 mod check;
 mod delivery_ids;
 mod fanout;
+mod lines;
 mod loading;
 mod numbers;
 mod packed;

@@ -224,17 +224,22 @@ async fn old_schema(version: usize) -> PostgresAddress {
     address
 }
 
-/// What every version's data has become.
-async fn check_migrated(store: &PostgresStore) {
+/// What every version's data has become. A second line begins after number `first_line`.
+async fn check_migrated(store: &PostgresStore, first_line: u64) {
     assert_eq!(store.check().await.unwrap().schema, 4);
     assert_eq!(store.running_replays().await, Ok(vec![]));
     let line = async |number: u128| {
         let view = store.delivery(DeliveryId::from_u128(number)).await.unwrap().unwrap();
         (view.line.as_ref().unwrap().line.clone(), view.line.unwrap().seq.get())
     };
-    let first = line(1).await;
-    for number in 2..=7 {
-        assert_eq!(line(number.into()).await, (first.0.clone(), number));
+    let (first, last) = (line(1).await.0, line(7).await.0);
+    assert_eq!(first == last, first_line == 7);
+    for number in 1..=7_u64 {
+        let expected = match number.checked_sub(first_line) {
+            Some(number @ 1..) => (last.clone(), number),
+            _ => (first.clone(), number),
+        };
+        assert_eq!(line(number.into()).await, expected);
     }
     let load = railpost_engine::Load::Lanes {
         endpoint: EndpointId::from_u128(1),
@@ -255,7 +260,7 @@ async fn a_schema_of_an_earlier_version_is_brought_up_to_date() {
         let address = old_schema(version).await;
         for times in 1..=2 {
             let store = connect(&address).await;
-            check_migrated(&store).await;
+            check_migrated(&store, 7).await;
             assert_eq!(count_one_more(&store).await, times);
             let fresh = deliveries(accept(&store, times).await.unwrap())[0];
             assert_eq!(fresh.place.unwrap().seq.get(), 7 + times, "the line goes on");
@@ -264,7 +269,7 @@ async fn a_schema_of_an_earlier_version_is_brought_up_to_date() {
     }
 }
 
-/// A backup as version 1 wrote it: a mark, its number, and the 13 tables it had.
+/// A backup of version 1: a mark, the form's version, the schema's, the 13 tables it had, and a checksum.
 async fn backup_of_version_1(address: &PostgresAddress) -> Vec<u8> {
     let tables = [
         "store",
@@ -282,7 +287,7 @@ async fn backup_of_version_1(address: &PostgresAddress) -> Vec<u8> {
         "attempts",
     ];
     let old = client(address).await;
-    let mut backup = b"railpost pg dump\0\0\0\x01".to_vec();
+    let mut backup = b"railpost pg dump\0\0\0\x64\0\0\0\x01".to_vec();
     for table in tables {
         let rows = old.copy_out(&format!("COPY {table} TO STDOUT (FORMAT binary)")).await.unwrap();
         let pieces: Vec<Bytes> = rows.try_collect().await.unwrap();
@@ -291,6 +296,8 @@ async fn backup_of_version_1(address: &PostgresAddress) -> Vec<u8> {
             backup.extend(piece);
         }
     }
+    let checksum = ring::digest::digest(&ring::digest::SHA256, &backup);
+    backup.extend(checksum.as_ref());
     backup
 }
 
@@ -301,8 +308,55 @@ async fn a_backup_of_the_first_version_can_be_restored() {
     std::fs::write(file.path(), backup).unwrap();
     let address = fresh_address().await;
     let restored = PostgresStore::restore(&address, file.path(), setup(1)).await.unwrap();
-    check_migrated(&restored).await;
+    // 4 is the first open one.
+    check_migrated(&restored, 3).await;
     assert_eq!(count_one_more(&restored).await, 1);
+}
+
+#[tokio::test]
+async fn a_damaged_backup_is_refused_before_anything_is_written() {
+    let store = new_store(&fresh_address().await).await;
+    let mut event = event(1);
+    event.payload = Bytes::from_static(b"find this payload");
+    let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
+    store.accept(batch.into()).await.unwrap();
+    let dir = tempfile::TempDir::new().unwrap();
+    let file = dir.path().join("backup");
+    store.backup(&file).await.unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    let payload = whole.windows(17).position(|bytes| bytes == b"find this payload").unwrap();
+    let flip = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let cut = |len: usize| whole[..len].to_vec();
+    let address = fresh_address().await;
+    for (what, bytes) in [
+        ("a changed payload", flip(payload)),
+        ("a changed schema version", flip(23)),
+        ("a changed checksum", flip(whole.len() - 1)),
+        ("a missing byte", cut(whole.len() - 1)),
+        ("a missing checksum", cut(whole.len() - 32)),
+        ("a missing half", cut(whole.len() / 2)),
+        ("little more than a mark", cut(21)),
+        ("half a mark", cut(8)),
+        ("nothing", vec![]),
+        ("junk at the end", [&whole[..], b"junk"].concat()),
+    ] {
+        let damaged = dir.path().join("damaged");
+        std::fs::write(&damaged, bytes).unwrap();
+        let refused = PostgresStore::restore(&address, &damaged, setup(1)).await.unwrap_err();
+        let told = refused.to_string();
+        assert!(matches!(refused, StoreError::Corrupt(_)), "{what}: {told}");
+        assert!(told.contains(damaged.to_str().unwrap()) && told.contains("is damaged"), "{told}");
+        let sql =
+            "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace";
+        let tables: i64 = client(&address).await.query_one(sql, &[]).await.unwrap().get(0);
+        assert_eq!(tables, 0, "{what}");
+    }
+    let restored = PostgresStore::restore(&address, &file, setup(1)).await.unwrap();
+    assert!(restored.tenant(&tenant()).await.unwrap().is_some());
 }
 
 #[tokio::test]

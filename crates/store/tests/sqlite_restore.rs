@@ -50,12 +50,14 @@ async fn what_was_given_out_after_the_backup_is_not_given_out_again_in_its_line(
     let store = open(&dir);
     assert!(has(&store, 1).await && !has(&store, 2).await);
     let view = store.delivery(kept.accepted.id).await.unwrap().unwrap();
-    assert_eq!(view.line, kept.line, "what was open goes on in its line");
+    let first = view.line.unwrap();
+    assert_ne!(Some(&first), kept.line.as_ref(), "what was open goes out in a new line");
+    assert_eq!((first.seq.get(), first.number(0)), (1, 0), "it follows nothing");
     let next = try_accept(&store, 4).await.unwrap();
     assert_eq!(next.accepted.place, lost.accepted.place, "the lane's own numbers go on");
     let (next, lost) = (line(next), line(lost));
     assert_ne!(next.0, lost.0);
-    assert_eq!((next.1, lost.1), (1, 2));
+    assert_eq!(next, (first.line, 2));
     drop(store);
     SqliteStore::restore(&file(&dir), &backup, &setup(1)).unwrap();
     let again = line(try_accept(&open(&dir), 5).await.unwrap());

@@ -1,11 +1,14 @@
 //! Lines of numbers: where they begin, what is passed over in them, and when their lanes go.
 
-use railpost_engine::{Accepted, DeadReason, DeliveryState, DiscardReason, Stage, Timestamp};
-use railpost_wire::{EventId, LineId};
+use railpost_engine::{
+    Accepted, DeadReason, DeliveryState, DiscardReason, Load, Page, Stage, Timestamp,
+};
+use railpost_wire::{EventId, LineId, Seq};
 
 use super::world::{START, World, deliveries, ids, seq};
 use crate::{
-    DeliveryQuery, NewDelivery, PageRequest, PruneStep, Receipt, RedeliverBatch, Store, Write,
+    DeliveryQuery, LinePlace, NewDelivery, PageRequest, PruneStep, Receipt, RecordBatch,
+    RedeliverBatch, Store, Write,
 };
 
 const SKIPPED: DeliveryState = DeliveryState::Dead { reason: DeadReason::Permanent, holds: false };
@@ -80,13 +83,103 @@ pub(super) async fn a_restored_store_never_uses_a_number_of_a_line_twice(world: 
     let lost = numbered(&world, &*world.store, "a").await;
     for _ in 0..2 {
         let restored = world.restore(&path, 1).await.unwrap();
-        let view = restored.delivery(open.accepted.id).await.unwrap().unwrap();
-        assert_eq!(view.line, open.line, "what was open goes on in its line");
+        let place = line_in(&*restored, &open.accepted).await;
+        assert_eq!(place.seq.get(), 1);
+        assert_ne!(place.line, lost.0, "what was open goes out in a new line");
         let (line, number) = numbered(&world, &*restored, "a").await;
-        assert_eq!(number, 1);
-        assert_ne!(line, lost.0);
+        assert_eq!((&line, number), (&place.line, 2), "the next one follows it");
         let (other, _) = numbered(&world, &*restored, "made after the copy").await;
         assert_ne!(other, line);
+    }
+}
+
+async fn line_in(store: &dyn Store, of: &Accepted) -> LinePlace {
+    store.delivery(of.id).await.unwrap().unwrap().line.unwrap()
+}
+
+/// By number of a lane: its number in the line that it is in now, and the number that it follows there.
+async fn open_in(store: &dyn Store, all: &[Accepted]) -> Vec<(u64, u64, u64)> {
+    let (endpoint, lane) = (all[0].endpoint, all[0].place.unwrap().lane);
+    let load = Load::Lane { endpoint, lane, from: Seq::FIRST, limit: 99 };
+    let Page::Lane(page) = store.load(load).await.unwrap() else { panic!("expected a lane") };
+    let mut found = Vec::new();
+    for delivery in page.deliveries {
+        let place = line_in(store, all.iter().find(|one| one.id == delivery.id).unwrap()).await;
+        let seq = delivery.place.unwrap().seq;
+        let noted = page.follows.iter().find(|(of, _)| *of == seq);
+        let follows = noted.map_or(seq.get() - 1, |(_, before)| *before);
+        found.push((seq.get(), place.seq.get(), place.number(follows)));
+    }
+    found
+}
+
+pub(super) async fn what_is_open_goes_out_in_a_new_line_after_a_restore(world: World) {
+    world.endpoint().await;
+    let mut all = Vec::new();
+    for _ in 0..9 {
+        all.push(world.publish_one(Some("k")).await);
+    }
+    let old = world.line(all[0].id).await;
+    world.move_to(&all[0], DeliveryState::Delivered).await;
+    world.move_to(&all[1], SKIPPED).await;
+    // Open are 3, 4, 6 and 8. What was delivered in the old line is never sent in the new one.
+    for (index, state) in [
+        (4, DeliveryState::Delivered),
+        (6, DeliveryState::DISCARDED),
+        (8, DeliveryState::Delivered),
+    ] {
+        world.move_to(&all[index], state).await;
+    }
+    let path = world.new_path();
+    world.store.backup(&path).await.unwrap();
+    let restored = world.restore(&path, 1).await.unwrap();
+    let next = publish(&world, &*restored, "k").await.remove(0);
+    all.push(next.accepted);
+    let expected = [(3, 1, 0), (4, 2, 1), (6, 4, 2), (8, 6, 4), (10, 8, 6)];
+    assert_eq!(open_in(&*restored, &all).await, expected);
+    let new = line_in(&*restored, &all[2]).await;
+    assert_ne!(new.line, old.line);
+    assert_eq!(next.line.unwrap().line, new.line, "all of it is one line");
+    for closed in &all[..2] {
+        let place = line_in(&*restored, closed).await;
+        assert_eq!(place.line, old.line, "what was closed before keeps its line");
+    }
+}
+
+pub(super) async fn lines_are_told_apart_however_often_a_store_is_restored(world: World) {
+    world.endpoint().await;
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        all.push(world.publish_one(Some("k")).await);
+        all.push(world.publish_one(Some("k")).await);
+        world.store.begin_era().await.unwrap();
+    }
+    // 1 and 2 are of the first line, 3 and 4 of the second.
+    let (first, second) = (world.line(all[0].id).await.line, world.line(all[2].id).await.line);
+    world.move_to(&all[0], DeliveryState::Delivered).await;
+    let path = world.new_path();
+    world.store.backup(&path).await.unwrap();
+    let once = world.restore(&path, 1).await.unwrap();
+    let third = line_in(&*once, &all[1]).await.line;
+    assert!(![&first, &second].contains(&&third));
+    let expected = [(&first, 1), (&third, 1), (&third, 2), (&third, 3)];
+    assert_lines(&*once, &all, expected).await;
+
+    let delivered = all[1..3].iter().map(|one| world.transition(one, DeliveryState::Delivered));
+    once.record(RecordBatch::of(delivered).into()).await.unwrap();
+    let path = world.new_path();
+    once.backup(&path).await.unwrap();
+    let twice = world.restore(&path, 1).await.unwrap();
+    let fourth = line_in(&*twice, &all[3]).await.line;
+    assert_ne!(fourth, third);
+    let expected = [(&first, 1), (&third, 1), (&third, 2), (&fourth, 1)];
+    assert_lines(&*twice, &all, expected).await;
+}
+
+async fn assert_lines(store: &dyn Store, all: &[Accepted], expected: [(&LineId, u64); 4]) {
+    for (accepted, expected) in all.iter().zip(expected) {
+        let place = line_in(store, accepted).await;
+        assert_eq!((&place.line, place.seq.get()), expected, "{accepted:?}");
     }
 }
 
@@ -231,14 +324,20 @@ pub(super) async fn what_a_removed_endpoint_has_open_is_discarded_in_small_steps
         assert_eq!(world.delivery(accepted.id).await.state, discarded);
     }
     assert_eq!(world.delivery(mine[4].id).await.state, DeliveryState::Delivered);
-    let query = |stage| DeliveryQuery {
-        endpoint: Some(endpoint),
-        stage,
-        ..DeliveryQuery::of(world.tenant.clone(), PageRequest::first(9))
-    };
-    let listed = world.store.deliveries(query(Some(Stage::Discarded))).await.unwrap();
-    assert_eq!(listed.items.len(), 4, "people can still see them");
-    assert_eq!(world.store.deliveries(query(None)).await.unwrap().items.len(), 5);
+    for (named, stage, expected) in [
+        (Some(endpoint), Some(Stage::Discarded), 4),
+        (Some(endpoint), None, 5),
+        (None, Some(Stage::Discarded), 4),
+        (None, Some(Stage::Delivered), 1),
+        (None, Some(Stage::Dead), 0),
+        (None, None, 10),
+    ] {
+        let page = PageRequest::first(19);
+        let query = DeliveryQuery::of(world.tenant.clone(), page);
+        let query = DeliveryQuery { endpoint: named, stage, ..query };
+        let listed = world.store.deliveries(query).await.unwrap().items;
+        assert_eq!(listed.len(), expected, "{named:?} {stage:?}");
+    }
     assert_eq!(world.store.counts(kept).await.unwrap().open(), 5);
 }
 

@@ -146,6 +146,8 @@ checks! { $
         each_lane_of_each_endpoint_has_a_line_of_its_own
         a_new_era_begins_new_lines_and_leaves_the_old_ones_alone
         a_restored_store_never_uses_a_number_of_a_line_twice
+        what_is_open_goes_out_in_a_new_line_after_a_restore
+        lines_are_told_apart_however_often_a_store_is_restored
         what_was_skipped_is_passed_over
         what_is_discarded_out_of_order_is_passed_over_too
         a_redelivery_is_a_replay_from_its_first_attempt_on

@@ -6,10 +6,10 @@ use railpost_wire::{Secret, SecretId};
 use super::world::{START, World, detail, seq};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::{
-    AuditEntry, AuditQuery, Change, DeliveryQuery, EndpointPrivate, EndpointSettings, EventQuery,
-    EventTypeRecord, IdempotencyKey, IdempotencyRecord, NewEndpoint, NewSecret, PageRequest,
-    Period, PruneStep, Pruned, Recall, RecordBatch, SecretValue, StoreError, StoredResponse,
-    TenantSettings, Write,
+    AuditEntry, AuditQuery, Change, DeliveryQuery, DeliveryView, EndpointPrivate, EndpointSettings,
+    EventQuery, EventTypeRecord, IdempotencyKey, IdempotencyRecord, NewEndpoint, NewSecret,
+    PageRequest, Period, PruneStep, Pruned, Recall, RecordBatch, SecretValue, StoreError,
+    StoredResponse, TenantSettings, Write,
 };
 
 /// Prunes to the end in steps of two events.
@@ -267,8 +267,10 @@ pub(super) async fn a_backup_holds_all_of_it_and_goes_on_from_there(world: World
     let restored = world.restore(&path, 1).await.unwrap();
     let stored = restored.event(&world.tenant, &event.id).await.unwrap().unwrap();
     assert_eq!(stored.event, event);
-    let view = restored.delivery(first.id).await.unwrap();
-    assert_eq!(view, world.store.delivery(first.id).await.unwrap());
+    let view = restored.delivery(first.id).await.unwrap().unwrap();
+    let before = world.store.delivery(first.id).await.unwrap().unwrap();
+    assert_ne!(view.line, before.line, "what is open is in a new line");
+    assert_eq!(DeliveryView { line: before.line.clone(), ..view }, before);
     let attempts = restored.attempts(first.id, PageRequest::first(5)).await.unwrap();
     assert_eq!(attempts.items[0].detail, detail(1, 500));
     assert_eq!(restored.secrets(endpoint).await.unwrap().len(), 1);

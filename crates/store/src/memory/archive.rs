@@ -44,10 +44,8 @@ impl Archive for MemoryStore {
         let after = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
         let after = DeliveryId::from_bytes(after.unwrap_or([u8::MAX; 16]));
         let state = self.state();
-        let rows = state.rows.deliveries.range(..after).rev().filter(|(_, row)| {
-            query.endpoint.is_none_or(|wanted| row.endpoint == wanted)
-                && state.shows(&query, row.endpoint)
-        });
+        let rows = state.rows.deliveries.range(..after).rev();
+        let rows = rows.filter(|(_, row)| state.shows(&query, row.endpoint));
         let rows = rows.filter_map(|(id, _)| Some((id.to_bytes(), state.view(*id)?)));
         let rows = rows.filter(|(_, view)| query.wants(view)).take(limit + 1);
         Ok(Listing::cut(rows.collect(), limit, ListKind::Deliveries))
@@ -131,12 +129,11 @@ impl State {
         self.registry.tenants.contains_key(tenant)
     }
 
-    /// Whether a list shows deliveries of this endpoint: a removed one is asked for by its id.
+    /// Whether a list shows deliveries of this endpoint.
     fn shows(&self, query: &DeliveryQuery, endpoint: EndpointId) -> bool {
         let row = self.registry.endpoints.get(&endpoint);
-        row.is_some_and(|row| {
-            row.tenant == query.tenant && (row.removed_at.is_none() || query.endpoint.is_some())
-        })
+        query.endpoint.is_none_or(|wanted| endpoint == wanted)
+            && row.is_some_and(|row| row.tenant == query.tenant)
     }
 
     fn event_row(&self, tenant: &TenantId, id: &EventId) -> Option<&EventRow> {

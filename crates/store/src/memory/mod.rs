@@ -34,10 +34,12 @@ impl MemoryStore {
         Self { state: Mutex::new(state), setup }
     }
 
-    /// One with all that a [`backup`](crate::Upkeep::backup) of a memory store holds, in a new era.
+    /// One with all that a [`backup`](crate::Upkeep::backup) of a memory store holds, in a new era: what is
+    /// open goes out in new lines.
     pub fn restore(backup: &Path, setup: Setup) -> Result<Self> {
         let mut state = upkeep::read_backup(backup, &setup.master_key)?;
         state.begin_era(&*setup.source);
+        state.move_open_lanes();
         Ok(Self { state: Mutex::new(state), setup })
     }
 

@@ -156,6 +156,25 @@ impl LaneRow {
         old.unwrap_or(self.line)
     }
 
+    /// Begins a line with the first of the open deliveries. Only those are sent in it: each of them, and
+    /// the lane's next one, follows the open one before it.
+    fn begin_line(&mut self, era: u64, open: &BTreeMap<Seq, DeliveryId>) {
+        let mut seqs = open.keys().map(|seq| seq.get()).chain([self.last.get() + 1]);
+        let Some(first) = seqs.next() else { return };
+        let before = first - 1;
+        self.old_lines.insert(self.last.get(), self.line);
+        self.line = Line { era, before };
+        let left = self.old_lines.split_off(&first).into_values();
+        self.old_lines.extend(left.filter(|line| line.before < before).map(|line| (before, line)));
+        let mut follows = first;
+        for seq in seqs {
+            if follows != seq - 1 {
+                self.follows.insert(seq, follows);
+            }
+            follows = seq;
+        }
+    }
+
     /// Notes that a number was closed without being delivered.
     pub(crate) fn skipped(&mut self, seq: Seq) {
         let before = self.follows.remove(&seq.get()).unwrap_or(seq.get() - 1);
@@ -185,6 +204,15 @@ impl State {
 
     pub(crate) fn era(&self) -> u64 {
         self.rows.eras.last().copied().unwrap_or_default()
+    }
+
+    /// Moves all lanes with open deliveries into the current era.
+    pub(crate) fn move_open_lanes(&mut self) {
+        let era = self.era();
+        for ((_, lane), open) in &self.open_lanes {
+            let row = self.rows.lanes.get_mut(lane).expect("a lane with open deliveries has a row");
+            row.begin_line(era, open);
+        }
     }
 
     /// A place in a lane, as its line has it. Nothing if the lane was pruned.

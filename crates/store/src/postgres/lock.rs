@@ -38,7 +38,7 @@ pub(super) enum LockState {
 pub(super) struct TakenLock {
     pub(super) client: Client,
     connection: JoinHandle<()>,
-    server: ServerIdentity,
+    pub(super) server: ServerIdentity,
 }
 
 impl TakenLock {

@@ -101,14 +101,13 @@ impl PostgresStore {
     }
 
     /// Fills an empty schema with what a [`backup`](crate::Upkeep::backup) holds, and connects. A new era
-    /// begins, because what was written after the backup is lost.
+    /// begins, because what was written after the backup is lost: what is open goes out in new lines. All
+    /// of it is one transaction.
     pub async fn restore(address: &PostgresAddress, backup: &Path, setup: Setup) -> Result<Self> {
         let address = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
         let mut taken = TakenLock::take(&address).await?;
-        backup::restore(&mut taken.client, backup, &setup.master_key).await?;
-        let store = Self::open(address, taken, setup).await?;
-        store.begin_era().await?;
-        Ok(store)
+        backup::restore(&mut taken, backup, &setup).await?;
+        Self::open(address, taken, setup).await
     }
 
     async fn open(address: Address, mut taken: TakenLock, setup: Setup) -> Result<Self> {

@@ -33,14 +33,20 @@ pub(super) async fn prepare(client: &mut Client, setup: &Setup) -> Result<()> {
     if found == SCHEMA {
         return Ok(());
     }
-    migrate(&change, found, SCHEMA).await?;
+    upgrade(&change, found).await?;
     if found == 0 {
         let check = setup.master_key.check_value(&*setup.source);
-        let sql = "INSERT INTO store (id, version, key_check) VALUES (1, 0, $1)";
-        change.execute(sql, &[&check]).await?;
+        let sql = "INSERT INTO store (id, version, key_check) VALUES (1, $1, $2)";
+        change.execute(sql, &[&(SCHEMA as i32), &check]).await?;
     }
-    change.execute("UPDATE store SET version = $1", &[&(SCHEMA as i32)]).await?;
     Ok(change.commit().await?)
+}
+
+/// Makes the newest version out of an earlier one.
+pub(super) async fn upgrade(change: &Transaction<'_>, from: u32) -> Result<()> {
+    migrate(change, from, SCHEMA).await?;
+    change.execute("UPDATE store SET version = $1", &[&(SCHEMA as i32)]).await?;
+    Ok(())
 }
 
 /// Makes the tables of a version out of nothing.

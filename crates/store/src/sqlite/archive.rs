@@ -66,7 +66,7 @@ pub(super) fn delivery(db: &Connection, id: DeliveryId) -> Result<Option<Deliver
     one(db, sql, [id.to_bytes()], |columns| rows::view(columns))
 }
 
-/// The numbers of a tenant's endpoints, or of the one that is asked for.
+/// The numbers of a tenant's endpoints, or of the one that is asked for; with those removed, if `removed`.
 fn endpoints(
     db: &Connection,
     tenant: &TenantId,
@@ -98,9 +98,7 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
         view_joins!()
     );
     let mut pages = Vec::new();
-    // A removed endpoint is asked for by its id.
-    let removed = query.endpoint.is_some();
-    let endpoints = endpoints(db, &query.tenant, query.endpoint, removed)?;
+    let endpoints = endpoints(db, &query.tenant, query.endpoint, true)?;
     // However many endpoints there are, together they are looked at no longer than one.
     let most = (LIST_SCAN_MAX as usize / endpoints.len().max(1)).max(limit + 1);
     let scan = Scan { kind: ListKind::Deliveries, limit, most, wants: &|view| query.wants(view) };

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use super::errors::{At, refuse_not_ours};
 use super::session::{FLAGS, connect};
 use super::{schema, upkeep};
-use crate::{Result, Setup, StoreError};
+use crate::{Result, Setup, StoreError, lines};
 
 /// What the names of a store's files end in: the file itself, its log and the log's index.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
@@ -40,8 +40,8 @@ fn prepare(copy: &Path, backup: &Path, setup: &Setup) -> Result<()> {
     remove(copy);
     copy_with_log(backup, copy).map_err(|error| refuse("copy the backup", backup, &error))?;
     check(copy, setup)?;
-    let db = connect(copy, setup)?;
-    schema::begin_era(&db, setup)?;
+    let mut db = connect(copy, setup)?;
+    begin_era(&mut db, setup)?;
     // Closing a file copies its log into it.
     db.close().map_err(|(_, error)| error).at("closing the copy")?;
     let log = with_suffix(copy, "-wal");
@@ -51,6 +51,22 @@ fn prepare(copy: &Path, backup: &Path, setup: &Setup) -> Result<()> {
     }
     let synced = File::open(copy).and_then(|file| file.sync_all());
     synced.map_err(|error| refuse("sync the copy", copy, &error))
+}
+
+/// Begins an era, and moves all lanes with open deliveries into it.
+fn begin_era(db: &mut Connection, setup: &Setup) -> Result<()> {
+    let doing = "the era of the copy";
+    let change = db.transaction().at(doing)?;
+    schema::begin_era(&change, setup)?;
+    let leave_lines = "INSERT INTO old_lines (lane, through, era, line_before) \
+                       SELECT l.id, l.last_seq, l.era, l.line_before FROM lanes AS l \
+                       WHERE l.last_seq > l.line_before AND EXISTS (SELECT 1 FROM deliveries AS d \
+                       INDEXED BY deliveries_open WHERE d.endpoint = l.endpoint \
+                       AND d.lane = l.id AND d.standing <= 3)";
+    for sql in [leave_lines, lines::MOVE_OPEN_LANES, lines::FOLLOW_OPEN] {
+        change.execute_batch(sql).at(doing)?;
+    }
+    change.commit().at(doing)
 }
 
 /// Refuses a copy of anything but a whole store of this master key.
