@@ -69,7 +69,9 @@ impl Recorder {
             self.gather(&mut group).await;
             size = group.batch.transitions.len();
             if self.write(group.batch, &group.firsts).await {
-                group.written.into_iter().for_each(|waiting| drop(waiting.send(())));
+                for waiting in group.written {
+                    let _ = waiting.send(());
+                }
             }
             group.loads.into_iter().for_each(|(ticket, load)| self.lookups.begin(ticket, load));
         }
