@@ -14,7 +14,7 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ("railpost", &["railpost-wire", "railpost-engine", "railpost-store", "railpost-dispatch"]),
     ("railpost-receiver", &["railpost-wire"]),
     ("railpost-outbox", &["railpost-wire"]),
-    ("railpost-sim", &["railpost-wire", "railpost-engine"]),
+    ("railpost-sim", &["railpost-wire", "railpost-engine", "railpost-receiver"]),
     ("railpost-bench", &["railpost-wire"]),
     ("xtask", &[]),
 ];

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,6 +33,27 @@ impl Postgres {
             format!("{problem}\n{log}")
         })?;
         Ok(server)
+    }
+
+    /// A program that restarts the server without letting it write anything, as a crash would.
+    pub(crate) fn restart_program(&self) -> Result<PathBuf, String> {
+        let program = self.folder.join("restart");
+        let user = self.user.map_or(String::new(), |(uid, gid)| {
+            format!("setpriv --reuid={uid} --regid={gid} --clear-groups ")
+        });
+        let (pg_ctl, data) = (self.bin.join("pg_ctl"), self.data());
+        let log = self.folder.join("log");
+        let script = format!(
+            "#!/bin/sh\ncd {} && exec {user}{} -D {} -l {} -m immediate -w -t 60 restart\n",
+            self.folder.display(),
+            pg_ctl.display(),
+            data.display(),
+            log.display(),
+        );
+        let written = fs::write(&program, script)
+            .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o755)));
+        written.map_err(|error| format!("{} could not be written: {error}", program.display()))?;
+        Ok(program)
     }
 
     pub(crate) fn url(&self) -> String {

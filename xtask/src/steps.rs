@@ -39,6 +39,7 @@ pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
         chromium,
         chromedriver,
         ("RAILPOST_TEST_POSTGRES", postgres.url()),
+        ("RAILPOST_TEST_POSTGRES_RESTART", postgres.restart_program()?.display().to_string()),
         ("RAILPOST_TEST_REDIS", redis.url()),
         ("RAILPOST_TEST_INTEROP", interop.display().to_string()),
     ];

@@ -96,6 +96,7 @@ fn event(number: usize) -> Event {
         schema_version: None,
         time: Timestamp::from_millis(1_700_000_000_000),
         traceparent: None,
+        cloudevent: None,
     }
 }
 

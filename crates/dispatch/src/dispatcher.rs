@@ -1,10 +1,11 @@
 //! The dispatcher: holds an engine, performs its effects, and tells it what came of them.
 //!
 //! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches and
-//! `lookups` that read for the engine, `parcels` just accepted and `fetches` of those that have to be
+//! `lookups` that read for the engine, a `repair` that finds what nobody told of, `parcels` just accepted and `fetches` of those that have to be
 //! read back, an `outlet` per endpoint, `hands` that make one `attempt` after the other, and a `gate` for those
 //! who hand in more than can be sent. None of them holds a delivery rule.
 
+mod clock;
 mod parcels;
 mod fetches;
 mod outlet;
@@ -13,27 +14,34 @@ mod hands;
 mod lookups;
 mod recorder;
 mod gate;
+mod repair;
 mod run;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use railpost_engine::{
-    Because, Command, Config, Counters, Delivery, Health, Input, Notice, Transition,
+    Because, Command, Config, Counters, Delivery, Health, Input, Notice, Span, Transition,
 };
 use railpost_store::{
-    AcceptBatch, AttemptDetail, Epoch, PageRequest, Parcel, Receipt, RedeliverBatch, Source, Store,
-    StoreError, Tenant,
+    AcceptBatch, AttemptDetail, Change, Epoch, NewEndpoint, NewSecret, PageRequest, Parcel,
+    Receipt, RedeliverBatch, Source, Store, StoreError, Sweep, Tenant, Write,
 };
-use railpost_wire::{EndpointId, NodeId, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, NodeId, TenantId};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::limits::{ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE};
+use crate::limits::{
+    DECISION_PATIENCE, ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE,
+    SWEEP_EVERY_DEFAULT, SWEEP_LAG_DEFAULT,
+};
 use crate::{Sender, TraceParent};
 use gate::Gate;
 use outlet::Outlet;
+use repair::{Doubts, Repair};
 use run::{Order, Run};
 
 /// What a dispatcher works with.
@@ -62,6 +70,10 @@ pub struct DispatcherConfig {
     pub epoch: Epoch,
     /// Bytes of payloads just accepted that are kept in memory, so that they need not be read back.
     pub parcels_bytes_max: usize,
+    /// How often to look for what was committed without anybody hearing of it.
+    pub sweep_every: Duration,
+    /// How old a delivery is then: its commit must be over.
+    pub sweep_lag: Span,
 }
 
 impl Default for DispatcherConfig {
@@ -71,6 +83,8 @@ impl Default for DispatcherConfig {
             node: None,
             epoch: Epoch::default(),
             parcels_bytes_max: PARCELS_BYTES_MAX_DEFAULT,
+            sweep_every: SWEEP_EVERY_DEFAULT,
+            sweep_lag: SWEEP_LAG_DEFAULT,
         }
     }
 }
@@ -103,6 +117,9 @@ pub trait Watch: Send + Sync {
 
     /// The store could not be written or read. It is tried again.
     fn store_trouble(&self, _trouble: &StoreError) {}
+
+    /// Nothing can be sent to an endpoint as it is, for this reason; or it can again.
+    fn endpoint_blocked(&self, _endpoint: EndpointId, _reason: Option<&str>) {}
 }
 
 /// Nobody wants to know.
@@ -126,6 +143,7 @@ pub struct Dispatcher {
     parts: Parts,
     orders: mpsc::Sender<Order>,
     gate: Arc<Gate>,
+    doubts: Arc<Doubts>,
 }
 
 /// The dispatcher has stopped: what it is told has no effect.
@@ -153,12 +171,16 @@ impl Dispatcher {
         config: &DispatcherConfig,
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (orders, inbox) = mpsc::channel(ORDERS_WAITING_MAX);
-        let gate = Arc::new(Gate::new());
-        let run = Run::new(parts.clone(), config, inbox, gate.clone());
+        let (gate, doubts) = (Arc::new(Gate::new()), Arc::new(Doubts::default()));
+        // Before anything is loaded: if it changes from here on, everything is loaded again.
+        let era = parts.store.sweep(EMPTY_SWEEP).await?.era;
+        let run = Run::new(parts.clone(), config, inbox, gate.clone(), doubts.clone());
         let task = tokio::spawn(run.run());
-        let dispatcher = Self { parts, orders, gate };
+        let dispatcher = Self { parts, orders, gate, doubts };
+        let repair = Repair::new(&dispatcher, config, era);
         dispatcher.introduce_tenants().await?;
-        dispatcher.introduce_endpoints().await?;
+        dispatcher.introduce_endpoints(false).await?;
+        tokio::spawn(repair.run());
         Ok((dispatcher, task))
     }
 
@@ -166,7 +188,8 @@ impl Dispatcher {
     pub async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>, StoreError> {
         let batch = Arc::new(batch);
         let turn = self.gate.turn(batch.events.len()).await;
-        let receipts = self.parts.store.accept(batch.clone()).await?;
+        let receipts = self.parts.store.accept(batch.clone()).await;
+        let receipts = receipts.inspect_err(|trouble| self.doubt_deliveries(trouble))?;
         drop(turn);
         self.parts.watch.accepted(&batch.tenant, &receipts);
         let parcels = parcels::of_receipts(&batch, &receipts);
@@ -177,12 +200,48 @@ impl Dispatcher {
 
     /// Sends events that were accepted before once more, at the end of their lanes.
     pub async fn redeliver(&self, batch: RedeliverBatch) -> Result<(), StoreError> {
-        let accepted = self.parts.store.redeliver(batch).await?;
+        let accepted = self.parts.store.redeliver(batch).await;
+        let accepted = accepted.inspect_err(|trouble| self.doubt_deliveries(trouble))?;
         let _ = self.order(Order::Input(Box::new(Input::Accepted(accepted)))).await;
         Ok(())
     }
 
-    /// Carries out what a person decided about a delivery, or says why not.
+    /// What got no answer may have been written all the same.
+    fn doubt_deliveries(&self, trouble: &StoreError) {
+        if trouble.is_in_doubt() {
+            self.doubts.of_deliveries();
+        }
+    }
+
+    /// Makes a change of the registry, and has it taken into account: at once, or as soon as the store
+    /// can be read. One whose answer was lost is looked up, too.
+    pub async fn commit(&self, change: Change) -> Result<(), StoreError> {
+        let concerned = Concerned::of(&change);
+        let done = self.parts.store.commit(change).await;
+        match &done {
+            Ok(()) => self.look_up(concerned).await,
+            Err(trouble) if trouble.is_in_doubt() => self.doubt(concerned),
+            Err(_) => {}
+        }
+        done
+    }
+
+    async fn look_up(&self, concerned: Concerned) {
+        for id in concerned.tenants {
+            self.tenant_changed(&id).await;
+        }
+        for id in concerned.endpoints {
+            self.endpoint_changed(id).await;
+        }
+    }
+
+    fn doubt(&self, concerned: Concerned) {
+        concerned.tenants.into_iter().for_each(|id| self.doubts.of_tenant(id));
+        concerned.endpoints.into_iter().for_each(|id| self.doubts.of_endpoint(id));
+    }
+
+    /// Carries out what a person decided about a delivery, or says why not. It survives a crash once
+    /// [`written`](Self::written) has answered.
     pub async fn command(
         &self,
         command: Command,
@@ -192,16 +251,43 @@ impl Dispatcher {
         self.ask(|answer| Order::Command(input, answer)).await
     }
 
-    /// An endpoint was created, changed, switched on or off, removed, or its secrets changed.
-    pub async fn endpoint_changed(&self, id: EndpointId) -> Result<(), StoreError> {
+    /// Waits until all that people decided so far is durable.
+    pub async fn written(&self) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.order(Order::Written(answer)).await?;
+        let in_time = tokio::time::timeout(DECISION_PATIENCE, answered).await;
+        let written = in_time.ok().and_then(Result::ok);
+        written.ok_or_else(|| StoreError::Unavailable("it could not be recorded yet".to_owned()))
+    }
+
+    /// An endpoint was created, changed, switched on or off, removed, or its secrets changed. If it cannot
+    /// be read now, it is as soon as it can.
+    pub async fn endpoint_changed(&self, id: EndpointId) {
+        if let Err(trouble) = self.look_up_endpoint(id, false).await {
+            self.parts.watch.store_trouble(&trouble);
+            self.doubts.of_endpoint(id);
+        }
+    }
+
+    /// A tenant was created or its settings changed. If it cannot be read now, it is as soon as it can.
+    pub async fn tenant_changed(&self, id: &TenantId) {
+        if let Err(trouble) = self.look_up_tenant(id).await {
+            self.parts.watch.store_trouble(&trouble);
+            self.doubts.of_tenant(id.clone());
+        }
+    }
+
+    /// Tells the run loop what the store has of an endpoint; with `reload`, its backlog is loaded again.
+    async fn look_up_endpoint(&self, id: EndpointId, reload: bool) -> Result<(), StoreError> {
         match self.parts.store.endpoint(id).await? {
-            Some(endpoint) if endpoint.removed_at.is_none() => self.introduce(&endpoint).await,
+            Some(endpoint) if endpoint.removed_at.is_none() => {
+                self.introduce(&endpoint, reload).await
+            }
             _ => Ok(self.order(Order::EndpointGone(id)).await?),
         }
     }
 
-    /// A tenant was created or its settings changed.
-    pub async fn tenant_changed(&self, id: &TenantId) -> Result<(), StoreError> {
+    async fn look_up_tenant(&self, id: &TenantId) -> Result<(), StoreError> {
         match self.parts.store.tenant(id).await? {
             Some(tenant) => Ok(self.introduce_tenant(tenant).await?),
             None => Ok(()),
@@ -211,6 +297,11 @@ impl Dispatcher {
     /// How an endpoint is doing; nothing if it is not served here.
     pub async fn health(&self, id: EndpointId) -> Result<Option<Health>, Stopped> {
         self.ask(|answer| Order::Health(id, answer)).await
+    }
+
+    /// Why nothing can be sent to an endpoint as it is, if that is so.
+    pub async fn blocked(&self, id: EndpointId) -> Result<Option<String>, Stopped> {
+        self.ask(|answer| Order::Blocked(id, answer)).await
     }
 
     /// What the engine has done since it started.
@@ -248,12 +339,12 @@ impl Dispatcher {
         self.order(Order::Input(Box::new(input))).await
     }
 
-    async fn introduce_endpoints(&self) -> Result<(), StoreError> {
+    async fn introduce_endpoints(&self, reload: bool) -> Result<(), StoreError> {
         let mut page = PageRequest::first(REGISTRY_PAGE);
         loop {
             let listing = self.parts.store.endpoints(None, page.clone()).await?;
             for endpoint in &listing.items {
-                self.introduce(endpoint).await?;
+                self.introduce(endpoint, reload).await?;
             }
             match listing.next {
                 Some(next) => page.after = Some(next),
@@ -262,11 +353,21 @@ impl Dispatcher {
         }
     }
 
-    async fn introduce(&self, endpoint: &railpost_store::Endpoint) -> Result<(), StoreError> {
-        let secrets = self.parts.store.secrets(endpoint.id).await?;
+    async fn introduce(
+        &self,
+        endpoint: &railpost_store::Endpoint,
+        reload: bool,
+    ) -> Result<(), StoreError> {
+        let secrets = match self.parts.store.secrets(endpoint.id).await {
+            // One endpoint whose secrets cannot be opened does not keep the others from being served.
+            Err(trouble @ (StoreError::Corrupt(_) | StoreError::WrongMasterKey)) => {
+                Err(trouble.to_string())
+            }
+            secrets => Ok(secrets?),
+        };
         let outlet = Arc::new(Outlet::new(endpoint, secrets, &self.parts.sender));
         let endpoint = Box::new(endpoint.for_engine());
-        Ok(self.order(Order::EndpointIs { endpoint, outlet }).await?)
+        Ok(self.order(Order::EndpointIs { endpoint, outlet, reload }).await?)
     }
 
     async fn order(&self, order: Order) -> Result<(), Stopped> {
@@ -284,6 +385,46 @@ impl Dispatcher {
         let (answer, answered) = oneshot::channel();
         self.order(order(answer)).await?;
         answered.await.map_err(|_| Stopped)
+    }
+}
+
+/// Finds nothing, and says which era it is.
+const EMPTY_SWEEP: Sweep =
+    Sweep { after: DeliveryId::from_u128(0), through: DeliveryId::from_u128(0), limit: 1 };
+
+/// Whom a change is about.
+#[derive(Debug, Default)]
+struct Concerned {
+    endpoints: BTreeSet<EndpointId>,
+    tenants: BTreeSet<TenantId>,
+}
+
+impl Concerned {
+    fn of(change: &Change) -> Self {
+        let mut concerned = Self::default();
+        for write in &change.writes {
+            match write {
+                Write::CreateTenant(id, _) | Write::UpdateTenant(id, _) => {
+                    concerned.tenants.insert(id.clone());
+                }
+                Write::CreateEndpoint(NewEndpoint { id, .. })
+                | Write::UpdateEndpoint { id, .. }
+                | Write::SetEndpointStatus(id, _)
+                | Write::RemoveEndpoint(id)
+                | Write::CreateSecret(NewSecret { endpoint: id, .. })
+                | Write::ExpireSecret { endpoint: id, .. }
+                | Write::RemoveSecret { endpoint: id, .. } => {
+                    concerned.endpoints.insert(*id);
+                }
+                Write::PutEventType(_)
+                | Write::RemoveEventType(..)
+                | Write::CreateApiKey(_)
+                | Write::RevokeApiKey(..)
+                | Write::TouchApiKey(..)
+                | Write::PutReplay(_) => {}
+            }
+        }
+        concerned
     }
 }
 

@@ -132,6 +132,9 @@ pub const INPUTS_PER_TURN: usize = 256;
 /// everything that would make more of them.
 pub const RECORDS_WAITING_MAX: usize = 16_384;
 
+/// How long somebody waits for a decision to be recorded before hearing that the store is in trouble.
+pub const DECISION_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Records written in one call: a group commit of a millisecond or so.
 pub const RECORD_BATCH_MAX: usize = 1_024;
 
@@ -177,6 +180,44 @@ pub const REGISTRY_PAGE: u32 = 100;
 pub const STORE_RETRY_MIN: Duration = Duration::from_millis(50);
 /// See [`STORE_RETRY_MIN`].
 pub const STORE_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// How often deliveries are swept for what no hint told of. Each is looked at once.
+pub const SWEEP_EVERY_DEFAULT: Duration = Duration::from_secs(10);
+
+/// How old deliveries are when they are swept, unless configured otherwise: by then their commit is known to have succeeded or failed,
+/// on any store.
+pub const SWEEP_LAG_DEFAULT: Span = Span::from_secs(30);
+
+/// Which slow sweep in a row goes through to the latest delivery: one a minute.
+pub const WHOLE_SWEEP_EVERY: u32 = 6;
+
+/// Deliveries of one page of a sweep.
+pub const SWEEP_LIMIT: u32 = 1_000;
+
+/// How soon, and how seldom at the most, what is in doubt is looked up.
+pub const REPAIR_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// See [`REPAIR_PAUSE_MIN`].
+pub const REPAIR_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// For how long a write that got no answer may still be committed: a store's patience, twice over.
+pub const DOUBT_LASTS: Duration = Duration::from_secs(15);
+
+/// The engine's clock runs faster or slower by one part in so many, to follow the time of day: an hour is
+/// made up for within a day, and no delay is off by more than that share.
+pub const CLOCK_SLEW_SHARE: u32 = 16;
+
+/// How far ahead the time of day may be without counting as a step: it is read in milliseconds, and is
+/// disciplined in fractions of a second.
+pub const CLOCK_JITTER: Duration = Duration::from_secs(1);
+
+/// Bytes of attempts' details in one call, beyond the first.
+pub const RECORD_BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of payloads that one call should read, by the size of those that were read of late.
+pub const FETCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of payloads under way beyond which no more are read: attempts that need them wait.
+pub const UNDER_WAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Tasks that wait for their next attempt: enough for a few busy endpoints, and a few kilobytes each.
 pub(crate) const IDLE_HANDS_MAX: usize = 256;

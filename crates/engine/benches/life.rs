@@ -79,6 +79,7 @@ impl Bench {
             id: DeliveryId::generate(self.now.as_millis(), random),
             endpoint: EndpointId::from_u128(u128::from(lane % endpoints)),
             place: Some(Place { lane: LaneId(lane), seq: Seq::new(seq).expect("a seq") }),
+            replay: false,
         }
     }
 

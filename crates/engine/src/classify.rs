@@ -53,9 +53,14 @@ pub enum Failure {
 
 impl AttemptResult {
     /// Whether it says anything about the endpoint. What failed on this side does not count against
-    /// a receiver that was never asked.
+    /// a receiver that was never asked, and 409 and 425 are about a lane: the receiver wants another
+    /// event first.
     pub fn concerns_endpoint(self) -> bool {
-        !matches!(self, AttemptResult::Failed(Failure::PayloadMissing | Failure::NotSent))
+        !matches!(
+            self,
+            AttemptResult::Failed(Failure::PayloadMissing | Failure::NotSent)
+                | AttemptResult::Response { status: 409 | 425, .. }
+        )
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Attempt {
     pub endpoint: EndpointId,
     /// Its place in line, if it keeps one.
     pub place: Option<Place>,
+    /// The seq of its lane that was delivered last before it, or 0, if that is not the one before it. 0 too
+    /// if it has left its lane or never had one: it follows nothing.
+    pub follows: Option<u64>,
     /// 1 for the first attempt of this delivery, and so on.
     pub number: u32,
     /// Whether a person asked for it.
@@ -67,13 +70,16 @@ pub struct Transition {
     pub at: Timestamp,
 }
 
-/// An endpoint's new status.
+/// An endpoint's new status. A store writes it only if `was` is still on record: otherwise a person has decided
+/// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointRecord {
     /// Which endpoint.
     pub endpoint: EndpointId,
     /// Its status from here on.
     pub status: EndpointStatus,
+    /// Its status so far, as the engine knows it.
+    pub was: EndpointStatus,
     /// Since when nothing but failures came back.
     pub failing_since: Option<Timestamp>,
     /// When.
@@ -107,7 +113,7 @@ pub enum Load {
         limit: u32,
     },
     /// The endpoint's open deliveries without a place in line, but for those that wait beyond
-    /// `due_by`.
+    /// `due_by` and no longer than `due_beyond`.
     Unkeyed {
         /// Whose.
         endpoint: EndpointId,
@@ -115,6 +121,8 @@ pub enum Load {
         after: Option<DeliveryId>,
         /// Those waiting longer are left out.
         due_by: Timestamp,
+        /// But not those waiting longer than this: no policy plans so far ahead.
+        due_beyond: Timestamp,
         /// Most deliveries.
         limit: u32,
     },

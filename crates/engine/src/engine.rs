@@ -28,7 +28,7 @@ use crate::limits::{ENGINE_IN_FLIGHT_MAX, LANE_WINDOW_MAX, TIME_MAX};
 use crate::policy::check_rate_limit;
 use crate::{
     AttemptToken, Because, BreakerState, DeliveryState, Effect, Endpoint, EndpointRecord,
-    EndpointStatus, Ignored, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Span, Timestamp,
+    EndpointStatus, Ignored, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Timestamp,
     Transition,
 };
 use attempts::Orphan;
@@ -57,8 +57,6 @@ pub struct Config {
     pub idle_lanes_max: usize,
     /// Lanes asked for at once when an endpoint's backlog is loaded.
     pub lanes_page: u32,
-    /// How often to look for what a lost hint failed to mention; never where hints cannot be lost.
-    pub sweep_every: Option<Span>,
 }
 
 impl Default for Config {
@@ -70,7 +68,6 @@ impl Default for Config {
             unkeyed_window: 1_024,
             idle_lanes_max: 200_000,
             lanes_page: 500,
-            sweep_every: None,
         }
     }
 }
@@ -82,7 +79,6 @@ impl Config {
             lane_window: self.lane_window.clamp(1, LANE_WINDOW_MAX),
             unkeyed_window: self.unkeyed_window.max(1),
             lanes_page: self.lanes_page.max(1),
-            sweep_every: self.sweep_every.map(|span| span.max(Span::from_millis(1))),
             ..self
         }
     }
@@ -112,6 +108,8 @@ pub struct Health {
     pub status: EndpointStatus,
     /// Since when nothing but failures came back.
     pub failing_since: Option<Timestamp>,
+    /// Whether nothing can be sent to it as it is: it must sign and cannot.
+    pub blocked: bool,
     /// What its breaker does.
     pub breaker: BreakerState,
     /// Until when its receiver asked to be left alone, if that lies ahead.
@@ -179,9 +177,13 @@ impl Engine {
             Input::EndpointChanged { endpoint, policy } => self.endpoint_changed(endpoint, policy),
             Input::EndpointPaused(endpoint) => self.endpoint_paused(endpoint),
             Input::EndpointResumed(endpoint) => self.endpoint_resumed(endpoint),
+            Input::EndpointBlocked { endpoint, blocked } => {
+                self.endpoint_blocked(endpoint, blocked);
+            }
             Input::EndpointRemoved(endpoint) => self.endpoint_removed(endpoint),
             Input::TenantChanged { tenant, rate_limit } => self.tenant_changed(&tenant, rate_limit),
             Input::Accepted(accepted) => self.accepted(accepted),
+            Input::Swept(swept) => self.swept(swept),
             Input::Loaded { ticket, page } => self.loaded(ticket, page),
             Input::LoadFailed(ticket) => self.load_failed(ticket),
             Input::Recorded(attempt) => self.recorded(attempt),
@@ -219,6 +221,7 @@ impl Engine {
         Some(Health {
             status: served.status,
             failing_since: served.failing_since(),
+            blocked: served.blocked,
             breaker: served.breaker_state(),
             held_until: Some(served.held_until).filter(|until| *until > self.now),
             in_flight: served.in_flight,
@@ -236,7 +239,6 @@ impl Engine {
                 Alarm::Tenant(key) => self.schedule.lift_limit(key),
                 Alarm::Load(ticket) => self.load_again(ticket),
                 Alarm::Unkeyed(key) => self.unkeyed_due(key),
-                Alarm::Sweep(key) => self.sweep(key),
             }
         }
     }
@@ -250,7 +252,7 @@ impl Engine {
         let in_flight = self.orphans.values().filter(|orphan| orphan.endpoint == id).count() as u32;
         let key = self.endpoints.insert(Served::new(endpoint, tenant, in_flight, self.now));
         self.endpoint_keys.insert(id, key);
-        self.sweep(key);
+        self.load_backlog(key);
     }
 
     fn endpoint_changed(&mut self, id: EndpointId, policy: Policy) {
@@ -270,6 +272,13 @@ impl Engine {
     fn endpoint_resumed(&mut self, id: EndpointId) {
         if let Some(key) = self.served_or_ignore(id) {
             self.endpoints[key].resume();
+            self.enqueue_endpoint(key);
+        }
+    }
+
+    fn endpoint_blocked(&mut self, id: EndpointId, blocked: bool) {
+        if let Some(key) = self.served_or_ignore(id) {
+            self.endpoints[key].blocked = blocked;
             self.enqueue_endpoint(key);
         }
     }
@@ -306,8 +315,8 @@ impl Engine {
     }
 
     fn switch_off(&mut self, key: EndpointKey, status: EndpointStatus) {
-        self.endpoints[key].status = status;
-        self.record_endpoint(key);
+        let was = std::mem::replace(&mut self.endpoints[key].status, status);
+        self.record_endpoint(key, was);
         self.tell(key, NoticeKind::SwitchedOff(status));
     }
 
@@ -328,11 +337,12 @@ impl Engine {
         self.effects.push_back(Effect::Record(transition));
     }
 
-    fn record_endpoint(&mut self, key: EndpointKey) {
+    fn record_endpoint(&mut self, key: EndpointKey, was: EndpointStatus) {
         let served = &self.endpoints[key];
         self.effects.push_back(Effect::RecordEndpoint(EndpointRecord {
             endpoint: served.id,
             status: served.status,
+            was,
             failing_since: served.failing_since(),
             at: self.now,
         }));

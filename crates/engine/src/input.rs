@@ -22,6 +22,14 @@ pub enum Input {
     EndpointPaused(EndpointId),
     /// A person switched it on again, whatever had switched it off, and that is recorded.
     EndpointResumed(EndpointId),
+    /// Nothing can be sent to it as it is: it must sign and has no secret, or its settings cannot be
+    /// read. Nothing starts until it is unblocked; its status stays as it is and the backlog is kept.
+    EndpointBlocked {
+        /// Which one.
+        endpoint: EndpointId,
+        /// Whether it is.
+        blocked: bool,
+    },
     /// It is not this engine's any more. All that is known of it is forgotten; attempts under way
     /// still have to be reported.
     EndpointRemoved(EndpointId),
@@ -37,6 +45,9 @@ pub enum Input {
     /// or an unkeyed delivery not heard of before) is taken at its word; any other makes the engine
     /// ask the store.
     Accepted(Vec<Accepted>),
+    /// The store had these open when it was swept. What is not known here is looked up: never taken
+    /// at its word, because it may be closed by now.
+    Swept(Vec<Accepted>),
     /// The answer to an [`Effect::Load`](crate::Effect::Load).
     Loaded {
         /// The load it answers.
@@ -112,7 +123,7 @@ pub struct LaneId(pub u64);
 pub struct Place {
     /// The lane.
     pub lane: LaneId,
-    /// The number in it.
+    /// The number in it. It goes on across the lane's lines; on the wire each line begins with 1.
     pub seq: Seq,
 }
 
@@ -125,6 +136,8 @@ pub struct Accepted {
     pub endpoint: EndpointId,
     /// Its place in line, if it has to keep one.
     pub place: Option<Place>,
+    /// Whether a person asked for it: an event that was accepted before is delivered again.
+    pub replay: bool,
 }
 
 /// A delivery as the store has it.
@@ -144,8 +157,9 @@ pub struct Delivery {
 
 impl From<Accepted> for Delivery {
     fn from(accepted: Accepted) -> Self {
-        let Accepted { id, endpoint, place } = accepted;
-        Self { id, endpoint, place, state: DeliveryState::Pending, progress: Progress::default() }
+        let Accepted { id, endpoint, place, replay } = accepted;
+        let progress = Progress { replay, ..Progress::default() };
+        Self { id, endpoint, place, state: DeliveryState::Pending, progress }
     }
 }
 
@@ -210,4 +224,7 @@ pub struct LanePage {
     pub last: Option<Seq>,
     /// The open ones, by ascending seq.
     pub deliveries: Vec<Delivery>,
+    /// Seqs that do not follow the one before them, with the one that they follow instead, or 0: what
+    /// lies between was closed without being delivered. Those from `from` to one beyond `through`.
+    pub follows: Vec<(Seq, u64)>,
 }

@@ -48,5 +48,5 @@ pub use policy::{
     PolicyFields, RateLimit,
 };
 pub use retry::{Backoff, Jitter, Plan, PlannedAttempt, Progress, RetryPolicy};
-pub use state::{DeadReason, DeliveryState, EDGES, Stage};
+pub use state::{DeadReason, DeliveryState, DiscardReason, EDGES, Stage};
 pub use time::{Span, SpanError, Timestamp};

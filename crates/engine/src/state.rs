@@ -29,8 +29,22 @@ pub enum DeliveryState {
         /// lane has left it for good: a replay sends it outside of any lane.
         holds: bool,
     },
-    /// A person decided that it need not arrive.
-    Discarded,
+    /// It need not arrive.
+    Discarded {
+        /// Why.
+        reason: DiscardReason,
+    },
+}
+
+/// Why a delivery need not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DiscardReason {
+    /// A person discarded it.
+    Person,
+    /// Its endpoint was removed.
+    EndpointRemoved,
 }
 
 /// Why a delivery was given up on.
@@ -108,6 +122,15 @@ impl Stage {
 }
 
 impl DeliveryState {
+    /// Discarded by a person.
+    pub const DISCARDED: Self = DeliveryState::Discarded { reason: DiscardReason::Person };
+
+    /// Whether the delivery is closed without having been delivered: the next one in its lane follows
+    /// an earlier one then.
+    pub fn is_skipped(&self) -> bool {
+        !self.is_open() && !matches!(self, DeliveryState::Delivered)
+    }
+
     /// The state without its details.
     pub fn stage(&self) -> Stage {
         match self {
@@ -116,7 +139,7 @@ impl DeliveryState {
             DeliveryState::Waiting { .. } => Stage::Waiting,
             DeliveryState::Delivered => Stage::Delivered,
             DeliveryState::Dead { .. } => Stage::Dead,
-            DeliveryState::Discarded => Stage::Discarded,
+            DeliveryState::Discarded { .. } => Stage::Discarded,
         }
     }
 
@@ -127,7 +150,7 @@ impl DeliveryState {
                 true
             }
             DeliveryState::Dead { holds, .. } => *holds,
-            DeliveryState::Delivered | DeliveryState::Discarded => false,
+            DeliveryState::Delivered | DeliveryState::Discarded { .. } => false,
         }
     }
 }

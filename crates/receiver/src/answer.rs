@@ -39,7 +39,7 @@ impl Verdict {
             Self::Fresh | Self::Duplicate | Self::Stale { .. } => Answer::TAKEN,
             Self::Gap { accepted: true, .. } => Answer::TAKEN,
             Self::Gap { accepted: false, .. } => {
-                Answer::new(425, "the one before has not come yet")
+                Answer::new(425, "the event before it is unknown here")
             }
             Self::Busy => Answer::new(409, "being processed"),
         }

@@ -31,7 +31,7 @@ pub struct Counts {
     pub stale: u64,
     /// Events that came too early, held off or accepted.
     pub gap: u64,
-    /// Events that came while they, or others of their key, were being applied.
+    /// Events that came while they, or others of their line, were being applied.
     pub busy: u64,
     /// Requests that were not believed.
     pub rejected: u64,

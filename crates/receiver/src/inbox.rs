@@ -1,11 +1,12 @@
 //! The inbox's rule: what an authentic event is to a receiver that has seen others.
 //!
-//! Every store asks the same question here, so that all of them answer alike.
+//! Every store asks the same question here, so that all of them answer alike. An inbox keeps its place by
+//! line (`X-Lane`): the last seq that was applied of each. The cases are in `vectors/inbox.json`.
 
 use crate::limits::{
-    GAP_ATTEMPTS_HELD, LANE_RETENTION_FACTOR, RETENTION_DEFAULT, RETENTION_MARGIN,
+    GAP_TIMEOUT_DEFAULT, LINE_RETENTION_FACTOR, RETENTION_DEFAULT, RETENTION_MARGIN,
 };
-use railpost_wire::{Received, Seq};
+use railpost_wire::{LineId, Received, Seq};
 use std::time::Duration;
 
 /// What an event is to this receiver.
@@ -13,21 +14,22 @@ use std::time::Duration;
 pub enum Verdict {
     /// It was never applied, and it is its turn: apply it.
     Fresh,
-    /// Its id was applied before: acknowledge it, do nothing.
+    /// Its id was applied before: acknowledge it, do nothing. Its line moves on to its seq, so that what
+    /// follows an event that was sent again under a new seq is no gap.
     Duplicate,
     /// Its id is unknown, but its seq is at or below what was applied: acknowledge it, do nothing.
     Stale {
-        /// The last seq that was applied.
+        /// The last seq of its line that was applied.
         applied: Seq,
     },
-    /// The one before has not come yet.
+    /// What must be applied before it is not known here: this receiver forgot it, or joined late.
     Gap {
-        /// The last seq that was applied, if there is one.
+        /// The last seq of its line that was applied, if there is one.
         applied: Option<Seq>,
         /// Whether the policy takes it all the same: then apply it. Otherwise the sender shall retry.
         accepted: bool,
     },
-    /// It, or another event of its key, is being applied right now: the sender shall retry.
+    /// It, or another event of its line, is being applied right now: the sender shall retry.
     Busy,
 }
 
@@ -36,61 +38,60 @@ impl Verdict {
     pub fn applies(self) -> bool {
         matches!(self, Self::Fresh | Self::Gap { accepted: true, .. })
     }
+
+    /// Whether the place of its line moves on to its seq, unless it is further already.
+    pub(crate) fn moves_line(self) -> bool {
+        self.applies() || self == Self::Duplicate
+    }
 }
 
 /// What a receiver does about order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// What numbers are counted in.
-    pub lanes: Lanes,
-    /// Where a key begins.
+    /// Where a line begins.
     pub start: Start,
-    /// What happens to an event that comes before the one before it.
+    /// What happens to an event if what must be applied before it is not known here.
     pub on_gap: OnGap,
     /// What happens to an old event that a person sends again.
     pub replays: Replays,
 }
 
-/// What seqs are counted in, as the endpoint's `ordering` has it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Lanes {
-    /// Each key has its own numbers: `per_key`, the sender's default.
-    #[default]
-    PerKey,
-    /// All events of the endpoint have one row of numbers: `global`.
-    Global,
-}
-
-/// Where the numbers of a lane begin for this receiver.
+/// Where the seqs of a line begin for this receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With 1. Anything else in a lane that is unknown here is a gap: this is what keeps an update from
-    /// being applied before its creation. A receiver that lost its memory, or that joins lanes which
-    /// are under way, sees gaps at first; [`OnGap::Hold`] lets them pass after a few attempts.
+    /// With 1. Anything else in an unknown line is a gap, unless the sender says that nothing has to be
+    /// applied before it (`X-After: 0`). This keeps an update from being applied before its creation. A
+    /// receiver that lost its memory, or that joins lines which are under way, sees gaps at first;
+    /// [`OnGap`] says what it does about them.
     #[default]
     AtOne,
     /// With whatever comes first: for inboxes that forget, and receivers that join late.
     Anywhere,
 }
 
-/// What happens to an event whose predecessor has not come.
+/// What happens to an event whose predecessor is not known here.
+///
+/// The sender starts an event only after the one before it is acknowledged, and says which one that is
+/// where events between were skipped. So a gap means that this receiver forgot something or joined late,
+/// and no event closes it: what is missing was acknowledged already, and does not come again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnGap {
-    /// It is answered 425, so that the sender tries again, up to this attempt; from the next one on it is
-    /// accepted and noted. The sender itself never starts seq n+1 before n is done with, so what it
-    /// insists on is what a person there skipped or discarded: holding it for ever would only turn
-    /// every later event of the key into a dead letter. `u32::MAX` holds for ever.
-    Hold {
-        /// The last attempt that is held off.
-        attempts: u32,
+    /// It is answered 425, so that the sender tries again, until its line's gap has been seen for this
+    /// long; then it is accepted and noted. That is time for people to see the 425s and restore a
+    /// database, and for a network that reorders requests to deliver them.
+    Wait {
+        /// How long, in whole seconds.
+        timeout: Duration,
     },
-    /// It is accepted and noted: the last writer wins, and what was overtaken is stale when it comes.
+    /// It is answered 425 for ever: the sender makes it a dead letter in the end, and a person decides.
+    Hold,
+    /// It is accepted at once, and noted.
     Accept,
 }
 
 impl Default for OnGap {
     fn default() -> Self {
-        Self::Hold { attempts: GAP_ATTEMPTS_HELD }
+        Self::Wait { timeout: GAP_TIMEOUT_DEFAULT }
     }
 }
 
@@ -98,7 +99,7 @@ impl Default for OnGap {
 /// was never applied: a dead letter that was skipped, and that somebody sends after all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Replays {
-    /// It is stale, as any other: later events of its key were applied on top of its absence, and an
+    /// It is stale, as any other: later events of its line were applied on top of its absence, and an
     /// old state must not overwrite a newer one.
     #[default]
     KeepOrder,
@@ -106,45 +107,60 @@ pub enum Replays {
     Apply,
 }
 
-impl Policy {
-    /// The lane that an event stands in, and its number there. Without one it only deduplicates.
-    pub(crate) fn lane<'r>(&self, received: &'r Received) -> Option<(&'r str, Seq)> {
-        let seq = received.seq?;
-        match self.lanes {
-            Lanes::PerKey => received.key.as_ref().map(|key| (key.as_str(), seq)),
-            // No key is empty, so this is nobody's.
-            Lanes::Global => Some(("", seq)),
-        }
-    }
+/// Where an event stands in its line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'r> {
+    pub(crate) line: &'r LineId,
+    pub(crate) seq: Seq,
+    /// The seq that must have been applied before; 0 for none.
+    pub(crate) follows: u64,
+}
 
-    /// The rule. `known`: its id was applied before; `applied`: the last seq of its lane that was.
-    pub(crate) fn judge(&self, received: &Received, known: bool, applied: Option<Seq>) -> Verdict {
-        if known {
+impl<'r> Place<'r> {
+    /// Nothing for an event that stands in no line: that one is only deduplicated.
+    pub(crate) fn of(received: &'r Received) -> Option<Self> {
+        let (line, seq) = (received.line.as_ref()?, received.seq?);
+        Some(Self { line, seq, follows: received.follows()? })
+    }
+}
+
+/// What an inbox knows of an event and its line before it is judged.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known {
+    /// Whether the event's id was applied before.
+    pub(crate) id: bool,
+    /// The last seq of the line that was applied, if the line is known.
+    pub(crate) applied: Option<Seq>,
+    /// When a gap after that seq was first seen, in seconds since 1970.
+    pub(crate) gap_since: Option<i64>,
+}
+
+impl Policy {
+    /// The rule.
+    pub(crate) fn judge(&self, received: &Received, known: Known, now: i64) -> Verdict {
+        if known.id {
             return Verdict::Duplicate;
         }
-        let Some((_, seq)) = self.lane(received) else { return Verdict::Fresh };
-        match applied {
-            Some(applied) if seq <= applied => match self.replays {
+        let Some(place) = Place::of(received) else { return Verdict::Fresh };
+        match known.applied {
+            Some(applied) if place.seq <= applied => match self.replays {
                 Replays::Apply if received.replay => Verdict::Fresh,
                 _ => Verdict::Stale { applied },
             },
-            _ if self.is_next(seq, applied) => Verdict::Fresh,
-            _ => Verdict::Gap { applied, accepted: self.accepts_gap(received.attempt) },
+            None if self.start == Start::Anywhere => Verdict::Fresh,
+            applied if applied.map_or(0, Seq::get) >= place.follows => Verdict::Fresh,
+            applied => Verdict::Gap { applied, accepted: self.accepts_gap(known.gap_since, now) },
         }
     }
 
-    fn is_next(&self, seq: Seq, applied: Option<Seq>) -> bool {
-        match applied {
-            Some(applied) => seq == applied.next(),
-            None => self.start == Start::Anywhere || seq == Seq::FIRST,
-        }
-    }
-
-    /// A sender that does not count its attempts is held off: nothing tells insisting from reordering.
-    fn accepts_gap(&self, attempt: Option<u32>) -> bool {
+    fn accepts_gap(&self, since: Option<i64>, now: i64) -> bool {
         match self.on_gap {
             OnGap::Accept => true,
-            OnGap::Hold { attempts } => attempt.is_some_and(|attempt| attempt > attempts),
+            OnGap::Hold => false,
+            OnGap::Wait { timeout } => {
+                let waited = now.saturating_sub(since.unwrap_or(now));
+                waited >= i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX)
+            }
         }
     }
 }
@@ -165,9 +181,9 @@ impl Retention {
         now.saturating_sub_unsigned(self.0.as_secs())
     }
 
-    /// The instant before which the last seqs of lanes are forgotten.
-    pub(crate) fn lanes_since(self, now: i64) -> i64 {
-        now.saturating_sub_unsigned(self.lane_secs())
+    /// The instant before which the places of lines are forgotten.
+    pub(crate) fn lines_since(self, now: i64) -> i64 {
+        now.saturating_sub_unsigned(self.line_secs())
     }
 
     #[cfg(feature = "redis")]
@@ -175,8 +191,8 @@ impl Retention {
         self.0.as_secs()
     }
 
-    pub(crate) fn lane_secs(self) -> u64 {
-        self.0.as_secs().saturating_mul(u64::from(LANE_RETENTION_FACTOR))
+    pub(crate) fn line_secs(self) -> u64 {
+        self.0.as_secs().saturating_mul(u64::from(LINE_RETENTION_FACTOR))
     }
 }
 
@@ -189,9 +205,11 @@ impl Default for Retention {
 /// A gap that was accepted: what lies between was not applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotedGap {
-    /// The key; empty where all events have one lane.
-    pub key: String,
-    /// The last seq that had been applied; 0 if none had.
+    /// The line.
+    pub line: String,
+    /// The key of the event that was accepted, if it has one.
+    pub key: Option<String>,
+    /// The last seq of the line that had been applied; 0 if none had.
     pub applied: u64,
     /// The seq that was accepted.
     pub seq: u64,

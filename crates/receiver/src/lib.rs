@@ -2,7 +2,8 @@
 //!
 //! A sender that delivers at least once sends some events twice. This crate makes that harmless in a
 //! few lines: [`Receiver`] says whether a request is authentic, an inbox says whether its event is to
-//! be applied. With a SQL inbox, the inbox's row and the application's effect commit in one
+//! be applied. It knows events by their id, and their order by the line (`X-Lane`) and the seq that the
+//! sender gives them. With a SQL inbox, the inbox's row and the application's effect commit in one
 //! transaction, so that the event is applied once, whatever crashes when.
 //!
 //! It knows nothing of the sender's insides: no engine, no store, only the wire. It reads no clock but
@@ -52,6 +53,7 @@ mod delivery;
 mod answer;
 
 mod inbox;
+mod gap_timers;
 mod memory;
 mod counters;
 
@@ -78,7 +80,7 @@ pub mod testing;
 pub use answer::Answer;
 pub use counters::{Counters, Counts};
 pub use delivery::{Delivery, Thin};
-pub use inbox::{InboxConfig, Lanes, NotedGap, OnGap, Policy, Replays, Retention, Start, Verdict};
+pub use inbox::{InboxConfig, NotedGap, OnGap, Policy, Replays, Retention, Start, Verdict};
 pub use memory::{MemoryInbox, Ticket};
 pub use receive::{Receiver, Rejection};
 

@@ -13,9 +13,9 @@ pub const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is added to a sender's horizon: clocks differ, and the last attempt may be slow.
 pub const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many times longer than ids the last seq of a key is remembered: it is what tells an old event
-/// from a new one after its id is forgotten, and there is only one per key.
-pub const LANE_RETENTION_FACTOR: u32 = 12;
+/// How many times longer than ids the last seq of a line is remembered: it is what tells an old event
+/// from a new one after its id is forgotten, and there is only one per line.
+pub const LINE_RETENTION_FACTOR: u32 = 12;
 
 /// Most rows that one step of pruning removes: a few milliseconds' work, so that no lock is held long.
 pub const PRUNE_STEP: u32 = 1_000;
@@ -23,9 +23,17 @@ pub const PRUNE_STEP: u32 = 1_000;
 /// Most event ids that a memory inbox holds: about 200 MB. Beyond that the oldest are forgotten first.
 pub const MEMORY_IDS_MAX: usize = 1_000_000;
 
-/// Attempts of one delivery that a gap holds off by default. The sender waits longer each time, so this
-/// is about half a minute: whatever was overtaken has come by then, or was skipped there by a person.
-pub const GAP_ATTEMPTS_HELD: u32 = 5;
+/// How long a gap holds its line off by default: a few attempts of the sender. Whatever a network
+/// overtook has come by then; what is still missing was acknowledged once, and forgotten here.
+pub const GAP_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long the first sight of a gap is remembered: as long as a sender tries one delivery, so that it is
+/// still known at the last attempt, however far apart attempts are.
+pub const GAP_SIGHT_RETENTION: Duration = Duration::from_secs(72 * 60 * 60);
+
+/// Most gaps whose first sight a process remembers: about 2 MB. A receiver with more of them has forgotten
+/// everything, and they wait together.
+pub const GAP_SIGHTS_MAX: usize = 10_000;
 
 /// How long a claim in Redis outlives a process that died with it: longer than a sender waits for an
 /// answer, so that no live claim is taken away.

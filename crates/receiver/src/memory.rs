@@ -1,20 +1,32 @@
 //! The inbox in memory: fast, bounded, and gone with the process.
 //!
-//! After a restart every event is unknown. Whatever the sender sends again then is applied again, so
-//! this inbox suits effects that are harmless twice, and tests.
+//! After a restart every event and every line is unknown. Whatever the sender sends again then is applied
+//! again, so this inbox suits effects that are harmless twice, and tests.
 
-use crate::inbox::{NotedGap, Policy, Retention, Verdict};
+use crate::gap_timers::GapTimers;
+use crate::inbox::{Known, NotedGap, Place, Policy, Retention, Start, Verdict};
 use crate::limits::{GAPS_LISTED_MAX, MEMORY_IDS_MAX};
-use railpost_wire::{EventId, Received, Seq};
+use railpost_wire::{EventId, Key, LineId, Received, Seq};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An inbox in memory. Clones share what they remember.
-#[derive(Debug, Clone, Default)]
+///
+/// By default it takes an unknown line from wherever it comes first ([`Start::Anywhere`]), because every
+/// line is unknown after a restart.
+#[derive(Debug, Clone)]
 pub struct MemoryInbox {
     policy: Policy,
     retention: Retention,
+    timers: GapTimers,
     state: Arc<Mutex<State>>,
+}
+
+impl Default for MemoryInbox {
+    fn default() -> Self {
+        let policy = Policy { start: Start::Anywhere, ..Policy::default() };
+        Self::new(policy, Retention::default())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -22,9 +34,9 @@ struct State {
     ids: HashMap<EventId, Progress>,
     /// Applied ids, oldest first.
     applied: VecDeque<(i64, EventId)>,
-    lanes: HashMap<Arc<str>, Lane>,
-    /// Lanes by when they were last looked at for pruning, oldest first.
-    looked_at: VecDeque<(i64, Arc<str>)>,
+    lines: HashMap<LineId, Line>,
+    /// Lines by when they were last looked at for pruning, oldest first.
+    looked_at: VecDeque<(i64, LineId)>,
     gaps: VecDeque<NotedGap>,
 }
 
@@ -35,7 +47,7 @@ enum Progress {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct Line {
     applied: Option<Seq>,
     open: bool,
     changed_at: i64,
@@ -56,30 +68,52 @@ pub struct Ticket {
 struct Claim {
     inbox: MemoryInbox,
     id: EventId,
-    lane: Option<(Arc<str>, Seq)>,
+    key: Option<Key>,
+    place: Option<(LineId, Seq)>,
     verdict: Verdict,
 }
 
 impl MemoryInbox {
     /// An empty inbox.
     pub fn new(policy: Policy, retention: Retention) -> Self {
-        Self { policy, retention, state: Arc::default() }
+        Self { policy, retention, timers: GapTimers::default(), state: Arc::default() }
     }
 
     /// Judges an event, and claims it if it is to be applied. `now` is in seconds since 1970.
     pub fn begin(&self, received: &Received, now: i64) -> Ticket {
         let mut state = self.state();
         state.forget(self.retention, now);
-        let lane = self.policy.lane(received);
-        let verdict = match state.judge(&self.policy, received) {
-            verdict if verdict.applies() && state.is_busy(lane) => Verdict::Busy,
-            verdict => verdict,
-        };
+        let verdict = self.judge(&state, received, now);
+        let place = Place::of(received).map(|place| (place.line.clone(), place.seq));
+        // What applies moves its line on once its effect has happened.
+        let moves_at_once = verdict.moves_line() && !verdict.applies();
+        if let Some((line, seq)) = place.as_ref().filter(|_| moves_at_once) {
+            state.move_on(line, *seq, now);
+        }
         let claim = verdict.applies().then(|| {
-            let lane = state.claim(received, lane, now);
-            Claim { inbox: self.clone(), id: received.event_id.clone(), lane, verdict }
+            state.claim(&received.event_id, place.as_ref().map(|(line, _)| line), now);
+            let (id, key) = (received.event_id.clone(), received.key.clone());
+            Claim { inbox: self.clone(), id, key, place, verdict }
         });
         Ticket { verdict, claim }
+    }
+
+    /// What comes while its line is busy is not judged: what it waits for may be on its way.
+    fn judge(&self, state: &State, received: &Received, now: i64) -> Verdict {
+        let progress = state.ids.get(&received.event_id);
+        let line = Place::of(received).and_then(|place| state.lines.get(place.line));
+        let line_is_busy = line.is_some_and(|line| line.open);
+        if line_is_busy || progress == Some(&Progress::Open) {
+            return Verdict::Busy;
+        }
+        let applied = line.and_then(|line| line.applied);
+        let known = Known { id: progress.is_some(), applied, gap_since: None };
+        self.timers.judge(&self.policy, received, known, now)
+    }
+
+    /// The last seq of a line that was applied, if the line is known.
+    pub fn applied(&self, line: &LineId) -> Option<Seq> {
+        self.state().lines.get(line)?.applied
     }
 
     /// Judges an event, applies it if it is to be applied, and remembers it if that went well.
@@ -131,65 +165,56 @@ impl Drop for Ticket {
 }
 
 impl State {
-    fn judge(&self, policy: &Policy, received: &Received) -> Verdict {
-        let progress = self.ids.get(&received.event_id);
-        if progress == Some(&Progress::Open) {
-            return Verdict::Busy;
+    fn claim(&mut self, id: &EventId, line: Option<&LineId>, now: i64) {
+        self.ids.insert(id.clone(), Progress::Open);
+        if let Some(line) = line {
+            let line = self.line(line, now);
+            (line.open, line.changed_at) = (true, now);
         }
-        let lane = policy.lane(received).and_then(|(key, _)| self.lanes.get(key));
-        policy.judge(received, progress.is_some(), lane.and_then(|lane| lane.applied))
-    }
-
-    fn is_busy(&self, lane: Option<(&str, Seq)>) -> bool {
-        lane.and_then(|(key, _)| self.lanes.get(key)).is_some_and(|lane| lane.open)
-    }
-
-    fn claim(
-        &mut self,
-        received: &Received,
-        lane: Option<(&str, Seq)>,
-        now: i64,
-    ) -> Option<(Arc<str>, Seq)> {
-        self.ids.insert(received.event_id.clone(), Progress::Open);
-        let (key, seq) = lane?;
-        let known = self.lanes.get_key_value(key).map(|(key, _)| key.clone());
-        let key = known.unwrap_or_else(|| {
-            let key: Arc<str> = key.into();
-            self.looked_at.push_back((now, key.clone()));
-            key
-        });
-        let lane = self.lanes.entry(key.clone()).or_default();
-        (lane.open, lane.changed_at) = (true, now);
-        Some((key, seq))
     }
 
     fn finish(&mut self, claim: &Claim, now: i64) {
         self.ids.insert(claim.id.clone(), Progress::Applied);
         self.applied.push_back((now, claim.id.clone()));
-        let Some((key, seq)) = &claim.lane else { return };
-        if let Some(lane) = self.lanes.get_mut(key) {
-            (lane.open, lane.changed_at) = (false, now);
-            // A replay may be older than what was applied.
-            lane.applied = lane.applied.max(Some(*seq));
-        }
+        let Some((line, seq)) = &claim.place else { return };
+        self.line(line, now).open = false;
+        self.move_on(line, *seq, now);
         if let Verdict::Gap { applied, .. } = claim.verdict {
-            self.note_gap(key, applied, *seq, now);
+            self.note_gap(NotedGap {
+                line: line.to_string(),
+                key: claim.key.as_ref().map(Key::to_string),
+                applied: applied.map_or(0, Seq::get),
+                seq: seq.get(),
+                noted_at: now,
+            });
         }
     }
 
     fn release(&mut self, claim: &Claim) {
         self.ids.remove(&claim.id);
-        if let Some(lane) = claim.lane.as_ref().and_then(|(key, _)| self.lanes.get_mut(key)) {
-            lane.open = false;
+        if let Some(line) = claim.place.as_ref().and_then(|(line, _)| self.lines.get_mut(line)) {
+            line.open = false;
         }
     }
 
-    fn note_gap(&mut self, key: &str, applied: Option<Seq>, seq: Seq, now: i64) {
+    /// A replay or a duplicate may be older than what was applied.
+    fn move_on(&mut self, line: &LineId, seq: Seq, now: i64) {
+        let line = self.line(line, now);
+        (line.applied, line.changed_at) = (line.applied.max(Some(seq)), now);
+    }
+
+    fn line(&mut self, line: &LineId, now: i64) -> &mut Line {
+        self.lines.entry(line.clone()).or_insert_with(|| {
+            self.looked_at.push_back((now, line.clone()));
+            Line::default()
+        })
+    }
+
+    fn note_gap(&mut self, gap: NotedGap) {
         if self.gaps.len() == GAPS_LISTED_MAX as usize {
             self.gaps.pop_front();
         }
-        let applied = applied.map_or(0, Seq::get);
-        self.gaps.push_back(NotedGap { key: key.into(), applied, seq: seq.get(), noted_at: now });
+        self.gaps.push_back(gap);
     }
 
     /// Forgets what is old or too much: at most two of each kind, so that no call pays for many.
@@ -200,15 +225,15 @@ impl State {
             if let Some((_, id)) = self.applied.pop_front_if(|(at, _)| full || old(*at)) {
                 self.ids.remove(&id);
             }
-            self.forget_lane(retention.lanes_since(now), now);
+            self.forget_line(retention.lines_since(now), now);
         }
     }
 
-    fn forget_lane(&mut self, since: i64, now: i64) {
-        let Some((_, key)) = self.looked_at.pop_front_if(|(at, _)| *at < since) else { return };
-        match self.lanes.get(&key) {
-            Some(lane) if !lane.open && lane.changed_at < since => drop(self.lanes.remove(&key)),
-            _ => self.looked_at.push_back((now, key)),
+    fn forget_line(&mut self, since: i64, now: i64) {
+        let Some((_, id)) = self.looked_at.pop_front_if(|(at, _)| *at < since) else { return };
+        match self.lines.get(&id) {
+            Some(line) if !line.open && line.changed_at < since => drop(self.lines.remove(&id)),
+            _ => self.looked_at.push_back((now, id)),
         }
     }
 }

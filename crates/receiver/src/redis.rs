@@ -4,11 +4,11 @@
 //! crash between the last two lets it be applied again once the claim's lease has run out. Effects must
 //! bear that. Whoever has a SQL database at hand should keep the inbox there.
 
-use crate::inbox::{InboxConfig, NotedGap, Verdict};
-use crate::limits::{CLAIM_LEASE, GAPS_LISTED_MAX};
+use crate::inbox::{InboxConfig, Known, NotedGap, Place, Verdict};
+use crate::limits::{CLAIM_LEASE, GAP_SIGHT_RETENTION, GAPS_LISTED_MAX};
 use ::redis::aio::ConnectionLike;
 use ::redis::{RedisResult, Script};
-use railpost_wire::{Received, Seq};
+use railpost_wire::{Key, LineId, Received, Seq};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// An inbox in Redis, on one connection that is shared by its clones.
@@ -16,8 +16,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// | key | value | lives |
 /// |---|---|---|
 /// | `NAME:id:ID` | `1`: the event was applied | as long as the retention |
-/// | `NAME:lane:KEY` | the last seq that was applied | twelve times as long |
-/// | `NAME:gaps` | a list of gaps that were accepted: `applied seq noted_at key` | as long as the retention |
+/// | `NAME:line:LINE` | the last seq of the line that was applied | twelve times as long |
+/// | `NAME:gap:LINE` | `applied since`: an open gap of the line, and when it was first seen | three days |
+/// | `NAME:noted_gaps` | a list of gaps that were accepted: `applied seq noted_at line key` | as long as the retention |
 /// | `NAME:claim:…` | a token: being applied | until it is done with, or a minute |
 #[derive(Clone)]
 pub struct RedisInbox<C> {
@@ -26,7 +27,7 @@ pub struct RedisInbox<C> {
 }
 
 /// The right to apply one event, or the verdict that says why there is none. Dropped without
-/// [`RedisInbox::done`] or [`RedisInbox::undo`], it holds its key off until its lease has run out.
+/// [`RedisInbox::done`] or [`RedisInbox::undo`], it holds its line off until its lease has run out.
 #[derive(Debug)]
 #[must_use = "an event is remembered when its ticket is done"]
 pub struct RedisTicket {
@@ -38,17 +39,18 @@ pub struct RedisTicket {
 struct Claim {
     names: Names,
     token: String,
-    /// What the lane's last seq is once this event was applied.
+    /// What the line's last seq is once this event was applied.
     then_applied: Option<Seq>,
     /// The gap that was accepted with it; when is known once it is done.
     gap: Option<NotedGap>,
 }
 
-/// The Redis keys of an event. One without a lane has its own claim for the lane's.
+/// The Redis keys of an event. One without a line has its own claim for the line's.
 #[derive(Debug)]
 struct Names {
     id: String,
-    lane: String,
+    line: String,
+    gap: String,
     claims: [String; 2],
 }
 
@@ -65,93 +67,154 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
         Self { config, connection }
     }
 
-    /// Judges an event, and claims it if it is to be applied.
-    pub async fn begin(&self, received: &Received) -> RedisResult<RedisTicket> {
+    /// Judges an event, and claims it if it is to be applied. `now` is in seconds since 1970.
+    pub async fn begin(&self, received: &Received, now: i64) -> RedisResult<RedisTicket> {
         let (names, token) = (self.names(received), token());
-        let lease_ms = CLAIM_LEASE.as_secs() * 1000;
-        let script = Script::new(BEGIN);
-        let mut call = script.prepare_invoke();
-        call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id).key(&names.lane);
-        call.arg(&token).arg(lease_ms);
-        let found: Option<(bool, Option<u64>)> =
-            call.invoke_async(&mut self.connection.clone()).await?;
-        let Some((known, applied)) = found else {
+        let Some(known) = self.claim(&names, &token).await? else {
             return Ok(RedisTicket { verdict: Verdict::Busy, claim: None });
         };
-        let applied = applied.and_then(Seq::new);
-        let verdict = self.config.policy.judge(received, known, applied);
-        let lane = self.config.policy.lane(received);
-        // A replay may be older than what was applied.
-        let then_applied = lane.map(|(_, seq)| applied.map_or(seq, |applied| applied.max(seq)));
-        let gap =
-            lane.filter(|_| matches!(verdict, Verdict::Gap { .. })).map(|(key, seq)| NotedGap {
-                key: key.to_owned(),
-                applied: applied.map_or(0, Seq::get),
-                seq: seq.get(),
-                noted_at: 0,
-            });
-        let claim = Claim { names, token, then_applied, gap };
-        let ticket = RedisTicket { verdict, claim: Some(claim) };
+        let verdict = self.config.policy.judge(received, known, now);
+        let place = Place::of(received);
+        // A replay or a duplicate may be older than what was applied.
+        let then_applied = place.map(|place| known.applied.map_or(place.seq, |a| a.max(place.seq)));
         if !verdict.applies() {
-            self.undo(ticket).await?;
+            let moved = then_applied.filter(|_| verdict.moves_line());
+            let new_gap = matches!(verdict, Verdict::Gap { .. }) && known.gap_since.is_none();
+            let sight = new_gap.then(|| sight(known.applied, now));
+            self.release(&names, &token, moved, sight).await?;
             return Ok(RedisTicket { verdict, claim: None });
         }
-        Ok(ticket)
+        let is_gap = matches!(verdict, Verdict::Gap { .. });
+        let gap = place.filter(|_| is_gap).map(|place| NotedGap {
+            line: place.line.to_string(),
+            key: received.key.as_ref().map(Key::to_string),
+            applied: known.applied.map_or(0, Seq::get),
+            seq: place.seq.get(),
+            noted_at: 0,
+        });
+        let claim = Claim { names, token, then_applied, gap };
+        Ok(RedisTicket { verdict, claim: Some(claim) })
+    }
+
+    /// What is known of the event and its line, or nothing if somebody else has a claim.
+    async fn claim(&self, names: &Names, token: &str) -> RedisResult<Option<Known>> {
+        let script = Script::new(BEGIN);
+        let mut call = script.prepare_invoke();
+        call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id);
+        call.key(&names.line).key(&names.gap);
+        call.arg(token).arg(CLAIM_LEASE.as_secs() * 1000);
+        let found: Option<(bool, Option<u64>, Option<String>)> =
+            call.invoke_async(&mut self.connection.clone()).await?;
+        Ok(found.map(|(id, applied, gap)| {
+            let applied = applied.and_then(Seq::new);
+            let gap_since = gap.and_then(|text| read_sight(&text, applied));
+            Known { id, applied, gap_since }
+        }))
     }
 
     /// The effect has happened: remember the event. `now` is in seconds since 1970.
     pub async fn done(&self, ticket: RedisTicket, now: i64) -> RedisResult<Verdict> {
         if let Some(Claim { names, token, then_applied, gap }) = ticket.claim {
-            let gap = gap.map(|gap| format!("{} {} {now} {}", gap.applied, gap.seq, gap.key));
+            let gap = gap.map(|gap| NotedGap { noted_at: now, ..gap }).map(|gap| write_gap(&gap));
             let script = Script::new(DONE);
             let mut call = script.prepare_invoke();
-            call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id).key(&names.lane);
-            call.key(self.gaps_name());
+            call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id).key(&names.line);
+            call.key(self.noted_gaps());
             call.arg(&token).arg(self.config.retention.id_secs());
-            call.arg(then_applied.map_or(0, Seq::get)).arg(self.config.retention.lane_secs());
+            call.arg(then_applied.map_or(0, Seq::get)).arg(self.config.retention.line_secs());
             call.arg(gap.unwrap_or_default()).arg(GAPS_LISTED_MAX);
             call.invoke_async::<()>(&mut self.connection.clone()).await?;
         }
         Ok(ticket.verdict)
     }
 
+    /// The last seq of a line that was applied, if the line is known.
+    pub async fn applied(&self, line: &LineId) -> RedisResult<Option<Seq>> {
+        let mut get = ::redis::cmd("GET");
+        get.arg(self.line_name(line));
+        let applied: Option<u64> = get.query_async(&mut self.connection.clone()).await?;
+        Ok(applied.and_then(Seq::new))
+    }
+
     /// The latest gaps that were accepted, latest first.
     pub async fn gaps(&self) -> RedisResult<Vec<NotedGap>> {
         let mut range = ::redis::cmd("LRANGE");
-        range.arg(self.gaps_name()).arg(0).arg(-1);
+        range.arg(self.noted_gaps()).arg(0).arg(-1);
         let gaps: Vec<String> = range.query_async(&mut self.connection.clone()).await?;
         Ok(gaps.iter().filter_map(|text| read_gap(text)).collect())
-    }
-
-    fn gaps_name(&self) -> String {
-        format!("{}:gaps", self.config.name)
     }
 
     /// The effect has failed: leave the event to the sender's next attempt.
     pub async fn undo(&self, ticket: RedisTicket) -> RedisResult<()> {
         let Some(Claim { names, token, .. }) = ticket.claim else { return Ok(()) };
-        let script = Script::new(UNDO);
+        self.release(&names, &token, None, None).await
+    }
+
+    /// Gives a claim back. While it holds, the line moves on to `moved`, and its gap is seen by `sight`.
+    async fn release(
+        &self,
+        names: &Names,
+        token: &str,
+        moved: Option<Seq>,
+        sight: Option<String>,
+    ) -> RedisResult<()> {
+        let script = Script::new(RELEASE);
         let mut call = script.prepare_invoke();
-        call.key(&names.claims[0]).key(&names.claims[1]).arg(&token);
+        call.key(&names.claims[0]).key(&names.claims[1]).key(&names.line).key(&names.gap);
+        call.arg(token).arg(moved.map_or(0, Seq::get)).arg(self.config.retention.line_secs());
+        call.arg(sight.unwrap_or_default()).arg(GAP_SIGHT_RETENTION.as_secs());
         call.invoke_async(&mut self.connection.clone()).await
     }
 
     fn names(&self, received: &Received) -> Names {
         let (name, event_id) = (&self.config.name, &received.event_id);
         let id_claim = format!("{name}:claim:id:{event_id}");
-        let (lane, lane_claim) = match self.config.policy.lane(received) {
-            Some((key, _)) => (format!("{name}:lane:{key}"), format!("{name}:claim:lane:{key}")),
-            None => (format!("{name}:lane"), id_claim.clone()),
-        };
-        Names { id: format!("{name}:id:{event_id}"), lane, claims: [id_claim, lane_claim] }
+        let id = format!("{name}:id:{event_id}");
+        match Place::of(received) {
+            Some(Place { line, .. }) => Names {
+                id,
+                line: self.line_name(line),
+                gap: format!("{name}:gap:{line}"),
+                claims: [id_claim, format!("{name}:claim:line:{line}")],
+            },
+            None => {
+                let (line, gap) = (format!("{name}:line"), format!("{name}:gap"));
+                Names { id, line, gap, claims: [id_claim.clone(), id_claim] }
+            }
+        }
+    }
+
+    fn line_name(&self, line: &LineId) -> String {
+        format!("{}:line:{line}", self.config.name)
+    }
+
+    fn noted_gaps(&self) -> String {
+        format!("{}:noted_gaps", self.config.name)
     }
 }
 
+fn sight(applied: Option<Seq>, since: i64) -> String {
+    format!("{} {since}", applied.map_or(0, Seq::get))
+}
+
+/// When a gap after this seq was first seen; nothing if the line had another place then.
+fn read_sight(text: &str, applied: Option<Seq>) -> Option<i64> {
+    let (seen_after, since) = text.split_once(' ')?;
+    let same = seen_after.parse() == Ok(applied.map_or(0, Seq::get));
+    since.parse().ok().filter(|_| same)
+}
+
+fn write_gap(gap: &NotedGap) -> String {
+    let NotedGap { line, key, applied, seq, noted_at } = gap;
+    format!("{applied} {seq} {noted_at} {line} {}", key.as_deref().unwrap_or_default())
+}
+
 fn read_gap(text: &str) -> Option<NotedGap> {
-    let mut parts = text.splitn(4, ' ');
+    let mut parts = text.splitn(5, ' ');
     let (applied, seq) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let (noted_at, key) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-    Some(NotedGap { key, applied, seq, noted_at })
+    let (noted_at, line) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
+    let key = parts.next().filter(|key| !key.is_empty()).map(str::to_owned);
+    Some(NotedGap { line, key, applied, seq, noted_at })
 }
 
 /// Tells this claim from all others, so that a late owner gives back nothing that is not its own.
@@ -160,14 +223,15 @@ fn token() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-/// Claims, unless somebody else has, and says whether the id is known and how far the lane is.
+/// Claims, unless somebody else has, and says whether the id is known, how far the line is, and whether it
+/// has an open gap.
 const BEGIN: &str = "
 if redis.call('exists', KEYS[1], KEYS[2]) > 0 then return nil end
 redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
 redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
-return {redis.call('exists', KEYS[3]), redis.call('get', KEYS[4])}";
+return {redis.call('exists', KEYS[3]), redis.call('get', KEYS[4]), redis.call('get', KEYS[5])}";
 
-/// The id is noted in any case, for the effect has happened. The lane moves only if the claim held.
+/// The id is noted in any case, for the effect has happened. The line moves only if the claim held.
 const DONE: &str = "
 redis.call('set', KEYS[3], 1, 'ex', ARGV[2])
 if ARGV[5] ~= '' then
@@ -179,9 +243,13 @@ if redis.call('get', KEYS[2]) ~= ARGV[1] then return end
 if ARGV[3] ~= '0' then redis.call('set', KEYS[4], ARGV[3], 'ex', ARGV[4]) end
 redis.call('del', KEYS[1], KEYS[2])";
 
-const UNDO: &str = "
-for _, claim in ipairs(KEYS) do
-    if redis.call('get', claim) == ARGV[1] then redis.call('del', claim) end
+const RELEASE: &str = "
+if redis.call('get', KEYS[2]) == ARGV[1] then
+    if ARGV[2] ~= '0' then redis.call('set', KEYS[3], ARGV[2], 'ex', ARGV[3]) end
+    if ARGV[4] ~= '' then redis.call('set', KEYS[4], ARGV[4], 'ex', ARGV[5]) end
+end
+for at = 1, 2 do
+    if redis.call('get', KEYS[at]) == ARGV[1] then redis.call('del', KEYS[at]) end
 end";
 
 #[cfg(feature = "tower")]
@@ -191,9 +259,9 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> crate::tower::Gate for R
     async fn begin(
         &self,
         received: &Received,
-        _: i64,
+        now: i64,
     ) -> Result<(Verdict, RedisTicket), crate::tower::BoxError> {
-        let ticket = RedisInbox::begin(self, received).await?;
+        let ticket = RedisInbox::begin(self, received, now).await?;
         Ok((ticket.verdict(), ticket))
     }
 

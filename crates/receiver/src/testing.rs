@@ -14,7 +14,7 @@
 //! # }
 //! ```
 
-use railpost_wire::{Attempt, EventId, HeaderNames, Key, Secret, Seq, Signer};
+use railpost_wire::{Attempt, EventId, HeaderNames, Key, LineId, Secret, Seq, Signer};
 use std::collections::HashMap;
 
 /// Rounds of an ordeal before a handler that never acknowledges is given up on.
@@ -27,8 +27,13 @@ pub struct TestEvent {
     pub id: EventId,
     /// Its key, if it has one.
     pub key: Option<Key>,
-    /// Its number within its key.
+    /// The line that it stands in, if it has a key.
+    pub line: Option<LineId>,
+    /// Its number in its line.
     pub seq: Option<Seq>,
+    /// The seq that must have been applied before, where that is not the one before: set it to play a
+    /// sender that skipped what lies between.
+    pub after: Option<u64>,
     /// Its bytes.
     pub body: Vec<u8>,
 }
@@ -102,12 +107,13 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// A sender that signs as the real one does, and counts the seqs of its keys.
+/// A sender that signs as the real one does, and counts the seqs of its lines: one for each key.
 #[derive(Debug, Clone)]
 pub struct TestSender {
     signers: Vec<Signer>,
     names: HeaderNames,
-    seqs: HashMap<Key, Seq>,
+    lines: HashMap<Key, (LineId, Seq)>,
+    lines_begun: u64,
     events: u32,
 }
 
@@ -124,23 +130,40 @@ impl TestSender {
 
     /// Signs with all of these, as during a rotation.
     pub fn signing(signers: Vec<Signer>) -> Self {
-        Self { signers, names: HeaderNames::default(), seqs: HashMap::new(), events: 0 }
+        let (names, lines) = (HeaderNames::default(), HashMap::new());
+        Self { signers, names, lines, lines_begun: 0, events: 0 }
     }
 
     /// A new event: the next of its key, if it has one.
     ///
     /// # Panics
     ///
-    /// If the key is none: it has 1 to 256 bytes.
+    /// If the key is invalid: it has 1 to 256 bytes.
     pub fn event(&mut self, key: Option<&str>, body: &[u8]) -> TestEvent {
         self.events += 1;
         let id = format!("test-{}", self.events).parse().expect("letters and digits are an id");
         let key: Option<Key> = key.map(|key| key.parse().expect("a key of 1 to 256 bytes"));
-        let seq = key.clone().map(|key| {
-            let next = |seq: &mut Seq| *seq = seq.next();
-            *self.seqs.entry(key).and_modify(next).or_insert(Seq::FIRST)
-        });
-        TestEvent { id, key, seq, body: body.to_vec() }
+        let place = key.clone().map(|key| self.next_place(key));
+        let (line, seq) = place.unzip();
+        TestEvent { id, key, line, seq, after: None, body: body.to_vec() }
+    }
+
+    fn next_place(&mut self, key: Key) -> (LineId, Seq) {
+        let place = match self.lines.get(&key) {
+            Some((line, seq)) => (line.clone(), seq.next()),
+            None => {
+                self.lines_begun += 1;
+                (LineId::of(1, self.lines_begun), Seq::FIRST)
+            }
+        };
+        self.lines.insert(key, place.clone());
+        place
+    }
+
+    /// Begins new lines: the next event of each key has seq 1 again, as after the sender's store was
+    /// restored.
+    pub fn begin_new_lines(&mut self) {
+        self.lines.clear();
     }
 
     /// An attempt of an event, signed. `timestamp` is in seconds since 1970.
@@ -148,7 +171,9 @@ impl TestSender {
         let attempt = Attempt {
             event_id: &event.id,
             key: event.key.as_ref(),
+            line: event.line.as_ref(),
             seq: event.seq,
+            after: event.after,
             number: attempt,
             replay: false,
             timestamp,
@@ -185,6 +210,9 @@ impl TestSender {
 
     /// Sends forged copies of every event, then the events themselves in reversed order, each one twice
     /// once it is acknowledged, and again and again until all are: what at-least-once can come to.
+    ///
+    /// An inbox that takes an unknown line from anywhere begins each line with its last event then. Send
+    /// such a handler the first event of each key before.
     pub async fn ordeal(
         &self,
         events: &[TestEvent],

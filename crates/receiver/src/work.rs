@@ -1,13 +1,14 @@
 //! The inbox as a work queue: what both SQL queues agree on.
 //!
-//! An event is acknowledged once it is durably queued. A worker takes the oldest job whose key has no
-//! older one, runs the effect and removes the job, all in one transaction: a process that dies leaves
-//! the job where it was. A job that fails is tried again later; one that keeps failing becomes a dead
-//! letter, and holds its key until a person retries or discards it.
+//! An event is acknowledged once it is durably queued. A worker takes the oldest job whose line and key
+//! have no older one, runs the effect and removes the job, all in one transaction: a process that dies
+//! leaves the job where it was. A job that fails is tried again later; one that keeps failing becomes a
+//! dead letter, and holds its line and key until a person retries or discards it.
 
 use crate::delivery::Delivery;
+use crate::inbox::Place;
 use crate::limits::{BACKLOG_MAX, ERROR_CHARS_MAX, TRIES_MAX, TRY_DELAY_BASE, TRY_DELAY_MAX};
-use railpost_wire::{EventId, Key, Received, Seq};
+use railpost_wire::{EventId, Key, LineId, Received, Seq};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -69,7 +70,7 @@ pub enum Worked {
         /// When it is tried again.
         at: i64,
     },
-    /// The effect failed for the last time: the event is a dead letter, and holds its key.
+    /// The effect failed for the last time: the event is a dead letter, and holds its line and key.
     Dead(EventId),
 }
 
@@ -120,7 +121,11 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for WorkError<E> {}
 struct Head {
     id: EventId,
     key: Option<Key>,
+    #[serde(default)]
+    line: Option<LineId>,
     seq: Option<Seq>,
+    #[serde(default)]
+    after: Option<u64>,
     attempt: Option<u32>,
     replay: bool,
     timestamp: i64,
@@ -129,10 +134,19 @@ struct Head {
 
 /// A job's head, as it is stored.
 pub(crate) fn head(delivery: &Delivery) -> String {
-    let Received { event_id, key, seq, attempt, replay, timestamp } = delivery.received.clone();
+    let Received { event_id, key, line, seq, after, attempt, replay, timestamp } =
+        delivery.received.clone();
     let headers = delivery.headers.clone();
-    let head = Head { id: event_id, key, seq, attempt, replay, timestamp, headers };
+    let head = Head { id: event_id, key, line, seq, after, attempt, replay, timestamp, headers };
     serde_json::to_string(&head).expect("a head is a JSON object")
+}
+
+/// The line and the key that a job waits in; neither without a line. The line, because an endpoint may have
+/// one line for all keys; the key, because a key that begins a new line may have jobs of the old one, which
+/// go first.
+pub(crate) fn order(received: &Received) -> (Option<&str>, Option<&str>) {
+    let line = Place::of(received).map(|place| place.line.as_str());
+    (line, received.key.as_ref().filter(|_| line.is_some()).map(Key::as_str))
 }
 
 /// A job as it is stored.
@@ -148,9 +162,9 @@ impl Row {
         let Self { position, tries, head, body } = self;
         let damaged =
             |error: serde_json::Error| WorkError::Damaged { position, problem: error.to_string() };
-        let Head { id, key, seq, attempt, replay, timestamp, headers } =
+        let Head { id, key, line, seq, after, attempt, replay, timestamp, headers } =
             serde_json::from_str(&head).map_err(damaged)?;
-        let received = Received { event_id: id, key, seq, attempt, replay, timestamp };
+        let received = Received { event_id: id, key, line, seq, after, attempt, replay, timestamp };
         let delivery = Delivery { received, headers, body };
         Ok(Job { position, tries: u32::try_from(tries).unwrap_or(u32::MAX), delivery })
     }

@@ -137,6 +137,7 @@ async fn publish(
         schema_version: None,
         time: Timestamp::from_millis(1_767_225_600_000),
         traceparent: None,
+        cloudevent: None,
     };
     let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
     sender.accept(batch).await.unwrap();

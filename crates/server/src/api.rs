@@ -14,7 +14,7 @@ mod answer;
 pub(crate) mod auth;
 pub(crate) mod idempotency;
 mod call;
-mod to_the_end;
+mod run_despite_disconnect;
 mod route;
 mod table;
 mod openapi;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railpost_dispatch::{Dispatcher, Guard};
 use railpost_store::{Source, Store};
+use tokio::sync::{Mutex, Notify};
 
 use crate::api::auth::{KeyRing, Rates};
 use crate::api::docs_page::Pages;
@@ -12,7 +13,7 @@ use crate::api::event_types::Catalogue;
 use crate::api::idempotency::UnderWay;
 use crate::api::metrics::Sampled;
 use crate::config::Config;
-use crate::dashboard::FrontDesk;
+use crate::dashboard::SessionStore;
 use crate::replays::ReplayBell;
 use crate::seal::Seal;
 use crate::telemetry::Telemetry;
@@ -37,11 +38,15 @@ pub struct App {
     pub(crate) keys: KeyRing,
     pub(crate) rates: Rates,
     pub(crate) under_way: UnderWay,
-    pub(crate) front_desk: FrontDesk,
+    pub(crate) session_store: SessionStore,
     pub(crate) replays: ReplayBell,
     pub(crate) catalogue: Catalogue,
     pub(crate) pages: Pages,
     pub(crate) sampled: Sampled,
+    /// An endpoint was removed: its open deliveries are to be closed.
+    pub(crate) removals: Notify,
+    /// Held by a request that takes a secret away or has an endpoint sign.
+    pub(crate) secret_changes: Mutex<()>,
 }
 
 impl App {

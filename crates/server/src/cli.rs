@@ -27,6 +27,7 @@ mod replay;
 mod keys;
 mod audit;
 mod upkeep;
+mod restore;
 mod schedule;
 mod signatures;
 
@@ -73,6 +74,9 @@ Administration:
   keys          API keys and their scopes
   whoami        What this API key may do
   backup        Write a copy of the store
+  restore       Put a backup in the place of the store; the server must be stopped
+  store         Look through the store for damage
+  lines         Begin new lines after the store was restored by other means
   prune         Delete what is past its retention
   config        Check and show the server's configuration
 
@@ -156,6 +160,14 @@ enum Command {
     Whoami,
     /// Write a copy of the store
     Backup(upkeep::BackupArguments),
+    /// Put a backup in the place of the store
+    Restore(restore::Arguments),
+    /// Look through the store for damage
+    #[command(subcommand)]
+    Store(upkeep::StoreAction),
+    /// Runs of numbers by which receivers keep their place
+    #[command(subcommand)]
+    Lines(upkeep::LinesAction),
     /// Delete what is past its retention
     Prune,
     /// What is configured, and where it comes from
@@ -182,6 +194,13 @@ pub fn run() -> ExitCode {
         Command::Schedule(arguments) => schedule::run(&arguments, out, &session),
         Command::Sign(arguments) => signatures::sign(&arguments, out),
         Command::Verify(arguments) => signatures::verify(&arguments, out),
+        Command::Restore(arguments) => restore::run(arguments, out),
+        Command::Store(upkeep::StoreAction::Verify(how)) if how.offline => {
+            restore::verify(how.place, out)
+        }
+        Command::Lines(upkeep::LinesAction::Renew(how)) if how.access.offline => {
+            restore::renew_lines(how, out)
+        }
         Command::Openapi => out.bytes(crate::api::openapi_text().as_bytes()),
         Command::Completions { shell } => completions(shell, out),
         online => session().and_then(|session| run_online(online, &session)),
@@ -205,6 +224,8 @@ fn run_online(command: Command, session: &Session) -> Outcome {
         Command::Keys(action) => keys::run(action, session),
         Command::Whoami => keys::whoami(session),
         Command::Backup(arguments) => upkeep::backup(&arguments, session),
+        Command::Store(upkeep::StoreAction::Verify(_)) => upkeep::verify(session),
+        Command::Lines(upkeep::LinesAction::Renew(how)) => upkeep::renew_lines(session, how.yes),
         Command::Prune => upkeep::prune(session),
         Command::Serve(_)
         | Command::Demo(_)
@@ -212,6 +233,7 @@ fn run_online(command: Command, session: &Session) -> Outcome {
         | Command::Schedule(_)
         | Command::Sign(_)
         | Command::Verify(_)
+        | Command::Restore(_)
         | Command::Openapi
         | Command::Completions { .. } => unreachable!("these need no session"),
     }
@@ -230,6 +252,32 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_commands_that_the_docs_name_exist() {
+        let pages = [
+            include_str!("../../../docs/operating.md"),
+            include_str!("../../../docs/reference/cli.md"),
+            include_str!("../../../docs/guarantees.md"),
+            include_str!("../../../docs/wire.md"),
+        ];
+        let quoted = pages.iter().flat_map(|page| page.split('`').skip(1).step_by(2));
+        for line in quoted.filter(|line| line.starts_with("railpost ")) {
+            let mut command = Arguments::command();
+            for word in line.split_whitespace().skip(1) {
+                if !command.has_subcommands() || word.starts_with('-') || word == "COMMAND" {
+                    break;
+                }
+                let next = command.find_subcommand(word).cloned();
+                let may_end = !command.is_subcommand_required_set();
+                match next {
+                    Some(next) => command = next,
+                    None if may_end => break,
+                    None => panic!("`{line}`: there is no command `{word}`"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -166,6 +166,8 @@ pub struct RetentionConfig {
     pub closed: Span,
     /// Dead letters that hold no lane.
     pub dead: Span,
+    /// Lanes with nothing open, from their last delivery on.
+    pub lanes: Span,
     /// Answers to requests that may come again.
     pub idempotency: Span,
     /// How often what is past its time is deleted.
@@ -177,6 +179,7 @@ impl Default for RetentionConfig {
         Self {
             closed: Span::from_days(30),
             dead: Span::from_days(90),
+            lanes: Span::from_days(90),
             idempotency: Span::from_hours(48),
             prune_every: Span::from_mins(10),
         }

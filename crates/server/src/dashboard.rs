@@ -38,7 +38,7 @@ use axum::routing::{MethodRouter, get, post};
 use http::{HeaderValue, header};
 use maud::Markup;
 
-pub(crate) use session::FrontDesk;
+pub(crate) use session::SessionStore;
 pub use sign_in::one_time_link;
 
 use crate::api::{self, Api};
@@ -51,7 +51,7 @@ pub(crate) struct Peer(pub(crate) std::net::IpAddr);
 
 /// What the dashboard's routes have at hand: the server's parts, and the API.
 #[derive(Clone, Debug)]
-struct Desk {
+struct PageContext {
     app: Arc<App>,
     api: Api,
 }
@@ -70,44 +70,47 @@ type Answered = Result<Reply, Refused>;
 
 /// The dashboard. What is not its own is nobody's.
 pub(crate) fn router(app: &Arc<App>, api: Api) -> Router {
-    let desk = Desk { app: app.clone(), api };
+    let context = PageContext { app: app.clone(), api };
     let of_tenant = [
-        ("", shows(&desk, overview::of_tenant)),
-        ("/lanes", shows(&desk, lanes::page)),
-        ("/lanes/{id}/{action}", does(&desk, lanes::act)),
-        ("/live/lanes", shows(&desk, live::lanes)),
-        ("/endpoints", shows(&desk, endpoints::list).merge(does(&desk, endpoints::create))),
-        ("/endpoints/new", shows(&desk, endpoints::new)),
-        ("/endpoints/{id}", shows(&desk, endpoints::detail)),
+        ("", shows(&context, overview::of_tenant)),
+        ("/lanes", shows(&context, lanes::page)),
+        ("/lanes/{id}/{action}", does(&context, lanes::act)),
+        ("/live/lanes", shows(&context, live::lanes)),
+        ("/endpoints", shows(&context, endpoints::list).merge(does(&context, endpoints::create))),
+        ("/endpoints/new", shows(&context, endpoints::new)),
+        ("/endpoints/{id}", shows(&context, endpoints::detail)),
         (
             "/endpoints/{id}/edit",
-            shows(&desk, endpoints::edit).merge(does(&desk, endpoints::change)),
+            shows(&context, endpoints::edit).merge(does(&context, endpoints::change)),
         ),
-        ("/endpoints/{id}/{action}", does(&desk, endpoints::act)),
-        ("/endpoints/{id}/secrets/{secret}/{action}", does(&desk, endpoints::act_on_secret)),
-        ("/events", shows(&desk, events::list)),
-        ("/events/{id}", shows(&desk, events::detail)),
-        ("/events/{id}/redeliver", does(&desk, events::redeliver)),
-        ("/deliveries", shows(&desk, deliveries::list)),
-        ("/deliveries/{id}", shows(&desk, deliveries::detail)),
-        ("/deliveries/{id}/discard", does(&desk, deliveries::discard)),
-        ("/dead-letters", shows(&desk, dead_letters::list).merge(does(&desk, dead_letters::act))),
-        ("/replays", shows(&desk, replays::list).merge(does(&desk, replays::start))),
-        ("/replays/{id}", shows(&desk, replays::detail)),
-        ("/replays/{id}/cancel", does(&desk, replays::cancel)),
-        ("/live/replays/{id}", shows(&desk, live::replay)),
-        ("/keys", shows(&desk, keys::list).merge(does(&desk, keys::create))),
-        ("/keys/{id}/revoke", does(&desk, keys::revoke)),
-        ("/audit", shows(&desk, audit::list)),
-        ("/{*rest}", shows(&desk, layout::nowhere)),
+        ("/endpoints/{id}/{action}", does(&context, endpoints::act)),
+        ("/endpoints/{id}/secrets/{secret}/{action}", does(&context, endpoints::act_on_secret)),
+        ("/events", shows(&context, events::list)),
+        ("/events/{id}", shows(&context, events::detail)),
+        ("/events/{id}/redeliver", does(&context, events::redeliver)),
+        ("/deliveries", shows(&context, deliveries::list)),
+        ("/deliveries/{id}", shows(&context, deliveries::detail)),
+        ("/deliveries/{id}/discard", does(&context, deliveries::discard)),
+        (
+            "/dead-letters",
+            shows(&context, dead_letters::list).merge(does(&context, dead_letters::act)),
+        ),
+        ("/replays", shows(&context, replays::list).merge(does(&context, replays::start))),
+        ("/replays/{id}", shows(&context, replays::detail)),
+        ("/replays/{id}/cancel", does(&context, replays::cancel)),
+        ("/live/replays/{id}", shows(&context, live::replay)),
+        ("/keys", shows(&context, keys::list).merge(does(&context, keys::create))),
+        ("/keys/{id}/revoke", does(&context, keys::revoke)),
+        ("/audit", shows(&context, audit::list)),
+        ("/{*rest}", shows(&context, layout::nowhere)),
     ];
     let mut router = Router::new()
         .route("/", get(async || Redirect::to("/dashboard")))
-        .route("/dashboard", shows(&desk, overview::start))
-        .route("/dashboard/all", shows(&desk, overview::of_all))
-        .route("/dashboard/switch", shows(&desk, overview::switch))
-        .route("/dashboard/sign-out", does(&desk, sign_in::sign_out))
-        .route("/dashboard/sign-in", sign_in::routes(&desk))
+        .route("/dashboard", shows(&context, overview::start))
+        .route("/dashboard/all", shows(&context, overview::of_all))
+        .route("/dashboard/switch", shows(&context, overview::switch))
+        .route("/dashboard/sign-out", does(&context, sign_in::sign_out))
+        .route("/dashboard/sign-in", sign_in::routes(&context))
         .route(
             "/dashboard/style.css",
             asset("text/css", include_str!("dashboard/assets/style.css")),
@@ -124,38 +127,38 @@ pub(crate) fn router(app: &Arc<App>, api: Api) -> Router {
         router = router.route(&format!("/dashboard/t/{{tenant}}{path}"), methods);
     }
     router
-        .route("/dashboard/{*rest}", shows(&desk, layout::nowhere))
+        .route("/dashboard/{*rest}", shows(&context, layout::nowhere))
         .layer(axum::middleware::map_response(async |response: Response| guarded(response)))
         .fallback(async |request: Request| api::not_found(request.uri().path()))
 }
 
 /// The route that shows a page to whoever has signed in.
-fn shows<F, R>(desk: &Desk, handler: F) -> MethodRouter
+fn shows<F, R>(context: &PageContext, handler: F) -> MethodRouter
 where
     F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Answered> + Send + 'static,
 {
-    let desk = desk.clone();
-    get(async move |request: Request| answer(desk, request, handler).await)
+    let context = context.clone();
+    get(async move |request: Request| answer(context, request, handler).await)
 }
 
 /// The route that changes something for whoever has signed in.
-fn does<F, R>(desk: &Desk, handler: F) -> MethodRouter
+fn does<F, R>(context: &PageContext, handler: F) -> MethodRouter
 where
     F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Answered> + Send + 'static,
 {
-    let desk = desk.clone();
-    post(async move |request: Request| answer(desk, request, handler).await)
+    let context = context.clone();
+    post(async move |request: Request| answer(context, request, handler).await)
 }
 
 /// The way of every request: who is it, was it their own wish, then the page.
-async fn answer<F, R>(desk: Desk, request: Request, handler: F) -> Response
+async fn answer<F, R>(context: PageContext, request: Request, handler: F) -> Response
 where
     F: Fn(Visit) -> R,
     R: Future<Output = Answered>,
 {
-    let visit = match Visit::begin(desk, request).await {
+    let visit = match Visit::begin(context, request).await {
         Ok(visit) => visit,
         Err(response) => return *response,
     };

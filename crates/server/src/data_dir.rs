@@ -34,6 +34,14 @@ pub(crate) fn database(config: &Config) -> PathBuf {
     }
 }
 
+/// Whether there is a database, or one that a restore has not put in place yet.
+pub(crate) fn holds_database(path: &Path) -> bool {
+    let holds = |path: &Path| fs::metadata(path).is_ok_and(|file| file.len() > 0);
+    let mut restored = path.as_os_str().to_owned();
+    restored.push(".restored");
+    holds(path) || holds(Path::new(&restored))
+}
+
 fn key_file(config: &Config) -> PathBuf {
     match config.store.master_key_file.as_str() {
         "" => config.server.data_dir.join("master.key"),
@@ -52,6 +60,19 @@ pub(crate) fn master_key(
     match File::open(&file) {
         Ok(open) => read(&file, open),
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file, database, source),
+        Err(error) => Err(format!("cannot read the master key {}: {error}", file.display())),
+    }
+}
+
+/// The master key that is there. None is made: what a store or its backup holds is encrypted under its own.
+pub(crate) fn existing_master_key(config: &Config) -> Result<[u8; KEY_LEN], String> {
+    let file = key_file(config);
+    match File::open(&file) {
+        Ok(open) => read(&file, open),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+            "there is no master key ({}): put the key there that the store was made with",
+            file.display()
+        )),
         Err(error) => Err(format!("cannot read the master key {}: {error}", file.display())),
     }
 }

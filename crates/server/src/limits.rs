@@ -9,6 +9,9 @@ pub const BODY_LEN_MAX_DEFAULT: usize = 20 * 1024 * 1024;
 /// Bytes of a body that is not events: an endpoint with certificates, a JSON Schema in all versions.
 pub const SMALL_BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 
+/// Bytes of a body that is too large which are read and thrown away, so that the client sees the answer.
+pub(crate) const DISCARDED_LEN_MAX: usize = 16 * 1024 * 1024;
+
 /// Bytes of one line of an event stream: a payload and what is around it.
 pub const STREAM_LINE_LEN_MAX: usize = railpost_store::limits::PAYLOAD_LEN_MAX + 16 * 1024;
 
@@ -172,6 +175,12 @@ pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
 
 /// How often figures over time are written: a crash loses this much of them.
 pub const FIGURES_EVERY: Span = Span::from_secs(10);
+
+/// How long the process lives on when its store has stopped for good: for answers on their way.
+pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
+
+/// How soon the closing of what removed endpoints had open is tried again after it failed.
+pub const CLOSE_REMOVED_RETRY: Span = Span::from_secs(5);
 
 /// How long what metrics say of the store is believed: counting it again for every reader costs.
 pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);

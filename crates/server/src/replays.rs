@@ -242,6 +242,11 @@ impl Job {
     /// Writes down how far it has got, as soon as the store lets it.
     async fn save(&mut self) -> Result<(), Stop> {
         loop {
+            // What it tells of must be there after a crash.
+            if self.app.dispatcher.written().await.is_err() && !*self.stopping.borrow() {
+                tokio::time::sleep(duration(REPLAY_PAUSE)).await;
+                continue;
+            }
             let write = Write::PutReplay(Box::new(self.replay.clone()));
             match self.app.store.commit(Change::from(write)).await {
                 Ok(()) => break,
@@ -258,5 +263,8 @@ impl Job {
 
 /// Whether the same may go better after a pause: the store, the backlog or the server is in the way.
 fn may_pass(code: Code) -> bool {
-    matches!(code, Code::StoreUnavailable | Code::BacklogFull | Code::ShuttingDown)
+    matches!(
+        code,
+        Code::StoreUnavailable | Code::StoreStopped | Code::BacklogFull | Code::ShuttingDown
+    )
 }

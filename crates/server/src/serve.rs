@@ -2,6 +2,7 @@
 
 mod listen;
 mod opening;
+mod offline;
 mod tls;
 
 use std::fmt;
@@ -13,7 +14,7 @@ use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
 use railpost_engine::Span;
-use railpost_store::{Source, SystemSource};
+use railpost_store::{Source, Store, SystemSource};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -26,8 +27,9 @@ use crate::seal::Seal;
 use crate::telemetry::{Log, Telemetry};
 use crate::thin::ThinLinks;
 use crate::upkeep;
-use listen::Door;
+use listen::HttpListener;
 
+pub(crate) use offline::{Restored, renew_lines, restore, verify};
 pub use opening::DEFAULT_TENANT;
 
 /// A server that listens.
@@ -44,7 +46,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 2],
+    upkeep: [JoinHandle<()>; 3],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -68,8 +70,29 @@ impl Server {
     /// Starts a server. When this answers, it accepts requests.
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
-        let door = Door::open(&config).await?;
-        let (master, store) = opening::open(&config, &source).await?;
+        let listener = HttpListener::open(&config).await?;
+        let opened = opening::open(&config, &source).await?;
+        Self::start_at(listener, opened, config, log).await
+    }
+
+    /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
+    pub async fn start_on(
+        store: Arc<dyn Store>,
+        master: [u8; 32],
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let listener = HttpListener::open(&config).await?;
+        Self::start_at(listener, (master, store), config, log).await
+    }
+
+    async fn start_at(
+        listener: HttpListener,
+        (master, store): ([u8; 32], Arc<dyn Store>),
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let source: Arc<dyn Source> = Arc::new(SystemSource);
         let guard = guard(&config)?;
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
         let routes = api::routes();
@@ -78,7 +101,7 @@ impl Server {
         let telemetry = Telemetry::new(log, routes, otlp_url, source.clone());
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
-        let url = public_url(&config, door.address);
+        let url = public_url(&config, listener.address);
         let thin = ThinLinks::new(&master, &url, config.delivery.thin_url_ttl, source.clone());
         let parts = Parts {
             store: store.clone(),
@@ -103,11 +126,13 @@ impl Server {
             keys: Default::default(),
             rates: Default::default(),
             under_way: Default::default(),
-            front_desk: Default::default(),
+            session_store: Default::default(),
             replays: Default::default(),
             catalogue: Default::default(),
             pages: Default::default(),
             sampled: Default::default(),
+            removals: Default::default(),
+            secret_changes: Default::default(),
         });
         let admin_key = opening::first_start(&app).await?;
         let (stop, stopping) = watch::channel(false);
@@ -115,11 +140,12 @@ impl Server {
         let upkeep = [
             tokio::spawn(upkeep::prune_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
+            tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
-        let address = door.address;
+        let address = listener.address;
         let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
-        let listening = tokio::spawn(door.listen(app.clone(), stopping));
+        let listening = tokio::spawn(listener.listen(app.clone(), stopping));
         Ok(Self {
             app,
             address,
@@ -150,6 +176,12 @@ impl Server {
         self.admin_key.as_deref()
     }
 
+    /// Ends when the store has stopped for good, with the reason: the process must end, so that the next
+    /// one recovers.
+    pub async fn store_stopped(&self) -> String {
+        self.app.telemetry.store_stopped().await
+    }
+
     /// What its requests have at hand.
     pub fn app(&self) -> &Arc<App> {
         &self.app
@@ -161,7 +193,7 @@ impl Server {
     pub async fn drain(self) -> bool {
         let patience = duration(self.app.config.server.drain_timeout);
         let _ = self.stop.send(true);
-        self.app.front_desk.close();
+        self.app.session_store.close();
         let drained = async {
             // A client that does not read its answer must not cost the attempts their time.
             let answered = tokio::time::timeout(patience / 2, self.listening).await.is_ok();

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 use railpost_dispatch::{AttemptEnded, Watch};
 use railpost_engine::{Notice, NoticeKind, Timestamp};
 use railpost_store::{Receipt, Source, Store, StoreError};
-use railpost_wire::TenantId;
+use railpost_wire::{EndpointId, TenantId};
+use tokio::sync::watch;
 
 use crate::api::time::Time;
 use crate::limits::TROUBLE_TOLD_EVERY;
@@ -40,6 +41,8 @@ pub struct Telemetry {
     gathered: Gathered,
     traces: Option<Traces>,
     trouble: Mutex<Rarely>,
+    /// Why the store has stopped for good, if it has.
+    stopped: watch::Sender<Option<String>>,
     source: Arc<dyn Source>,
 }
 
@@ -79,6 +82,7 @@ impl Telemetry {
             gathered: Gathered::default(),
             traces,
             trouble: Mutex::default(),
+            stopped: watch::Sender::default(),
             source,
         };
         Ok((telemetry, exporter))
@@ -107,10 +111,37 @@ impl Telemetry {
     /// Adds what was gathered to the store's figures over time.
     pub(crate) async fn write_figures(&self, store: &dyn Store) {
         if let Err((problem, entries)) = self.gathered.write_to(store).await {
+            self.note_stopped(&problem);
             let fields =
                 [("problem", Value::Shown(&problem)), ("entries", Value::Number(entries as u64))];
             self.log.line(Level::Warn, "figures_lost", &fields);
         }
+    }
+
+    /// Takes note if the store has stopped for good.
+    pub(crate) fn note_stopped(&self, trouble: &StoreError) {
+        if let StoreError::Stopped(_) = trouble {
+            self.note_store_stopped(&trouble.to_string());
+        }
+    }
+
+    /// The store has stopped for good. Said once.
+    pub(crate) fn note_store_stopped(&self, problem: &str) {
+        let first = self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            stopped.get_or_insert_with(|| problem.to_owned());
+            first
+        });
+        if first {
+            self.log.line(Level::Error, "store_stopped", &[("problem", Value::Text(problem))]);
+        }
+    }
+
+    /// Ends when the store has stopped for good, with the reason.
+    pub(crate) async fn store_stopped(&self) -> String {
+        let mut stopped = self.stopped.subscribe();
+        let reason = stopped.wait_for(Option::is_some).await;
+        reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 
     fn random(&self) -> u128 {
@@ -156,7 +187,20 @@ impl Watch for Telemetry {
         }
     }
 
+    fn endpoint_blocked(&self, endpoint: EndpointId, reason: Option<&str>) {
+        self.metrics.endpoint_blocked(endpoint, reason.is_some());
+        let endpoint = ("endpoint", Value::Shown(&endpoint));
+        match reason {
+            Some(reason) => {
+                let fields = [endpoint, ("reason", Value::Text(reason))];
+                self.log.line(Level::Error, "endpoint_blocked", &fields);
+            }
+            None => self.log.line(Level::Info, "endpoint_unblocked", &[endpoint]),
+        }
+    }
+
     fn store_trouble(&self, trouble: &StoreError) {
+        self.note_stopped(trouble);
         self.metrics.store_trouble.fetch_add(1, Ordering::Relaxed);
         let times = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).now();
         if let Some(times) = times {

@@ -1,4 +1,5 @@
-//! What keeps the store in shape while the server runs: retention, and the writing of figures.
+//! What keeps the store in shape while the server runs: retention, the closing of what removed endpoints
+//! had open, and the writing of figures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +10,7 @@ use railpost_store::{PruneStep, Pruned, StoreError};
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::limits::FIGURES_EVERY;
+use crate::limits::{CLOSE_REMOVED_RETRY, FIGURES_EVERY};
 use crate::serve::duration;
 use crate::telemetry::{Level, Value};
 
@@ -22,6 +23,7 @@ pub(crate) async fn prune(app: &App) -> Result<Pruned, StoreError> {
     let mut step = PruneStep {
         closed_before: before(retention.closed),
         dead_before: before(retention.dead),
+        lanes_before: before(retention.lanes),
         after: None,
         limit: UPKEEP_STEP_MAX,
     };
@@ -30,6 +32,7 @@ pub(crate) async fn prune(app: &App) -> Result<Pruned, StoreError> {
         let pruned = app.store.prune(step.clone()).await?;
         all.events += pruned.events;
         all.deliveries += pruned.deliveries;
+        all.lanes += pruned.lanes;
         all.others += pruned.others;
         app.telemetry.metrics.pruned_events.fetch_add(pruned.events, Ordering::Relaxed);
         match pruned.next {
@@ -44,10 +47,47 @@ pub(crate) async fn prune_regularly(app: Arc<App>, mut stopping: watch::Receiver
     let every = duration(app.config.retention.prune_every);
     while !stops_within(every, &mut stopping).await {
         if let Err(problem) = prune(&app).await {
+            app.telemetry.note_stopped(&problem);
             let fields = [("problem", Value::Shown(&problem))];
             app.telemetry.log.line(Level::Warn, "prune_failed", &fields);
         }
     }
+}
+
+/// Closes the open deliveries of removed endpoints, in small steps: after the start, after every removal,
+/// and now and then. What is interrupted goes on with the next start.
+pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
+    loop {
+        let every = match close_all_removed(&app, &stopping).await {
+            Ok(()) => duration(app.config.retention.prune_every),
+            Err(problem) => {
+                app.telemetry.note_stopped(&problem);
+                let fields = [("problem", Value::Shown(&problem))];
+                app.telemetry.log.line(Level::Warn, "close_removed_failed", &fields);
+                duration(CLOSE_REMOVED_RETRY)
+            }
+        };
+        tokio::select! {
+            stop = stops_within(every, &mut stopping) => if stop { return },
+            () = app.removals.notified() => {}
+        }
+    }
+}
+
+async fn close_all_removed(app: &App, stopping: &watch::Receiver<bool>) -> Result<(), StoreError> {
+    let mut closed = 0;
+    loop {
+        let step = app.store.close_removed(UPKEEP_STEP_MAX).await?;
+        closed += step;
+        if step == 0 || *stopping.borrow() {
+            break;
+        }
+    }
+    if closed > 0 {
+        let fields = [("deliveries", Value::Number(closed))];
+        app.telemetry.log.line(Level::Info, "removed_closed", &fields);
+    }
+    Ok(())
 }
 
 /// Writes figures now and then, until the server stops.

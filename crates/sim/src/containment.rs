@@ -66,10 +66,12 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn started(&mut self, token: AttemptToken) {
+    /// Notes a start; says whether it is a probe.
+    pub(crate) fn started(&mut self, token: AttemptToken) -> bool {
         if let Some(open) = &mut self.open {
             open.probe = Some(token);
         }
+        self.open.is_some()
     }
 
     pub(crate) fn ended(

@@ -5,7 +5,9 @@ use railpost_engine::{
     Accepted, Attempt, AttemptResult, Command, Delivery, DeliveryState, Endpoint, EndpointRecord,
     Policy, RateLimit, Timestamp, Transition,
 };
-use railpost_wire::{EndpointId, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, TenantId};
+
+use crate::store::{EventNo, LaneKey};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
@@ -18,8 +20,10 @@ pub(crate) enum Fact {
     Resumed(EndpointId),
     /// An endpoint is not served any more; what is under way there goes on.
     Left(EndpointId),
-    /// Durably accepted.
-    Accepted(Accepted),
+    /// Durably accepted: which event, and the lane that it goes through, if it does.
+    Accepted(Accepted, EventNo, Option<LaneKey>),
+    /// The engine was shown an instant further ahead than the policy plans: it is due.
+    Due(DeliveryId),
     /// A person's command was taken; the delivery is as they saw it.
     Commanded(Command, Delivery),
     /// An at-most-once attempt is about to leave, once that is durable.
@@ -28,8 +32,14 @@ pub(crate) enum Fact {
     Ended(Flight, AttemptResult),
     Recorded(Transition),
     EndpointRecorded(EndpointRecord),
+    /// An endpoint's breaker opened.
+    BreakerOpened(EndpointId),
     /// The process died: what was under way has no outcome, what was not durable never was.
     Crashed,
+    /// The process ended in good order.
+    Stopped,
+    /// The process died, and its store went back to an old copy.
+    Restored,
 }
 
 /// An attempt under way.
@@ -52,7 +62,8 @@ impl Fact {
             Fact::Paused(_) => "world: endpoint paused",
             Fact::Resumed(_) => "world: endpoint resumed",
             Fact::Left(_) => "world: endpoint left",
-            Fact::Accepted(_) => "total: deliveries",
+            Fact::Accepted(..) => "total: deliveries",
+            Fact::Due(_) => "clock: instant cut",
             Fact::Commanded(command, _) => return format!("command: {command:?}"),
             Fact::Reserved(_) => "effect: record first",
             Fact::Started(_) => "total: attempts",
@@ -64,7 +75,10 @@ impl Fact {
             }
             Fact::Recorded(transition) => return decision(transition.state),
             Fact::EndpointRecorded(record) => return format!("endpoint: {:?}", record.status),
+            Fact::BreakerOpened(_) => "notice: breaker opened",
             Fact::Crashed => "fault: crash",
+            Fact::Stopped => "fault: graceful stop",
+            Fact::Restored => "fault: store restored",
         };
         name.to_owned()
     }

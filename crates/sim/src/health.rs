@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railpost_engine::limits::FAILING_RECORD_AFTER;
 use railpost_engine::{
-    AttemptResult, EndpointRecord, EndpointStatus, Failure, LaneId, Outcome, Policy, Timestamp,
+    AttemptResult, EndpointRecord, EndpointStatus, LaneId, Outcome, Policy, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
 use crate::fact::{Fact, Flight};
-use crate::ledger::meaning;
+use crate::ledger::{is_about_endpoint, meaning};
 use crate::model::{Broken, View, rule};
+
+const NEVER_BLAMED: Broken = "409 and 425 are never held against an endpoint";
 
 /// What came back from each endpoint served.
 #[derive(Default)]
@@ -23,6 +25,8 @@ struct Signs {
     refused: BTreeSet<(Option<LaneId>, Option<DeliveryId>)>,
     /// The status that has to be recorded next.
     due: Option<EndpointStatus>,
+    /// Whether the last thing that came back was about the endpoint.
+    concerned: bool,
     /// Whether it has failed for so long that a restart has to know.
     lasting: bool,
 }
@@ -31,15 +35,20 @@ impl Health {
     pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
         match fact {
             Fact::Appeared(endpoint) => {
-                let failing_since = endpoint.failing_since;
+                // What was written by a clock that was ahead cannot have been later than this.
+                let failing_since = endpoint.failing_since.map(|since| since.min(view.now));
                 self.0.insert(endpoint.id, Signs { failing_since, ..Signs::default() });
             }
             Fact::Left(id) => drop(self.0.remove(id)),
-            Fact::Crashed => self.0.clear(),
+            Fact::Crashed | Fact::Stopped | Fact::Restored => self.0.clear(),
             Fact::Resumed(id) => {
                 self.0.entry(*id).and_modify(|signs| *signs = Signs::default());
             }
             Fact::Ended(flight, result) if !flight.orphaned => self.learn(view, flight, *result),
+            Fact::BreakerOpened(id) => {
+                let concerned = self.0.get(id).is_some_and(|signs| signs.concerned);
+                rule(concerned, NEVER_BLAMED)?;
+            }
             Fact::EndpointRecorded(record) => self.recorded(view, record)?,
             Fact::Recorded(transition) => self.judge_record(view, transition.endpoint)?,
             _ => {}
@@ -48,14 +57,15 @@ impl Health {
     }
 
     fn learn(&mut self, view: &View<'_>, flight: &Flight, result: AttemptResult) {
-        let endpoint = &view.store.endpoints()[&flight.attempt.endpoint];
+        let endpoint = &view.served[&flight.attempt.endpoint];
         let Some(signs) = self.0.get_mut(&endpoint.id) else { return };
         let outcome = meaning(result, &endpoint.policy);
-        if result == AttemptResult::Failed(Failure::PayloadMissing) {
+        signs.concerned = is_about_endpoint(result);
+        if !signs.concerned {
             return;
         }
         if outcome == Outcome::Acknowledged {
-            return *signs = Signs::default();
+            return *signs = Signs { concerned: true, ..Signs::default() };
         }
         let since = *signs.failing_since.get_or_insert(view.now);
         signs.lasting = view.now.since(since) >= FAILING_RECORD_AFTER;
@@ -73,13 +83,15 @@ impl Health {
     fn judge_record(&self, view: &View<'_>, id: EndpointId) -> Result<(), Broken> {
         let Some(signs) = self.0.get(&id) else { return Ok(()) };
         rule(signs.due.is_none(), "an endpoint that is done for is switched off")?;
-        let on_record = view.store.endpoints()[&id].failing_since.is_some();
+        let on_record = view.served[&id].failing_since.is_some();
         rule(on_record || !signs.lasting, "lasting failure is written down")
     }
 
     fn recorded(&mut self, view: &View<'_>, record: &EndpointRecord) -> Result<(), Broken> {
         let signs = self.0.get_mut(&record.endpoint).ok_or("only what is served is recorded")?;
-        let status = signs.due.take().unwrap_or(view.store.endpoints()[&record.endpoint].status);
+        let status = signs.due.take().unwrap_or(view.served[&record.endpoint].status);
+        let switched_off = record.status != view.served[&record.endpoint].status;
+        rule(!switched_off || signs.concerned, NEVER_BLAMED)?;
         rule(record.status == status, "an endpoint's status follows from what came back")?;
         rule(record.failing_since == signs.failing_since, "failures are dated from the first one")
     }

@@ -1,14 +1,9 @@
 //! All who judge a run, side by side.
 
-use std::collections::BTreeMap;
-
-use railpost_wire::EndpointId;
-
-use crate::applied::Applied;
+use crate::applied::{Applied, Receivers};
 use crate::fact::Fact;
 use crate::health::Health;
 use crate::model::{Broken, Model, View};
-use crate::receiver::Receiver;
 
 #[derive(Default)]
 pub(crate) struct Judges {
@@ -19,7 +14,7 @@ pub(crate) struct Judges {
 
 impl Judges {
     pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
-        self.applied.note(fact);
+        self.applied.note(view.store, fact);
         self.model.judge(view, fact)?;
         self.health.judge(view, fact)
     }
@@ -31,7 +26,7 @@ impl Judges {
     pub(crate) fn judge_end(
         &self,
         view: &View<'_>,
-        receivers: &BTreeMap<EndpointId, Receiver>,
+        receivers: &Receivers<'_>,
     ) -> Result<(), Broken> {
         self.applied.judge(view.store, receivers)
     }

@@ -16,6 +16,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) ended: Option<(Flight, AttemptResult)>,
     pub(crate) told: Option<Command>,
     pub(crate) policy: &'a Policy,
+    /// Since when its endpoint is served.
+    pub(crate) appeared: Timestamp,
     pub(crate) now: Timestamp,
 }
 
@@ -35,18 +37,26 @@ impl Entry<'_> {
         progress.attempts = flight.attempt.number;
         // An at-most-once attempt is counted when it is recorded as sent.
         progress.round_attempts += u32::from(self.old.state != DeliveryState::InFlight);
-        progress.round_started_at = progress.round_started_at.or(Some(flight.since));
+        progress.round_started_at = self.round_started_at().or(Some(flight.since));
         if let DeliveryState::Waiting { until } = self.new.state {
             progress.last_delay = until.since(self.now);
         }
         progress
     }
 
+    /// An instant on record that lies ahead when it is loaded was written by a clock that was wrong: the
+    /// round started no later than that.
+    fn round_started_at(&self) -> Option<Timestamp> {
+        let recorded = self.old.progress.round_started_at?;
+        let kept = self.new.progress.round_started_at.unwrap_or(recorded);
+        Some(if (self.appeared..=recorded).contains(&kept) { kept } else { recorded })
+    }
+
     fn follows_attempt(&self, result: AttemptResult, progress: &Progress) -> bool {
         use {DeadReason::*, DeliveryState::*};
         match (meaning(result, self.policy), self.new.state) {
             (Outcome::Acknowledged, state) => state == Delivered,
-            (_, state) if self.told == Some(Command::Discard) => state == Discarded,
+            (_, state) if self.told == Some(Command::Discard) => state == DeliveryState::DISCARDED,
             (_, Dead { holds, .. }) if holds != self.dead_letter_holds() => false,
             (Outcome::Permanent, state) => matches!(state, Dead { reason: Permanent, .. }),
             (_, state) if self.is_at_most_once() => {
@@ -60,7 +70,7 @@ impl Entry<'_> {
         use {Command::*, DeadReason::*, DeliveryState::*};
         let moves_on = |reason| Dead { reason, holds: false };
         match (self.told, self.old.state) {
-            (Some(Discard), _) => self.new.state == Discarded,
+            (Some(Discard), _) => self.new.state == DeliveryState::DISCARDED,
             (Some(Replay), Dead { .. }) => self.new.state == Pending,
             (Some(Skip), Dead { reason, holds: true }) => self.new.state == moves_on(reason),
             (None, InFlight) => self.new.state == moves_on(OutcomeUnknown),
@@ -123,6 +133,16 @@ fn waits(policy: &RetryPolicy, progress: &Progress) -> Option<(Span, Span)> {
         }
     };
     Some((shortest.min(policy.max_delay), longest.min(policy.max_delay)))
+}
+
+/// Whether a result says anything about the endpoint: what failed on this side does not, and 409 and 425
+/// are about a lane.
+pub(crate) fn is_about_endpoint(result: AttemptResult) -> bool {
+    !matches!(
+        result,
+        AttemptResult::Failed(Failure::PayloadMissing | Failure::NotSent)
+            | AttemptResult::Response { status: 409 | 425, .. }
+    )
 }
 
 pub(crate) fn meaning(result: AttemptResult, policy: &Policy) -> Outcome {

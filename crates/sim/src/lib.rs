@@ -1,20 +1,26 @@
-//! A seeded world around the real engine: crashes, lost answers, slow receivers, meddling people.
+//! A seeded world around the real engine and the real inbox: crashes, lost answers, restored databases,
+//! clocks that step, slow receivers, meddling people.
 //!
 //! Everything that happens is drawn from the seed, so a run can be repeated to the byte. Faults
 //! strike for a few simulated hours; then they stop, and everything must finish. A small reference
-//! model, which knows nothing of the engine, judges every step, and the receivers are asked at the
-//! end what they have applied.
+//! model, which knows nothing of the engine, judges every step. Receivers read the headers that the
+//! wire carries and judge them with the inbox of `railpost-receiver`; at the end their databases are
+//! asked what was applied.
 //!
-//! Start with [`run`]; then `world` for the loop, `scenario` for what a seed stands for, and `model`
-//! for the promises. No part of the product depends on this crate.
+//! Start with [`run`]; then `world` for the loop, `scenario` for what a seed stands for, `model` for the
+//! sender's promises and `applied` for those that take a receiver. No part of the product depends on
+//! this crate.
 
 mod limits;
 
 mod dice;
+mod clock;
 mod scenario;
 mod store;
 mod network;
 mod receiver;
+mod database;
+mod volatile;
 mod plant;
 mod fact;
 mod ledger;

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railpost_engine::{
     Attempt, AttemptResult, AttemptToken, Command, Config, Delivery, DeliveryState, Endpoint,
-    EndpointStatus, Failure, Guarantee, Outcome, Timestamp, Transition,
+    EndpointStatus, Guarantee, Outcome, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 
 use crate::containment::{Breaker, Bucket};
 use crate::fact::{Fact, Flight};
-use crate::ledger::{Entry, honoured, meaning};
+use crate::ledger::{Entry, honoured, is_about_endpoint, meaning};
 use crate::store::Store;
 
 /// The promise that was broken.
@@ -21,9 +21,12 @@ const RECORDED_FIRST: Broken = "at most once: recorded as sent before it is sent
 
 /// The world at the moment of a fact, just before it takes effect.
 pub(crate) struct View<'a> {
+    /// The engine's time.
     pub(crate) now: Timestamp,
     pub(crate) config: &'a Config,
     pub(crate) store: &'a Store,
+    /// The endpoints that the process serves, as it last read them.
+    pub(crate) served: &'a BTreeMap<EndpointId, Endpoint>,
     pub(crate) under_way: &'a BTreeMap<AttemptToken, Flight>,
 }
 
@@ -31,6 +34,8 @@ pub(crate) struct View<'a> {
 pub(crate) struct Model {
     /// At-most-once deliveries that have left.
     sent: BTreeSet<DeliveryId>,
+    /// What waits beyond reason, as it was shown to the engine.
+    due: BTreeSet<DeliveryId>,
     tenants: BTreeMap<TenantId, Bucket>,
     /// The endpoints served.
     sites: BTreeMap<EndpointId, Site>,
@@ -41,18 +46,30 @@ pub(crate) struct Model {
 /// An endpoint, as far as it follows from what was sent there and came back.
 #[derive(Default)]
 struct Site {
+    appeared: Timestamp,
     told: BTreeMap<DeliveryId, Command>,
     held_until: Timestamp,
     bucket: Bucket,
     breaker: Breaker,
+    /// The last probe.
+    probe: Option<AttemptToken>,
 }
 
 impl Model {
     pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
         match fact {
-            Fact::Appeared(endpoint) => drop(self.sites.insert(endpoint.id, Site::default())),
+            Fact::Appeared(endpoint) => {
+                let site = Site { appeared: view.now, ..Site::default() };
+                self.sites.insert(endpoint.id, site);
+            }
             Fact::Left(id) => drop(self.sites.remove(id)),
-            Fact::Crashed => (self.sites, self.tenants, self.ended) = Default::default(),
+            Fact::Crashed | Fact::Stopped => self.forget_process(),
+            Fact::Restored => {
+                self.forget_process();
+                // The copy may be older than the record of what left.
+                self.sent.clear();
+            }
+            Fact::Due(id) => drop(self.due.insert(*id)),
             Fact::Resumed(id) => self.at(*id, |site| site.breaker = Breaker::ramping()),
             Fact::Changed(old, new) => self.at(old.id, |site| {
                 site.bucket = site.bucket.under(old.policy.rate_limit, new.rate_limit, view.now);
@@ -79,11 +96,11 @@ impl Model {
     pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), Broken> {
         for id in self.sites.keys() {
             let lanes = view.store.lanes(*id);
-            let heads = lanes.filter_map(|lane| view.store.line(*id, Some(lane)).next());
+            let heads = lanes.filter_map(|lane| view.store.open(*id, Some(lane)).next());
             // What does not surely fit in memory may have to wait for room there.
             let window = view.config.unkeyed_window as usize / 2;
-            let in_memory = view.store.line(*id, None).count() <= window;
-            let unkeyed = view.store.line(*id, None).filter(|_| in_memory);
+            let in_memory = view.store.open(*id, None).count() <= window;
+            let unkeyed = view.store.open(*id, None).filter(|_| in_memory);
             let waits = |it: &Delivery| view.is_due(it) && !view.is_under_way(it.id);
             let idle = heads.chain(unkeyed).any(waits) && self.allows(view, *id).is_ok();
             rule(!idle, "nothing idles while work is due and allowed")?;
@@ -119,9 +136,12 @@ impl Model {
         rule(once == reserved, RECORDED_FIRST)?;
         let again = delivery.progress.attempts > 0 || self.sent.contains(&id);
         rule(!once || !again, "at most once: never sent twice")?;
-        rule(view.is_due(delivery), "only what is due is sent")?;
+        let due = view.is_due(delivery) || self.due.contains(&id);
+        rule(due, "only what is due is sent")?;
+        let replay = attempt.replay == delivery.progress.replay;
+        rule(replay, "what a person asked for says so")?;
         rule(!view.is_under_way(id), "a delivery has one attempt under way at a time")?;
-        let head = view.store.line(endpoint, delivery.place.map(|place| place.lane)).next();
+        let head = view.store.open(endpoint, delivery.place.map(|place| place.lane)).next();
         let first = delivery.place.is_none() || head.is_some_and(|head| head.id == id);
         rule(first, "within a lane nothing starts while the one before is open")?;
         rule(number == delivery.progress.attempts + 1, "attempts are counted one by one")?;
@@ -130,7 +150,9 @@ impl Model {
         *shared = shared.spend(view.store.tenants()[tenant], view.now).unwrap_or_default();
         self.at(endpoint, |site| {
             site.bucket = site.bucket.spend(policy.rate_limit, view.now).unwrap_or_default();
-            site.breaker.started(token);
+            if site.breaker.started(token) {
+                site.probe = Some(token);
+            }
         });
         Ok(())
     }
@@ -152,8 +174,14 @@ impl Model {
         {
             site.held_until = site.held_until.max(view.now + honoured(wish, &policy.retry));
         }
-        if result != AttemptResult::Failed(Failure::PayloadMissing) {
-            site.breaker.ended(flight.attempt.token, failed, policy, view.now);
+        let token = flight.attempt.token;
+        match result {
+            _ if is_about_endpoint(result) => site.breaker.ended(token, failed, policy, view.now),
+            // A probe that is answered has found out what it was to find out.
+            AttemptResult::Response { .. } if site.probe == Some(token) => {
+                site.breaker.ended(token, false, policy, view.now);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -162,9 +190,15 @@ impl Model {
         let Some(old) = view.store.delivery(new.delivery) else { return Ok(()) };
         let ended = self.ended.take_if(|(flight, _)| flight.attempt.delivery == new.delivery);
         let site = self.sites.get_mut(&new.endpoint).ok_or("only what is served is recorded")?;
-        let told = site.told.remove(&new.delivery);
+        let (told, appeared) = (site.told.remove(&new.delivery), site.appeared);
+        self.due.remove(&new.delivery);
         let policy = &view.endpoint(new.endpoint).policy;
-        Entry { old, new, ended, told, policy, now: view.now }.judge()
+        Entry { old, new, ended, told, policy, appeared, now: view.now }.judge()
+    }
+
+    fn forget_process(&mut self) {
+        (self.sites, self.tenants, self.ended) = Default::default();
+        self.due.clear();
     }
 
     fn at(&mut self, id: EndpointId, then: impl FnOnce(&mut Site)) {
@@ -174,7 +208,7 @@ impl Model {
 
 impl View<'_> {
     fn endpoint(&self, id: EndpointId) -> &Endpoint {
-        &self.store.endpoints()[&id]
+        &self.served[&id]
     }
 
     fn is_due(&self, delivery: &Delivery) -> bool {

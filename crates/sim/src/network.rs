@@ -59,7 +59,7 @@ impl Odds {
     }
 }
 
-const UNREACHABLE: [Failure; 7] = [
+const UNREACHABLE: [Failure; 8] = [
     Failure::Dns,
     Failure::BlockedAddress,
     Failure::Refused,
@@ -67,6 +67,7 @@ const UNREACHABLE: [Failure; 7] = [
     Failure::Tls,
     Failure::BadResponse,
     Failure::PayloadMissing,
+    Failure::NotSent,
 ];
 
 impl Fate {

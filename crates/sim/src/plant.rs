@@ -1,13 +1,14 @@
 //! Defects on purpose, to show that the judge sees them. Each one tampers with what passes between
-//! the engine and its world; the engine itself stays as it is.
+//! the engine, its world and the inboxes; the engine and the inboxes themselves stay as they are.
 
 use std::collections::BTreeSet;
 
 use railpost_engine::{
-    AttemptResult, Delivery, DeliveryState, Guarantee, LanePage, OnDeadLetter, Page, Policy,
+    AttemptResult, Delivery, DeliveryState, Guarantee, LanePage, Load, OnDeadLetter, Page, Policy,
     Progress, Span, Timestamp,
 };
-use railpost_wire::DeliveryId;
+use railpost_receiver::Verdict;
+use railpost_wire::{DeliveryId, LineId, Received};
 
 /// A defect to plant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,11 +48,37 @@ pub enum Plant {
     SendUnrecorded,
     /// Now and then an accepted delivery is lost.
     LoseAccepted,
+    /// A receiver keeps its place by key instead of line.
+    PlaceByKey,
+    /// A receiver rolls back when an event is a duplicate: its line does not move on.
+    RollBackDuplicates,
+    /// A restored store goes on in the lines it had: numbers are used twice.
+    KeepLines,
+    /// The lanes of all endpoints for one key share a line.
+    ShareLines,
+    /// `X-After` is never sent.
+    OmitAfter,
+    /// 409 and 425 count against the endpoint.
+    CountEarly,
+    /// The engine does not hear that a redelivery is a replay.
+    RedeliverUnmarked,
+    /// The store is never swept.
+    NeverSweep,
+    /// Sweeps never go back behind the latest that the wall clock showed.
+    RatchetSweeps,
+    /// The engine's time is the latest that the wall clock ever showed.
+    RatchetClock,
+    /// Stored instants are believed, however far ahead they lie.
+    BelieveInstants,
+    /// A record of an endpoint overwrites a status that the engine has not heard of.
+    OverwriteStatus,
+    /// A graceful stop drops what is recorded as sent and has not left.
+    DropAtStop,
 }
 
 impl Plant {
     /// All defects, with their names.
-    pub const ALL: [(&str, Plant); 16] = [
+    pub const ALL: [(&str, Plant); 29] = [
         ("release-before-acknowledgement", Plant::ReleaseEarly),
         ("forget-in-flight", Plant::ForgetInFlight),
         ("advance-on-dead-letter", Plant::AdvanceOnDeadLetter),
@@ -68,6 +95,19 @@ impl Plant {
         ("replay-untold", Plant::ReplayUntold),
         ("send-unrecorded", Plant::SendUnrecorded),
         ("lose-accepted", Plant::LoseAccepted),
+        ("place-by-key", Plant::PlaceByKey),
+        ("roll-back-duplicates", Plant::RollBackDuplicates),
+        ("keep-lines", Plant::KeepLines),
+        ("share-lines", Plant::ShareLines),
+        ("omit-after", Plant::OmitAfter),
+        ("count-early", Plant::CountEarly),
+        ("redeliver-unmarked", Plant::RedeliverUnmarked),
+        ("never-sweep", Plant::NeverSweep),
+        ("ratchet-sweeps", Plant::RatchetSweeps),
+        ("ratchet-clock", Plant::RatchetClock),
+        ("believe-instants", Plant::BelieveInstants),
+        ("overwrite-status", Plant::OverwriteStatus),
+        ("drop-at-stop", Plant::DropAtStop),
     ];
 
     /// The policy that the engine gets to see.
@@ -92,8 +132,44 @@ impl Plant {
             (Plant::IgnoreRetryAfter, AttemptResult::Response { status, .. }) => {
                 AttemptResult::Response { status, retry_after: None }
             }
+            (Plant::CountEarly, AttemptResult::Response { status: 409 | 425, retry_after }) => {
+                AttemptResult::Response { status: 502, retry_after }
+            }
             _ => result,
         }
+    }
+
+    /// The load that the store gets to see.
+    pub(crate) fn load(self, load: Load) -> Load {
+        match load {
+            Load::Unkeyed { endpoint, after, due_by, limit, .. }
+                if self == Plant::BelieveInstants =>
+            {
+                let due_beyond = Timestamp::from_millis(u64::MAX);
+                Load::Unkeyed { endpoint, after, due_by, due_beyond, limit }
+            }
+            _ => load,
+        }
+    }
+
+    /// What an inbox gets to see.
+    pub(crate) fn received(self, received: &Received) -> Received {
+        let mut received = received.clone();
+        if let (Plant::PlaceByKey, Some(_), Some(key)) = (self, &received.line, &received.key) {
+            received.line = key.as_str().parse().ok();
+        }
+        received
+    }
+
+    /// Whether a receiver commits the transaction of an event with this verdict.
+    pub(crate) fn commits(self, verdict: Verdict) -> bool {
+        self != Plant::RollBackDuplicates || verdict != Verdict::Duplicate
+    }
+
+    /// The line that the wire names, for a lane of this key in this era.
+    pub(crate) fn line(self, line: LineId, era: u64, key: Option<&str>) -> LineId {
+        let number = key.and_then(|key| key.trim_start_matches("key-").parse().ok());
+        if self == Plant::ShareLines { LineId::of(era, number.unwrap_or(0)) } else { line }
     }
 
     /// When the engine is woken that wants to be at `wake`.

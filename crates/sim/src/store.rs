@@ -1,40 +1,65 @@
-//! The store: what is written is visible at once, durable a little later, and forgotten if a crash
-//! comes in between.
+//! The sender's store: what is written is visible at once, durable a little later, and forgotten if a
+//! crash comes in between. An old copy can be put in its place.
+//!
+//! Its rules for lanes and lines are those of the stores' conformance suite.
+
+mod lanes;
+mod loads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railpost_engine::{
-    Accepted, Delivery, DeliveryState, Endpoint, EndpointRecord, LaneChoice, LaneId, LanePage,
-    Load, Page, Place, RateLimit, Timestamp, Transition,
+    Accepted, Delivery, DeliveryState, Endpoint, EndpointRecord, LaneChoice, LaneId, Place,
+    RateLimit, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq, TenantId};
 
-/// The number of an event; stands in for its id.
+use lanes::LaneRow;
+
+/// The number of an event; its id is made of it.
 pub(crate) type EventNo = u64;
 
-#[derive(Default)]
+/// What a lane of an endpoint is for: a key, or everything.
+pub(crate) type LaneKey = Option<String>;
+
+#[derive(Clone, Default)]
 pub(crate) struct Store {
     tenants: BTreeMap<TenantId, Option<RateLimit>>,
     endpoints: BTreeMap<EndpointId, Endpoint>,
+    events: BTreeMap<EventNo, Event>,
     rows: BTreeMap<DeliveryId, Row>,
-    lanes: BTreeMap<(EndpointId, Option<String>), Place>,
-    lines: BTreeMap<(EndpointId, Option<LaneId>), Line>,
+    lanes: BTreeMap<LaneId, LaneRow>,
+    lane_ids: BTreeMap<(EndpointId, LaneKey), LaneId>,
+    last_lane: u64,
+    /// The id of the era: it changes when commits may have been lost.
+    era: u64,
+    open: BTreeMap<(EndpointId, Option<LaneId>), OpenDeliveries>,
     /// What to put back if a crash comes before the next flush, in order of writing.
     undo: Vec<Undo>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) tenant: TenantId,
+    pub(crate) key: Option<String>,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) delivery: Delivery,
     pub(crate) event: EventNo,
+    /// The place it has or had.
+    stood: Option<Place>,
 }
 
 /// The open deliveries of a lane by seq, or those of an endpoint without a lane by id.
-type Line = BTreeSet<(Option<Seq>, DeliveryId)>;
+type OpenDeliveries = BTreeSet<(Option<Seq>, DeliveryId)>;
 
+#[derive(Clone)]
 enum Undo {
     Delivery(Delivery),
     Endpoint(Endpoint),
+    Follows(LaneId, BTreeMap<u64, u64>),
 }
 
 impl Store {
@@ -56,15 +81,23 @@ impl Store {
     pub(crate) fn remove_endpoint(&mut self, id: EndpointId) {
         self.endpoints.remove(&id);
         self.rows.retain(|_, row| row.delivery.endpoint != id);
-        self.lines.retain(|(endpoint, _), _| *endpoint != id);
+        self.open.retain(|(endpoint, _), _| *endpoint != id);
+        self.lane_ids.retain(|(endpoint, _), _| *endpoint != id);
+        self.lanes.retain(|_, lane| lane.endpoint != id);
         self.undo.retain(|undo| match undo {
             Undo::Delivery(old) => old.endpoint != id,
             Undo::Endpoint(old) => old.id != id,
+            Undo::Follows(lane, _) => self.lanes.contains_key(lane),
         });
     }
 
     pub(crate) fn endpoints(&self) -> &BTreeMap<EndpointId, Endpoint> {
         &self.endpoints
+    }
+
+    /// Whose an event is and its key; nothing if it was never accepted here.
+    pub(crate) fn events(&self) -> &BTreeMap<EventNo, Event> {
+        &self.events
     }
 
     pub(crate) fn rows(&self) -> &BTreeMap<DeliveryId, Row> {
@@ -75,21 +108,34 @@ impl Store {
         self.rows.get(&id).map(|row| &row.delivery)
     }
 
-    /// The open deliveries that stand in one line: those of a lane in order, or those of an endpoint
-    /// that stand in no lane.
-    pub(crate) fn line(
+    /// The open deliveries of a lane in order, or those of an endpoint that stand in no lane.
+    pub(crate) fn open(
         &self,
         endpoint: EndpointId,
         lane: Option<LaneId>,
     ) -> impl Iterator<Item = &Delivery> {
-        let line = self.lines.get(&(endpoint, lane)).into_iter().flatten();
-        line.map(|(_, id)| &self.rows[id].delivery)
+        let open = self.open.get(&(endpoint, lane)).into_iter().flatten();
+        open.map(|(_, id)| &self.rows[id].delivery)
     }
 
-    /// The lanes of an endpoint, by ascending id.
+    /// The lanes of an endpoint that had something open, by ascending id.
     pub(crate) fn lanes(&self, endpoint: EndpointId) -> impl Iterator<Item = LaneId> {
         let all = (endpoint, Some(LaneId(0)))..=(endpoint, Some(LaneId(u64::MAX)));
-        self.lines.range(all).filter_map(|((_, lane), _)| *lane)
+        self.open.range(all).filter_map(|((_, lane), _)| *lane)
+    }
+
+    pub(crate) fn add_event(&mut self, number: EventNo, event: Event) {
+        self.events.insert(number, event);
+    }
+
+    /// The lane that an event goes through to an endpoint, if it does.
+    pub(crate) fn lane_key(&self, endpoint: EndpointId, event: EventNo) -> Option<LaneKey> {
+        let key = self.events[&event].key.as_deref();
+        match self.endpoints[&endpoint].policy.ordering.lane_for(key) {
+            LaneChoice::NoLane => None,
+            LaneChoice::OfKey(key) => Some(Some(key.to_owned())),
+            LaneChoice::OfEndpoint => Some(None),
+        }
     }
 
     /// Commits an event's delivery to one endpoint: durable when this returns.
@@ -97,25 +143,16 @@ impl Store {
         &mut self,
         id: DeliveryId,
         endpoint: EndpointId,
-        key: Option<&str>,
         event: EventNo,
+        replay: bool,
+        now: Timestamp,
     ) -> Accepted {
-        let place = match self.endpoints[&endpoint].policy.ordering.lane_for(key) {
-            LaneChoice::NoLane => None,
-            LaneChoice::OfKey(key) => Some(self.next_place(endpoint, Some(key.to_owned()))),
-            LaneChoice::OfEndpoint => Some(self.next_place(endpoint, None)),
-        };
-        let accepted = Accepted { id, endpoint, place };
-        self.rows.insert(id, Row { delivery: accepted.into(), event });
+        let lane = self.lane_key(endpoint, event);
+        let place = lane.map(|key| self.next_place(endpoint, key, now));
+        let accepted = Accepted { id, endpoint, place, replay };
+        self.rows.insert(id, Row { delivery: accepted.into(), event, stood: place });
         self.put(accepted.into());
         accepted
-    }
-
-    fn next_place(&mut self, endpoint: EndpointId, key: Option<String>) -> Place {
-        let lane = LaneId(self.lanes.len() as u64 + 1);
-        let last = self.lanes.entry((endpoint, key));
-        let next = |last: &mut Place| last.seq = last.seq.next();
-        *last.and_modify(next).or_insert(Place { lane, seq: Seq::FIRST })
     }
 
     /// Whether a transition is legal for the state on record.
@@ -131,6 +168,9 @@ impl Store {
         let Transition { state, mut progress, .. } = *transition;
         // A person may have decided about an old row; what was counted since stays counted.
         progress.attempts = progress.attempts.max(old.progress.attempts);
+        if let Some(place) = old.place.filter(|_| state.is_skipped()) {
+            self.skipped(place);
+        }
         let left = matches!(state, DeliveryState::Dead { holds: false, .. });
         let place = old.place.filter(|_| !left);
         self.put(Delivery { place, state, progress, ..old });
@@ -139,16 +179,19 @@ impl Store {
     fn put(&mut self, new: Delivery) {
         let row = self.rows.get_mut(&new.id).expect("rows are not deleted one by one");
         let old = std::mem::replace(&mut row.delivery, new);
-        let (line, member) = stands(&old);
-        self.lines.entry(line).or_default().remove(&member);
+        let (lane, member) = stands(&old);
+        self.open.entry(lane).or_default().remove(&member);
         if new.state.is_open() {
-            let (line, member) = stands(&new);
-            self.lines.entry(line).or_default().insert(member);
+            let (lane, member) = stands(&new);
+            self.open.entry(lane).or_default().insert(member);
         }
     }
 
     pub(crate) fn record_endpoint(&mut self, record: &EndpointRecord) {
-        let Some(endpoint) = self.endpoints.get_mut(&record.endpoint) else { return };
+        let endpoint = self.endpoints.get_mut(&record.endpoint);
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.status == record.was) else {
+            return;
+        };
         self.undo.push(Undo::Endpoint(endpoint.clone()));
         endpoint.status = record.status;
         endpoint.failing_since = record.failing_since;
@@ -179,166 +222,27 @@ impl Store {
             match undo {
                 Undo::Delivery(old) => self.put(old),
                 Undo::Endpoint(old) => drop(self.endpoints.insert(old.id, old)),
+                Undo::Follows(lane, old) => self.put_follows(lane, old),
             }
         }
     }
 
-    pub(crate) fn load(&self, load: &Load) -> Page {
-        match *load {
-            Load::Lanes { endpoint, after, limit, window } => {
-                self.load_lanes(endpoint, after, limit as usize, window as usize)
-            }
-            Load::Lane { endpoint, lane, from, limit } => {
-                Page::Lane(self.lane_page(endpoint, lane, from, limit as usize))
-            }
-            Load::Unkeyed { endpoint, after, due_by, limit } => {
-                self.load_unkeyed(endpoint, after, due_by, limit as usize)
-            }
-        }
+    /// A copy of what is durable.
+    pub(crate) fn copy(&self) -> Self {
+        let mut copy = self.clone();
+        copy.crash();
+        copy
     }
 
-    fn load_lanes(
-        &self,
-        endpoint: EndpointId,
-        after: Option<LaneId>,
-        limit: usize,
-        window: usize,
-    ) -> Page {
-        let lanes = self.lanes(endpoint).filter(|id| Some(*id) > after);
-        let pages = lanes.map(|id| self.lane_page(endpoint, id, Seq::FIRST, window));
-        let open = pages.filter(|page| !page.deliveries.is_empty());
-        let (lanes, more) = first(open, limit);
-        let next = lanes.last().filter(|_| more).map(|page| page.lane);
-        Page::Lanes { lanes, next }
-    }
-
-    fn lane_page(&self, endpoint: EndpointId, lane: LaneId, from: Seq, limit: usize) -> LanePage {
-        let last = self.lanes.values().find(|last| last.lane == lane).map(|last| last.seq);
-        let seq = |delivery: &Delivery| delivery.place.expect("it stands in a lane").seq;
-        let open =
-            self.line(endpoint, Some(lane)).copied().filter(|delivery| seq(delivery) >= from);
-        let (deliveries, more) = first(open, limit);
-        let listed = deliveries.last().map(seq).filter(|_| more);
-        let through = listed.or(last.filter(|last| *last >= from));
-        LanePage { lane, from, through, last, deliveries }
-    }
-
-    fn load_unkeyed(
-        &self,
-        endpoint: EndpointId,
-        after: Option<DeliveryId>,
-        due_by: Timestamp,
-        limit: usize,
-    ) -> Page {
-        let later = |delivery: &Delivery| waits_until(delivery).filter(|until| *until > due_by);
-        let open = || self.line(endpoint, None).copied();
-        let due = open().filter(|delivery| later(delivery).is_none() && Some(delivery.id) > after);
-        let (deliveries, more) = first(due, limit);
-        let next = deliveries.last().filter(|_| more).map(|delivery| delivery.id);
-        let next_due = open().filter_map(|delivery| later(&delivery)).min();
-        Page::Unkeyed { deliveries, next, next_due }
+    /// From here on each lane begins a new line with its next delivery.
+    pub(crate) fn begin_era(&mut self, id: u64) {
+        self.era = id;
     }
 }
 
-/// The line that a delivery stands in while it is open, and where.
+/// The lane that a delivery stands in while it is open, and where.
 fn stands(delivery: &Delivery) -> ((EndpointId, Option<LaneId>), (Option<Seq>, DeliveryId)) {
     let (lane, seq) =
         (delivery.place.map(|place| place.lane), delivery.place.map(|place| place.seq));
     ((delivery.endpoint, lane), (seq, delivery.id))
-}
-
-/// The first `limit`, and whether there are more.
-fn first<T>(all: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
-    let mut all: Vec<T> = all.take(limit + 1).collect();
-    let more = all.len() > limit;
-    all.truncate(limit);
-    (all, more)
-}
-
-fn waits_until(delivery: &Delivery) -> Option<Timestamp> {
-    match delivery.state {
-        DeliveryState::Waiting { until } => Some(until),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use railpost_engine::{EndpointStatus, Policy, Progress};
-
-    const ENDPOINT: EndpointId = EndpointId::from_u128(1);
-
-    fn delivery(number: u128) -> DeliveryId {
-        DeliveryId::from_u128(number)
-    }
-
-    /// A store with one endpoint and a lane of three.
-    fn store() -> Store {
-        let tenant = "tenant-1".parse().unwrap();
-        let (policy, status) = (Policy::default(), EndpointStatus::Active);
-        let mut store = Store::default();
-        let endpoint = Endpoint { id: ENDPOINT, tenant, policy, status, failing_since: None };
-        store.put_endpoint(endpoint);
-        (1..=3).for_each(|number| {
-            store.accept(delivery(number), ENDPOINT, Some("key"), number as EventNo);
-        });
-        store
-    }
-
-    fn record(store: &mut Store, number: u128, state: DeliveryState) {
-        let (id, progress, at) = (delivery(number), Progress::default(), Timestamp::default());
-        let place = store.rows[&id].delivery.place;
-        let (endpoint, attempt) = (ENDPOINT, None);
-        store.record(&Transition { delivery: id, endpoint, place, state, progress, attempt, at });
-    }
-
-    fn listed(store: &Store) -> Vec<u64> {
-        let seqs = store.line(ENDPOINT, Some(LaneId(1)));
-        seqs.map(|delivery| delivery.place.unwrap().seq.get()).collect()
-    }
-
-    #[test]
-    fn what_is_written_is_visible_at_once_and_durable_after_a_flush() {
-        let mut store = store();
-        record(&mut store, 1, DeliveryState::Delivered);
-        assert_eq!(listed(&store), [2, 3]);
-        assert_eq!(store.durable_state(delivery(1)), Some(DeliveryState::Pending));
-        store.flush();
-        record(&mut store, 2, DeliveryState::Delivered);
-        store.crash();
-        assert_eq!(listed(&store), [2, 3]);
-        assert_eq!(store.durable_state(delivery(1)), Some(DeliveryState::Delivered));
-    }
-
-    #[test]
-    fn a_page_of_a_lane_ends_where_its_limit_or_the_lane_does() {
-        let mut store = store();
-        record(&mut store, 2, DeliveryState::Discarded);
-        for (from, limit, seqs, through) in [
-            (1, 1, vec![1], Some(1)),
-            (1, 2, vec![1, 3], Some(3)),
-            (2, 9, vec![3], Some(3)),
-            (4, 9, vec![], None),
-        ] {
-            let page = store.lane_page(ENDPOINT, LaneId(1), Seq::new(from).unwrap(), limit);
-            let found: Vec<u64> =
-                page.deliveries.iter().map(|it| it.place.unwrap().seq.get()).collect();
-            assert_eq!(
-                (found, page.through.map(Seq::get)),
-                (seqs, through),
-                "from {from}, {limit}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_dead_letter_that_leaves_its_lane_is_found_outside_of_it_once_replayed() {
-        let mut store = store();
-        let reason = railpost_engine::DeadReason::Permanent;
-        record(&mut store, 1, DeliveryState::Dead { reason, holds: false });
-        assert_eq!((listed(&store), store.line(ENDPOINT, None).count()), (vec![2, 3], 0));
-        record(&mut store, 1, DeliveryState::Pending);
-        assert_eq!((listed(&store), store.line(ENDPOINT, None).count()), (vec![2, 3], 1));
-    }
 }

@@ -41,9 +41,12 @@ impl Display for Fact {
             Fact::Paused(id) => write!(f, "{} paused", Shown(id)),
             Fact::Resumed(id) => write!(f, "{} resumed", Shown(id)),
             Fact::Left(id) => write!(f, "{} left", Shown(id)),
-            Fact::Accepted(Accepted { id, endpoint, place }) => {
-                write!(f, "{} accepted for {}{}", Shown(id), Shown(endpoint), Shown(place))
+            Fact::Accepted(Accepted { id, endpoint, place, replay }, event, _) => {
+                let (id, endpoint, place) = (Shown(id), Shown(endpoint), Shown(place));
+                let again = if *replay { " again" } else { "" };
+                write!(f, "{id} of event {event} accepted{again} for {endpoint}{place}")
             }
+            Fact::Due(id) => write!(f, "{} waits beyond reason: it is due", Shown(id)),
             Fact::Commanded(command, about) => {
                 write!(f, "{} told to {command:?}", Shown(&about.id))
             }
@@ -60,7 +63,10 @@ impl Display for Fact {
             Fact::EndpointRecorded(record) => {
                 write!(f, "{} recorded as {:?}", Shown(&record.endpoint), record.status)
             }
+            Fact::BreakerOpened(id) => write!(f, "the breaker of {} opened", Shown(id)),
             Fact::Crashed => f.write_str("CRASH"),
+            Fact::Stopped => f.write_str("STOP"),
+            Fact::Restored => f.write_str("RESTORED FROM AN OLD COPY"),
         }
     }
 }
@@ -100,8 +106,12 @@ impl Display for Shown<'_, Option<Place>> {
 
 impl Display for Shown<'_, Attempt> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Attempt { delivery, endpoint, place, number, .. } = self.0;
-        write!(f, "{}{}, attempt {number} at {}", Shown(delivery), Shown(place), Shown(endpoint))
+        let Attempt { delivery, endpoint, place, follows, number, .. } = self.0;
+        write!(f, "{}{}", Shown(delivery), Shown(place))?;
+        if let Some(follows) = follows {
+            write!(f, " after {follows}")?;
+        }
+        write!(f, ", attempt {number} at {}", Shown(endpoint))
     }
 }
 
@@ -148,7 +158,7 @@ impl Display for Shown<'_, Page> {
 
 impl Display for Shown<'_, LanePage> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let LanePage { lane, from, through, last, deliveries } = self.0;
+        let LanePage { lane, from, through, last, deliveries, .. } = self.0;
         let number = |seq: &Option<railpost_wire::Seq>| seq.map_or(0, railpost_wire::Seq::get);
         write!(f, "lane {} from {} through {}", lane.0, from.get(), number(through))?;
         write!(f, " of {}: {}", number(last), Shown(deliveries))

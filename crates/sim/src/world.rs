@@ -2,6 +2,8 @@
 //! happen. First faults strike; then they stop, and everything has to finish.
 
 mod shell;
+mod outage;
+mod sweep;
 mod transport;
 mod disturb;
 mod operate;
@@ -9,13 +11,16 @@ mod operate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use railpost_engine::{
-    Accepted, AttemptResult, AttemptToken, Command, Delivery, Input, Load, LoadTicket, Page, Span,
-    Timestamp,
+    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Load, LoadTicket, Page,
+    Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
+use crate::applied::Receivers;
+use crate::clock::WallClock;
 use crate::dice::Dice;
 use crate::fact::{Fact, Flight};
 use crate::judges::Judges;
@@ -23,12 +28,13 @@ use crate::limits::{CALM_MAX, REST};
 use crate::model::{Broken, View, rule};
 use crate::network::Odds;
 use crate::plant::Plant;
-use crate::receiver::Receiver;
+use crate::receiver::{Arrival, Receiver, ReceiverNo};
 use crate::scenario::{BEGINNING, Disturbance, Scenario};
-use crate::store::{EventNo, Store};
+use crate::store::{Event, EventNo, Store};
 use crate::tally::Tally;
 use crate::trace::{Shown, Trace};
 use crate::{Breach, Options, Report};
+use outage::Ending;
 use shell::Process;
 
 /// What loads are counted under.
@@ -37,7 +43,12 @@ const LOADS: &str = "effect: load";
 pub(crate) struct World {
     scenario: Scenario,
     dice: Dice,
+    /// The true time.
     now: Timestamp,
+    /// What the sender's wall clock shows.
+    wall: WallClock,
+    /// When that was last set.
+    wall_set_at: Timestamp,
     /// What is about to happen, by time; what is due at one instant, in the order it was planned.
     queue: BTreeMap<(Timestamp, u64), Happening>,
     turn: u64,
@@ -45,21 +56,31 @@ pub(crate) struct World {
     calm: bool,
     /// Nothing while it is down.
     process: Option<Process>,
-    /// After how many more effects the process dies, and for how long.
-    fuse: Option<(u32, Span)>,
+    /// After how many more effects the process ends, and how.
+    fuse: Option<(u32, Ending)>,
     /// Counts processes, so that what was meant for a dead one does not reach its successor.
     life: u32,
     store: Store,
+    /// A copy of the store to go back to.
+    copy: Option<Store>,
     /// Whether a flush is about to happen.
     flushing: bool,
     odds: Odds,
-    receivers: BTreeMap<EndpointId, Receiver>,
+    receivers: BTreeMap<ReceiverNo, Receiver>,
+    /// Which receiver an endpoint's URL leads to, those of removed endpoints included.
+    behind: BTreeMap<EndpointId, ReceiverNo>,
+    /// The endpoints that the process serves, as it last read them.
+    served: BTreeMap<EndpointId, Endpoint>,
+    /// Since when it serves each of them, by the true time and by its own.
+    appeared: BTreeMap<EndpointId, (Timestamp, Timestamp)>,
     /// Endpoints that another engine serves for a while.
     away: BTreeSet<EndpointId>,
     /// Attempts that the process waits for.
     under_way: BTreeMap<AttemptToken, Flight>,
     /// What was under way when a process died.
     cut_off: BTreeSet<DeliveryId>,
+    /// At-most-once deliveries that were recorded as sent when their process died or gave them up.
+    in_doubt: BTreeSet<DeliveryId>,
     events: EventNo,
     deliveries: u64,
     plant: Plant,
@@ -76,24 +97,61 @@ enum Happening {
     Disturbed(Disturbance),
     Restarted,
     Returned(EndpointId),
-    Hinted(Accepted),
+    /// The engine hears of a delivery that was accepted at this time.
+    Hinted(Accepted, Timestamp),
+    /// A producer that got no answer publishes its event again.
+    PublishedAgain(EventNo, Event),
+    /// The process reads an endpoint that was changed.
+    ChangeRead(EndpointId),
+    SweepDue {
+        life: u32,
+    },
+    Swept {
+        life: u32,
+        found: Option<Vec<Accepted>>,
+    },
     Told(Command, Delivery),
     Flushed,
-    Confirmed { life: u32, token: AttemptToken, refused: bool },
-    Read { life: u32, ticket: LoadTicket, load: Load },
-    Loaded { life: u32, ticket: LoadTicket, page: Option<Page> },
-    Arrived { request: Request, back: Option<Span> },
-    Answered { life: u32, token: AttemptToken, result: AttemptResult },
+    Confirmed {
+        life: u32,
+        token: AttemptToken,
+        refused: bool,
+    },
+    Read {
+        life: u32,
+        ticket: LoadTicket,
+        load: Load,
+    },
+    Loaded {
+        life: u32,
+        ticket: LoadTicket,
+        page: Option<Page>,
+    },
+    Arrived {
+        request: Request,
+        back: Option<Span>,
+    },
+    /// A receiver is done with what took long.
+    Finished {
+        work: u64,
+        request: Request,
+        back: Option<Span>,
+    },
+    Answered {
+        life: u32,
+        token: AttemptToken,
+        result: AttemptResult,
+    },
     Calmed,
 }
 
 /// What travels through the network.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Request {
     life: u32,
     token: AttemptToken,
-    endpoint: EndpointId,
-    event: EventNo,
+    to: ReceiverNo,
+    arrival: Rc<Arrival>,
 }
 
 impl World {
@@ -103,6 +161,8 @@ impl World {
         let plan = std::mem::take(&mut scenario.plan);
         let mut world = Self {
             now: BEGINNING,
+            wall: WallClock::default(),
+            wall_set_at: BEGINNING,
             queue: BTreeMap::new(),
             turn: 0,
             calm: false,
@@ -110,12 +170,17 @@ impl World {
             fuse: None,
             life: 0,
             store: Store::default(),
+            copy: None,
             flushing: false,
             odds: scenario.odds,
             receivers: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            served: BTreeMap::new(),
+            appeared: BTreeMap::new(),
             away: BTreeSet::new(),
             under_way: BTreeMap::new(),
             cut_off: BTreeSet::new(),
+            in_doubt: BTreeSet::new(),
             events: 0,
             deliveries: 0,
             plant: options.plant,
@@ -156,21 +221,21 @@ impl World {
             }
         }
         self.rest()?;
-        self.judges.judge_end(&self.view(), &self.receivers)
+        let receivers = Receivers { all: &self.receivers, behind: &self.behind };
+        self.judges.judge_end(&self.view(), &receivers)
     }
 
-    /// Where nothing is left to be done, the engine asks for little more than what it sweeps.
+    /// Where nothing is left to be done, the engine asks for little: what a late hint makes it look for.
     fn rest(&mut self) -> Result<(), Broken> {
         let (until, before) = (self.now + REST, self.tally.of(LOADS));
+        let is_hint = |what: &&Happening| matches!(what, Happening::Hinted(..));
+        let hints = self.queue.values().filter(is_hint).count() as u64;
         while self.now < until {
             self.step()?;
         }
-        let sweep = self.scenario.config.sweep_every.unwrap_or(REST);
-        let sweeps = REST.as_millis() / sweep.as_millis() + 1;
         let lanes = |id| self.store.lanes(id).count() as u64;
-        let at_a_time: u64 = self.store.endpoints().keys().map(|id| 2 + lanes(*id)).sum();
-        // Twice over: a late hint may still make it look.
-        let most = 2 * sweeps * at_a_time;
+        let most: u64 = self.store.endpoints().keys().map(|id| 2 + lanes(*id)).sum();
+        let most = most + hints;
         rule(self.tally.of(LOADS) - before <= most, "a world at rest is left in peace")
     }
 
@@ -203,7 +268,11 @@ impl World {
             Happening::Disturbed(disturbance) => self.disturb(disturbance)?,
             Happening::Restarted => self.restart()?,
             Happening::Returned(id) => self.take_back(id)?,
-            Happening::Hinted(accepted) => self.feed(Input::Accepted(vec![accepted]))?,
+            Happening::Hinted(accepted, made_at) => self.hear(accepted, made_at)?,
+            Happening::PublishedAgain(number, event) => self.publish_again(number, event)?,
+            Happening::ChangeRead(id) => self.read_change(id)?,
+            Happening::SweepDue { life } if life == self.life => self.sweep(),
+            Happening::Swept { life, found } if life == self.life => self.swept(found)?,
             Happening::Told(command, delivery) => self.command(command, delivery)?,
             Happening::Flushed => self.flush(),
             Happening::Confirmed { life, token, refused } if life == self.life => {
@@ -213,7 +282,8 @@ impl World {
             Happening::Loaded { life, ticket, page } if life == self.life => {
                 self.answer_load(ticket, page)?;
             }
-            Happening::Arrived { request, back } => self.arrive(request, back),
+            Happening::Arrived { request, back } => self.arrive(&request, back)?,
+            Happening::Finished { work, request, back } => self.finish(work, &request, back),
             Happening::Answered { life, token, result } if life == self.life => {
                 self.answer(token, result)?;
             }
@@ -221,7 +291,7 @@ impl World {
             // It was meant for a process that is dead.
             _ => {}
         }
-        Ok(())
+        self.end_if_stopped()
     }
 
     fn plan_at(&mut self, at: Timestamp, what: Happening) {
@@ -253,8 +323,9 @@ impl World {
 
     /// What the judges may look at.
     fn view(&self) -> View<'_> {
-        let (now, config) = (self.now, &self.scenario.config);
-        View { now, config, store: &self.store, under_way: &self.under_way }
+        let (now, config) = (self.engine_time(), &self.scenario.config);
+        let Self { store, served, under_way, .. } = self;
+        View { now, config, store, served, under_way }
     }
 
     /// Takes note of something that is no concern of the model.

@@ -30,6 +30,9 @@ fn each_planted_defect_is_caught_within_two_hundred_seeds() {
     let follows = "a delivery's state follows from what happened to it";
     let idles = "nothing idles while work is due and allowed";
     let in_order = "within a lane nothing starts while the one before is open";
+    let applied = "what is delivered was applied";
+    let misses = "a receiver that forgot nothing misses nothing";
+    let ends = "when faults stop, everything ends delivered, dead or discarded";
     let expected = [
         ("release-before-acknowledgement", follows),
         ("forget-in-flight", in_order),
@@ -50,6 +53,19 @@ fn each_planted_defect_is_caught_within_two_hundred_seeds() {
         ("replay-untold", follows),
         ("send-unrecorded", "at most once: recorded as sent before it is sent"),
         ("lose-accepted", idles),
+        ("place-by-key", applied),
+        ("roll-back-duplicates", misses),
+        ("keep-lines", applied),
+        ("share-lines", applied),
+        ("omit-after", misses),
+        ("count-early", "409 and 425 are never held against an endpoint"),
+        ("redeliver-unmarked", "what a person asked for says so"),
+        ("never-sweep", idles),
+        ("ratchet-sweeps", idles),
+        ("ratchet-clock", ends),
+        ("believe-instants", ends),
+        ("overwrite-status", "a pause stays until a person lifts it"),
+        ("drop-at-stop", "a graceful stop leaves nothing in doubt"),
     ];
     assert_eq!(expected.map(|(name, _)| name), Plant::ALL.map(|(name, _)| name));
     for ((name, promise), (_, plant)) in expected.into_iter().zip(Plant::ALL) {
@@ -73,13 +89,19 @@ fn nothing_that_can_happen_is_left_out_of_the_first_seeds() {
 const EXPECTED: &[(&str, &str)] = &[
     ("fault", "crash, unreachable, request lost, answer lost, delayed, duplicated, reset"),
     ("fault", "hint lost, hint late, hint twice, load failed, slow flush, handed over, vanished"),
-    ("receiver", "up, down, flapping, slow, rate-limiting, failing, rejecting, gone, poisoned"),
+    ("fault", "commit answer lost, change unread, sweep failed, graceful stop, store restored"),
+    ("fault", "receiver crash, receiver restored, receiver lost everything"),
+    ("fault", "clock set ahead, clock set back"),
+    ("clock", "instant cut"),
+    ("receiver", "up, down, flapping, slow, rate-limiting, failing, early, rejecting, gone"),
+    ("inbox", "fresh, duplicate, stale, gap held, gap accepted, busy, not asked"),
     ("world", "endpoint appeared, endpoint changed, endpoint paused, endpoint resumed"),
+    ("world", "published twice, store copied, receiver copied, lane pruned"),
     ("result", "200, 302, 400, 401, 403, 404, 408, 409, 410, 422, 425, 429, 500, 501, 502, 503"),
     ("result", "Dns, BlockedAddress, Refused, ConnectTimeout, Tls, Reset, Timeout, BadResponse"),
-    ("result", "PayloadMissing"),
-    ("command", "Replay, Skip, Discard"),
-    ("effect", "record first, load"),
+    ("result", "PayloadMissing, NotSent"),
+    ("command", "Replay, Skip, Discard, Redeliver"),
+    ("effect", "record first, load, sweep"),
     ("notice", "breaker opened, breaker closed, lane held, switched off"),
     ("endpoint", "Active, Quarantined, Gone, Failing"),
     ("decision", "delivered, waiting, discarded, pending"),

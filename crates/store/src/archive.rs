@@ -6,7 +6,8 @@ use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptDetail, Event, Figures, FiguresScope, Listing, PageRequest, Resolution, Result, numbers,
+    AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution,
+    Result, numbers,
 };
 
 /// The read side. Lists are newest first unless they say otherwise.
@@ -21,7 +22,7 @@ pub trait Archive: Send + Sync {
     /// One delivery.
     async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>>;
 
-    /// A tenant's deliveries, the latest first. Those of removed endpoints are left out.
+    /// A tenant's deliveries, the latest first. Those of removed endpoints are listed like any other.
     async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>>;
 
     /// All deliveries of one event, the earliest first.
@@ -172,8 +173,8 @@ pub struct DeliveryView {
     pub event_type: EventType,
     /// The event's key.
     pub key: Option<Key>,
-    /// Its number in its lane, even if it has left it.
-    pub seq: Option<Seq>,
+    /// Where it stands in its line, even if it has left its lane.
+    pub line: Option<LinePlace>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its state last changed.

@@ -9,7 +9,7 @@ use crate::limits::*;
 use crate::{
     AcceptBatch, AuditEntry, Change, EndpointPrivate, EndpointSettings, Epoch, Event,
     EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, PruneStep, RecordBatch,
-    RedeliverBatch, Replay, ReplayState, Result, StoreError, TenantSettings, Write,
+    RedeliverBatch, Replay, ReplayState, Result, StoreError, Sweep, TenantSettings, Write,
 };
 
 pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
@@ -39,6 +39,10 @@ fn different_ids(events: &[Event]) -> Result<()> {
 
 fn check_event(event: &Event) -> Result<()> {
     at_most("payload (bytes)", event.payload.len(), PAYLOAD_LEN_MAX)?;
+    if let Some(identity) = &event.cloudevent {
+        at_most("cloudevent.id (bytes)", identity.id.len(), CLOUDEVENT_ID_LEN_MAX)?;
+        at_most("cloudevent.source (bytes)", identity.source.len(), CLOUDEVENT_SOURCE_LEN_MAX)?;
+    }
     match &event.traceparent {
         Some(traceparent) => printable("traceparent", traceparent, TRACEPARENT_LEN_MAX),
         None => Ok(()),
@@ -60,21 +64,28 @@ pub(crate) fn load(load: &Load) -> Result<()> {
         Load::Lanes { limit, window, .. } => (*limit, *window),
         Load::Lane { limit, .. } | Load::Unkeyed { limit, .. } => (*limit, 1),
     };
-    for (field, value) in [("limit", limit), ("window", window)] {
-        if !(1..=LOAD_LIMIT_MAX).contains(&value) {
-            let problem = format!("expected 1 to {LOAD_LIMIT_MAX}; got {value}");
-            return Err(StoreError::invalid(field, problem));
-        }
+    in_bounds("limit", limit, LOAD_LIMIT_MAX)?;
+    in_bounds("window", window, LOAD_LIMIT_MAX)
+}
+
+fn in_bounds(field: &str, value: u32, max: u32) -> Result<()> {
+    if (1..=max).contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    Err(StoreError::invalid(field, format!("expected 1 to {max}; got {value}")))
+}
+
+/// How much one step of upkeep may do.
+pub(crate) fn step(limit: u32) -> Result<()> {
+    in_bounds("limit", limit, UPKEEP_STEP_MAX)
+}
+
+pub(crate) fn sweep(sweep: &Sweep) -> Result<()> {
+    in_bounds("limit", sweep.limit, SWEEP_MAX)
 }
 
 pub(crate) fn prune(step: &PruneStep) -> Result<()> {
-    if (1..=UPKEEP_STEP_MAX).contains(&step.limit) {
-        return Ok(());
-    }
-    let problem = format!("expected 1 to {UPKEEP_STEP_MAX}; got {}", step.limit);
-    Err(StoreError::invalid("limit", problem))
+    self::step(step.limit)
 }
 
 pub(crate) fn change(change: &Change) -> Result<()> {
@@ -95,8 +106,8 @@ fn write(write: &Write) -> Result<()> {
         Write::SetEndpointStatus(..)
         | Write::RemoveEndpoint(_)
         | Write::CreateSecret(_)
-        | Write::ExpireSecret(..)
-        | Write::RemoveSecret(_)
+        | Write::ExpireSecret { .. }
+        | Write::RemoveSecret { .. }
         | Write::RemoveEventType(..)
         | Write::RevokeApiKey(..)
         | Write::TouchApiKey(..) => Ok(()),

@@ -19,6 +19,9 @@ pub enum StoreError {
     ReadOnly(String),
     /// What is stored does not read back as it was written.
     Corrupt(String),
+    /// The disk failed to keep what it was given, so the store writes nothing any more: the process
+    /// must end, and another one begin. What the failed call wrote may be there then, or not.
+    Stopped(String),
     /// Another process has the store.
     Locked(String),
     /// The store was written by a later version.
@@ -74,6 +77,11 @@ impl StoreError {
         )
     }
 
+    /// Whether the call may have been carried out all the same: its answer was lost.
+    pub fn is_in_doubt(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_))
+    }
+
     /// Whether the trouble is the store's surroundings, not the call.
     pub(crate) fn is_environment(&self) -> bool {
         matches!(
@@ -82,8 +90,17 @@ impl StoreError {
                 | StoreError::Full(_)
                 | StoreError::ReadOnly(_)
                 | StoreError::Corrupt(_)
+                | StoreError::Stopped(_)
                 | StoreError::Locked(_)
         )
+    }
+
+    /// The same, naming the row that does not read back.
+    pub(crate) fn of_row(self, what: &str, id: impl fmt::Display) -> Self {
+        match self {
+            StoreError::Corrupt(problem) => StoreError::Corrupt(format!("{what} {id}: {problem}")),
+            other => other,
+        }
     }
 
     pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -110,10 +127,12 @@ impl fmt::Display for StoreError {
                 f,
                 "the store cannot be written: {problem}; check the permissions of the file and its folder"
             ),
-            StoreError::Corrupt(problem) => write!(
-                f,
-                "the store is damaged: {problem}; nothing was overwritten: restore a backup"
-            ),
+            StoreError::Corrupt(problem) => {
+                write!(f, "a stored value could not be read: {problem}")
+            }
+            StoreError::Stopped(problem) => {
+                write!(f, "the store has stopped: {problem}; restart the process")
+            }
             StoreError::Locked(problem) => write!(f, "the store is in use: {problem}"),
             StoreError::NewerSchema { found, known } => write!(
                 f,

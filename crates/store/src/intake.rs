@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use railpost_engine::{Accepted, Timestamp};
-use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use railpost_engine::{Accepted, LaneId, Timestamp};
+use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
 use crate::{IdempotencyRecord, Result};
@@ -18,7 +18,7 @@ pub trait Intake: Send + Sync {
     ///
     /// - A delivery's place in line is decided by its endpoint's ordering. Seqs of one lane follow
     ///   each other without a gap, in the order in which batches commit, and within a batch in the
-    ///   order given.
+    ///   order given. The first one of an era begins a new line of its lane.
     /// - Endpoints that are switched off get deliveries too: the backlog is kept.
     /// - An event id that the tenant has used for the same content (type, key, payload and its
     ///   kind) is no error and changes nothing: [`Receipt::Duplicate`]. With other content the batch is a
@@ -31,7 +31,8 @@ pub trait Intake: Send + Sync {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>>;
 
     /// Adds a delivery of an event that was accepted before, for an endpoint that may have had it
-    /// or not, at the end of its lane. All or none; durable when it answers.
+    /// or not, at the end of its lane. It is a replay from its first attempt on. All or none; durable
+    /// when it answers.
     async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>>;
 }
 
@@ -54,6 +55,24 @@ pub struct Event {
     pub time: Timestamp,
     /// The trace it belongs to, as W3C Trace Context writes it.
     pub traceparent: Option<String>,
+    /// What identified it, if it came as a CloudEvent.
+    pub cloudevent: Option<Box<CloudEventIdentity>>,
+}
+
+/// What identifies a CloudEvent: an id is unique within its source only. The event's own id is made of both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloudEventIdentity {
+    /// The attribute `id`.
+    pub id: String,
+    /// The attribute `source`.
+    pub source: String,
+}
+
+impl CloudEventIdentity {
+    /// As stores keep it.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("two texts are JSON")
+    }
 }
 
 /// Events of one tenant that are accepted together.
@@ -75,13 +94,50 @@ pub enum Receipt {
         /// When.
         accepted_at: Timestamp,
         /// One for each endpoint that wants it.
-        deliveries: Vec<Accepted>,
+        deliveries: Vec<NewDelivery>,
     },
     /// It was stored before.
     Duplicate {
         /// When.
         accepted_at: Timestamp,
     },
+}
+
+/// A delivery that was just made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewDelivery {
+    /// What the engine needs to know of it.
+    pub accepted: Accepted,
+    /// Where it stands in its line, if it has a lane.
+    pub line: Option<LinePlace>,
+}
+
+/// Where a delivery stands in its line: its place as the wire tells it.
+///
+/// A lane's numbers go on for ever; its lines are stretches of them. A new line begins when the store
+/// may have lost numbers that it had given out ([`Upkeep::begin_era`](crate::Upkeep::begin_era)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinePlace {
+    /// Which line.
+    pub line: LineId,
+    /// The number in it, from 1.
+    pub seq: Seq,
+    /// How many numbers the lane had given out before the line began.
+    pub before: u64,
+}
+
+impl LinePlace {
+    /// The place of number `seq` of a lane in the line that began after `before`.
+    pub(crate) fn new(era: u64, lane: LaneId, seq: Seq, before: u64) -> Self {
+        let number = seq.get().saturating_sub(before);
+        let seq = Seq::new(number).unwrap_or(Seq::FIRST);
+        Self { line: LineId::of(era, lane.0), seq, before }
+    }
+
+    /// A number of the lane as the line counts; 0 for what lies before it.
+    pub fn number(&self, in_lane: u64) -> u64 {
+        in_lane.saturating_sub(self.before)
+    }
 }
 
 /// Deliveries to add for events that were accepted before.

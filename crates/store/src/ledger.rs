@@ -5,11 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use railpost_engine::{AttemptResult, EndpointRecord, Load, Page, Stage, Timestamp, Transition};
-use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
+use railpost_engine::{
+    Accepted, AttemptResult, EndpointRecord, Load, Page, Stage, Timestamp, Transition,
+};
+use railpost_wire::{DeliveryId, EndpointId, NodeId, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Event, Partition, Result};
+use crate::{Epoch, Event, LinePlace, Partition, Result};
 
 /// The record of what happened to deliveries.
 #[async_trait]
@@ -26,6 +28,9 @@ pub trait Ledger: Send + Sync {
     ///
     /// A dead letter that does not hold its lane leaves it for good: it has no
     /// [`Place`](railpost_engine::Place) from then on, but keeps its seq for people to see.
+    ///
+    /// Whatever is closed without being delivered is passed over by the next one of its lane: pages say
+    /// which one that follows ([`LanePage::follows`](railpost_engine::LanePage::follows)).
     async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded>;
 
     /// Looks up what is open, as the engine asks for it. Deliveries of a removed endpoint are not.
@@ -38,8 +43,15 @@ pub trait Ledger: Send + Sync {
     }
 
     /// All that a sender needs for these deliveries, in any order. One whose event is gone is left
-    /// out.
-    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>>;
+    /// out; one that cannot be read does not keep the others back.
+    async fn parcels(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, Result<Parcel>)>>;
+
+    /// Deliveries made in a stretch of ids that are open, by ascending id, whatever their endpoints. Those
+    /// of removed endpoints are not. What was committed without anybody hearing of it is found so.
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept>;
 
     /// Makes `epoch` the owner's epoch of a partition: records with a lower one are refused from
     /// then on. Refused itself, as [`Fenced`](crate::StoreError::Fenced), if a higher one is on
@@ -75,6 +87,29 @@ impl RecordBatch {
     }
 }
 
+/// Which stretch of deliveries to look through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// Those with a higher id than this,
+    pub after: DeliveryId,
+    /// up to this one.
+    pub through: DeliveryId,
+    /// Most deliveries to list: 1 to [`SWEEP_MAX`](crate::limits::SWEEP_MAX).
+    pub limit: u32,
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// The open ones.
+    pub deliveries: Vec<Accepted>,
+    /// Where to go on from; nothing when the stretch is done.
+    pub next: Option<DeliveryId>,
+    /// The store's era. Another one than before means that the store may have lost commits: then what is
+    /// in memory must be read again.
+    pub era: u64,
+}
+
 /// How safe a record must be when its call answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -104,6 +139,15 @@ pub struct AttemptDetail {
     pub response_body: Bytes,
     /// Which node made it.
     pub node: Option<NodeId>,
+}
+
+impl AttemptDetail {
+    /// About how many bytes it takes.
+    pub(crate) fn stored_len(&self) -> usize {
+        let headers = self.response_headers.iter().map(|(name, value)| name.len() + value.len());
+        let message = self.message.as_ref().map_or(0, String::len);
+        headers.sum::<usize>() + message + self.response_body.len()
+    }
 }
 
 /// How long the parts of an attempt took, in microseconds. A part that did not happen has none.
@@ -148,8 +192,8 @@ pub struct Parcel {
     pub endpoint: EndpointId,
     /// Whose it is.
     pub tenant: TenantId,
-    /// Its number in its lane, if it has or had one.
-    pub seq: Option<Seq>,
+    /// Where it stands or stood in its line, if it has or had a lane.
+    pub line: Option<LinePlace>,
     /// What to send.
     pub event: Event,
     /// When the event was accepted.

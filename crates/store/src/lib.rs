@@ -47,6 +47,7 @@ mod brief;
 mod check;
 mod delivery_ids;
 mod fanout;
+mod lines;
 mod loading;
 mod numbers;
 mod packed;
@@ -73,9 +74,11 @@ pub use error::{Result, StoreError};
 pub use fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use figures::{Figures, FiguresScope, Resolution};
 pub use histogram::Histogram;
-pub use intake::{AcceptBatch, Event, Intake, Receipt, RedeliverBatch};
+pub use intake::{
+    AcceptBatch, CloudEventIdentity, Event, Intake, LinePlace, NewDelivery, Receipt, RedeliverBatch,
+};
 pub use ledger::{
-    AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, Skipped, Timing,
+    AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, Skipped, Sweep, Swept, Timing,
 };
 pub use listing::{Cursor, Listing, PageRequest};
 pub use memory::MemoryStore;

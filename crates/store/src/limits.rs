@@ -24,6 +24,11 @@ pub const PARCELS_MAX: usize = 1_000;
 /// hears so instead of filling the disk.
 pub const BACKLOG_MAX: u64 = 10_000_000;
 
+/// Longest `id` and `source` of a CloudEvent, in bytes: a path and a URL of ordinary length.
+pub const CLOUDEVENT_ID_LEN_MAX: usize = 256;
+/// See [`CLOUDEVENT_ID_LEN_MAX`].
+pub const CLOUDEVENT_SOURCE_LEN_MAX: usize = 2_048;
+
 /// Longest traceparent, in bytes: version 00 has 55, and later versions may append.
 pub const TRACEPARENT_LEN_MAX: usize = 128;
 
@@ -113,6 +118,9 @@ pub const LIST_SCAN_MAX: u32 = 20_000;
 /// Most lanes or deliveries of one load.
 pub const LOAD_LIMIT_MAX: u32 = 10_000;
 
+/// Most deliveries that one sweep lists.
+pub const SWEEP_MAX: u32 = 10_000;
+
 /// Most events that one step of pruning or erasing may look at: it holds up a group of accepts by
 /// milliseconds.
 pub const UPKEEP_STEP_MAX: u32 = 1_000;
@@ -150,6 +158,10 @@ pub(crate) const QUEUE_MAX: usize = 4096;
 /// Most events and records in one group: past it latency grows and nothing is gained.
 pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
 
+/// Bytes of payloads and responses from which on a group takes no more jobs: a group is kept in memory,
+/// and its last job may bring a whole batch.
+pub(crate) const GROUP_BYTES_MAX: usize = BATCH_BYTES_MAX;
+
 /// Jobs in one group from which on the writer has a crowd before it, and expects the next ones to be on
 /// their way.
 pub(crate) const CROWD_JOBS: usize = 4;
@@ -164,9 +176,9 @@ pub(crate) const CROWD_NAPS: u32 = 2;
 /// while the disk is.
 pub(crate) const CROWD_ITEMS: usize = 32;
 
-/// Groups that look for events before they insert them, after one was found to have been accepted before:
+/// Groups that look events up before they insert them, after one was found to have been accepted before:
 /// where a producer sends things again there are more of them, and each costs its group a second try.
-pub(crate) const WARY_GROUPS: u32 = 64;
+pub(crate) const LOOKUP_GROUPS: u32 = 64;
 
 /// Rows that one statement adds: as many as most groups bring, so that the rest of a group takes a few runs.
 pub(crate) const INSERT_ROWS: [usize; 4] = [64, 16, 4, 1];
@@ -179,39 +191,17 @@ pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
 /// ahead, by a thread of its own.
 pub(crate) const SQLITE_CHECKPOINT_LEFT_SHARE: u32 = 8;
 
-/// The part of a full write-ahead log that shows a store to be in use: a thirty-second, 4 MiB. One that is
-/// only tried out does not get a file of 136 MiB.
-pub(crate) const SQLITE_ROOM_FROM_SHARE: u32 = 32;
-
-/// What a log needs beyond a full one: a sixteenth of it, for the groups that are written until it begins
-/// anew.
-pub(crate) const SQLITE_ROOM_SPARE_SHARE: u32 = 16;
-
-/// Bytes of room that are synced at once: some milliseconds, for which a commit has to wait.
-pub(crate) const SQLITE_ROOM_STEP_LEN: u64 = 1024 * 1024;
-
 /// Lanes whose last seq the writer remembers, in each of two generations.
 pub(crate) const LANES_CACHED: usize = 100_000;
 
 /// Lane ids that the writer takes at once: a count that is written once in so many new lanes.
 pub(crate) const LANE_IDS_TAKEN: u64 = 1_024;
 
-/// A group that gives out so few places settles its own lanes, if no more stand there: that costs no more
-/// pages than writing them elsewhere.
-pub(crate) const SETTLED_AT_ONCE_MAX: usize = 3;
+/// Lanes that one step of pruning looks at: two reads for each.
+pub(crate) const LANES_PRUNED_MAX: usize = 1_000;
 
-/// Places that are given out while all lanes are settled once. The higher, the fewer deliveries are still
-/// open when it is their lane's turn; twice as many are looked at when the file is opened.
-pub(crate) const SETTLE_ROUND: usize = 524_288;
-
-/// A group counts as so many places at least: that bounds how many groups there are to a round.
-pub(crate) const SETTLE_GROUP_MIN: usize = 64;
-
-/// Deliveries that are not settled. Past it lanes are settled sooner.
-pub(crate) const UNSETTLED_MAX: usize = 65_536;
-
-/// A group settles twice as many deliveries as it makes at most, or so many.
-pub(crate) const SETTLED_MIN: usize = 256;
+/// Problems that a check of the whole file names: a few tell where to look.
+pub(crate) const PROBLEMS_TOLD_MAX: usize = 10;
 
 // The PostgreSQL backend's own.
 
@@ -223,6 +213,26 @@ pub(crate) const LIST_SCAN_CHUNK: u32 = 1_000;
 
 /// How long to wait for a connection before the server counts as gone.
 pub(crate) const CONNECT_PATIENCE: Span = Span::from_secs(2);
+
+/// How long a statement may run, or wait for a lock, or a transaction may wait for its client: a little
+/// less than a caller waits, so that what nobody waits for ends by itself.
+pub(crate) const STATEMENT_PATIENCE: Span = Span::from_millis(4_500);
+
+/// After how long a connection that says nothing is asked whether it is there, how long each answer is
+/// waited for, and how often it is asked: a machine that vanished is noticed within 15 seconds, and its
+/// lock is free then.
+pub(crate) const KEEPALIVE_IDLE: Span = Span::from_secs(5);
+pub(crate) const KEEPALIVE_INTERVAL: Span = Span::from_secs(2);
+pub(crate) const KEEPALIVE_RETRIES: u32 = 5;
+
+/// How long a starting server waits for the lock of one that is just stopping.
+pub(crate) const LOCK_PATIENCE: Span = Span::from_secs(1);
+
+/// Records that are answered and may not be on disk yet: they are kept, to be written again if the
+/// server crashes. When there are so many or they are so old, the next ones wait for the disk.
+pub(crate) const UNFLUSHED_CALLS_MAX: usize = 4_096;
+pub(crate) const UNFLUSHED_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub(crate) const UNFLUSHED_AGE_MAX: Span = Span::from_secs(5);
 
 /// How long a server that could not be reached is left alone: callers hear so at once meanwhile.
 pub(crate) const RECONNECT_AFTER: Span = Span::from_millis(200);

@@ -8,18 +8,21 @@ use crate::{AttemptDetail, AttemptView};
 
 /// The stretch of a lane that starts at `from` and has these open deliveries, of which at most
 /// `limit` were asked for. If there may be more, it ends with the last one listed; otherwise with
-/// the lane.
+/// the lane. Of `follows` it takes those that belong to it.
 pub(crate) fn lane_page(
     lane: LaneId,
     from: Seq,
     last: Option<Seq>,
     limit: usize,
     deliveries: Vec<Delivery>,
+    mut follows: Vec<(Seq, u64)>,
 ) -> LanePage {
     let last_listed = deliveries.last().and_then(|delivery| delivery.place).map(|place| place.seq);
     let end = last.filter(|last| *last >= from);
     let through = if deliveries.len() < limit { end } else { last_listed.or(end) };
-    LanePage { lane, from, through, last, deliveries }
+    let end = through.map_or(0, Seq::get) + 1;
+    follows.retain(|(seq, _)| *seq >= from && seq.get() <= end);
+    LanePage { lane, from, through, last, deliveries, follows }
 }
 
 /// An attempt as it is recorded with the transition it led to, cut to its bounds.

@@ -1,7 +1,9 @@
 //! The numbers that stand for states in a database. Stable: they are written in files that outlive
 //! every version of this code. New ones are added; none is given another meaning.
 
-use railpost_engine::{DeadReason, DeliveryState, EndpointStatus, Failure, Stage, Timestamp};
+use railpost_engine::{
+    DeadReason, DeliveryState, DiscardReason, EndpointStatus, Failure, Stage, Timestamp,
+};
 
 use crate::{FiguresScope, Resolution, Result, StoreError};
 
@@ -27,7 +29,7 @@ pub(crate) struct Standing {
     pub(crate) number: i64,
     /// When it is due, if it waits.
     pub(crate) due: Option<i64>,
-    /// Why it died, if it did.
+    /// Why it died or was discarded, if it was.
     pub(crate) reason: Option<i64>,
 }
 
@@ -43,7 +45,9 @@ impl From<DeliveryState> for Standing {
                 reason: Some(dead_reason_number(reason)),
                 ..plain(if holds { HELD } else { DEAD })
             },
-            DeliveryState::Discarded => plain(DISCARDED),
+            DeliveryState::Discarded { reason } => {
+                Self { reason: Some(discard_reason_number(reason)), ..plain(DISCARDED) }
+            }
         }
     }
 }
@@ -66,7 +70,12 @@ impl Standing {
             HELD => dead(true),
             DEAD => dead(false),
             DELIVERED => Ok(DeliveryState::Delivered),
-            DISCARDED => Ok(DeliveryState::Discarded),
+            DISCARDED => {
+                // Rows of earlier versions have none: then a person did it.
+                let reason = self.reason.map_or(Some(DiscardReason::Person), discard_reason);
+                let reason = reason.ok_or_else(|| strange("reason", self))?;
+                Ok(DeliveryState::Discarded { reason })
+            }
             _ => Err(strange("standing", self)),
         }
     }
@@ -122,6 +131,11 @@ numbered!(DeadReason, dead_reason_number, dead_reason, {
     Expired = 3,
     SingleAttemptFailed = 4,
     OutcomeUnknown = 5,
+});
+
+numbered!(DiscardReason, discard_reason_number, discard_reason, {
+    Person = 1,
+    EndpointRemoved = 2,
 });
 
 numbered!(Failure, failure_number, failure, {
@@ -192,7 +206,8 @@ mod tests {
             (dead(true), 3, None, Some(3)),
             (dead(false), 4, None, Some(3)),
             (DeliveryState::Delivered, 5, None, None),
-            (DeliveryState::Discarded, 6, None, None),
+            (DeliveryState::DISCARDED, 6, None, Some(1)),
+            (DeliveryState::Discarded { reason: DiscardReason::EndpointRemoved }, 6, None, Some(2)),
         ] {
             let standing = Standing::from(state);
             assert_eq!(standing, Standing { number, due, reason }, "{state:?}");

@@ -118,9 +118,21 @@ pub enum Write {
     /// An endpoint gets another secret.
     CreateSecret(NewSecret),
     /// A secret signs until then, and not after.
-    ExpireSecret(SecretId, Timestamp),
+    ExpireSecret {
+        /// Whose.
+        endpoint: EndpointId,
+        /// Which.
+        id: SecretId,
+        /// Until when.
+        at: Timestamp,
+    },
     /// A secret goes.
-    RemoveSecret(SecretId),
+    RemoveSecret {
+        /// Whose.
+        endpoint: EndpointId,
+        /// Which.
+        id: SecretId,
+    },
     /// An event type is this from here on, whether it existed or not.
     PutEventType(EventTypeRecord),
     /// An event type goes. Events of that type stay.
@@ -170,8 +182,8 @@ pub struct Endpoint {
     pub tenant: TenantId,
     /// What anyone may see.
     pub settings: EndpointSettings,
-    /// What is encrypted.
-    pub private: EndpointPrivate,
+    /// What is encrypted; an error if it cannot be decrypted, which is no other endpoint's trouble.
+    pub private: Result<EndpointPrivate>,
     /// Whether it is switched on.
     pub status: EndpointStatus,
     /// Since when nothing but failures came back.

@@ -4,15 +4,15 @@
 use std::str::FromStr;
 
 use railpost_engine::{AttemptResult, Delivery, LaneId, Place, Progress, Span, Timestamp};
-use railpost_wire::{DeliveryId, EndpointId, Key, NodeId, SecretId, Seq};
+use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
 use crate::fanout::Subscriber;
 use crate::numbers::{self, Standing, timestamp};
 use crate::{
-    AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, Event, EventHead, HeldLane, MasterKey, Parcel, Recall,
-    Result, StoreError, StoredResponse, Tenant, Timing, private,
+    AttemptDetail, AttemptView, CloudEventIdentity, Counts, DeliveryView, Digest, Endpoint,
+    EndpointPrivate, EndpointSecret, EndpointSettings, Event, EventHead, HeldLane, LinePlace,
+    MasterKey, Parcel, Recall, Result, StoreError, StoredResponse, Tenant, Timing, private,
 };
 
 /// The columns of one row, one after the other.
@@ -124,11 +124,19 @@ pub(crate) use endpoint_columns;
 
 pub(crate) fn endpoint(columns: &mut impl Columns, key: &MasterKey) -> Result<Endpoint> {
     let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    rest_of_endpoint(columns, id, key).map_err(|error| error.of_row("endpoint", id))
+}
+
+fn rest_of_endpoint(
+    columns: &mut impl Columns,
+    id: EndpointId,
+    key: &MasterKey,
+) -> Result<Endpoint> {
     let tenant = columns.parsed("a tenant's id")?;
     let settings = columns.json("an endpoint's settings")?;
     let private = match columns.bytes()?.as_slice() {
-        [] => EndpointPrivate::default(),
-        sealed => private::open_endpoint(key, id, sealed)?,
+        [] => Ok(EndpointPrivate::default()),
+        sealed => private::open_endpoint(key, id, sealed),
     };
     let status: i64 = columns.number("an endpoint's status")?;
     let status = numbers::endpoint_status(status);
@@ -181,22 +189,37 @@ pub(crate) fn recall(columns: &mut impl Columns, fingerprint: &Digest) -> Result
 /// For [`event`].
 macro_rules! event_columns {
     () => {
-        "e.id, e.type, e.key, e.content_type, e.schema_version, e.time, e.traceparent, e.payload"
+        "e.id, e.type, e.key, e.content_type, e.schema_version, e.time, e.traceparent, e.cloudevent, \
+         e.payload"
     };
 }
 pub(crate) use event_columns;
 
 pub(crate) fn event(columns: &mut impl Columns) -> Result<Event> {
+    let id: EventId = columns.parsed("an event's id")?;
+    rest_of_event(columns, id.clone()).map_err(|error| error.of_row("event", id))
+}
+
+fn rest_of_event(columns: &mut impl Columns, id: EventId) -> Result<Event> {
     Ok(Event {
-        id: columns.parsed("an event's id")?,
+        id,
         event_type: columns.parsed("an event's type")?,
         key: columns.key()?,
         content_type: columns.parsed("an event's content type")?,
         schema_version: columns.maybe_number("a schema's version")?,
         time: columns.instant()?,
         traceparent: columns.text()?,
+        cloudevent: cloudevent(columns.text()?)?,
         payload: columns.bytes()?.into(),
     })
+}
+
+fn cloudevent(text: Option<String>) -> Result<Option<Box<CloudEventIdentity>>> {
+    let read = |text: String| {
+        serde_json::from_str(&text)
+            .map_err(|error| StoreError::Corrupt(format!("a CloudEvent's identity: {error}")))
+    };
+    text.map(read).transpose()
 }
 
 /// For [`event_head`].
@@ -221,11 +244,38 @@ pub(crate) fn event_head(columns: &mut impl Columns) -> Result<EventHead> {
     })
 }
 
+/// For [`line_place`], of a delivery `d` and its lane `l`. Nearly all stand in their lane's latest line;
+/// `old_lines` has the lines before it.
+macro_rules! line_columns {
+    () => {
+        "l.id, coalesce(d.seq, d.left_seq), \
+         CASE WHEN coalesce(d.seq, d.left_seq) > l.line_before THEN l.line_before \
+           ELSE (SELECT o.line_before FROM old_lines AS o WHERE o.lane = l.id \
+             AND o.through >= coalesce(d.seq, d.left_seq) ORDER BY o.through LIMIT 1) END, \
+         (SELECT r.id FROM eras AS r WHERE r.num = \
+           CASE WHEN coalesce(d.seq, d.left_seq) > l.line_before THEN l.era \
+             ELSE (SELECT o.era FROM old_lines AS o WHERE o.lane = l.id \
+               AND o.through >= coalesce(d.seq, d.left_seq) ORDER BY o.through LIMIT 1) END)"
+    };
+}
+pub(crate) use line_columns;
+
+/// Nothing if the delivery never had a lane, or its lane was pruned.
+pub(crate) fn line_place(columns: &mut impl Columns) -> Result<Option<LinePlace>> {
+    let (lane, seq) = (columns.maybe_number("a lane")?.map(LaneId), columns.seq()?);
+    let (before, era) = (columns.maybe_number("a line's beginning")?, columns.int()?);
+    let line = lane.zip(seq).zip(before.zip(era));
+    Ok(line
+        .map(|((lane, seq), (before, era))| LinePlace::new(era.cast_unsigned(), lane, seq, before)))
+}
+
 /// For [`parcel`].
 macro_rules! parcel_columns {
     () => {
         concat!(
-            "d.id, p.id, t.id, coalesce(d.seq, d.left_seq), e.accepted_at, ",
+            "d.id, p.id, t.id, ",
+            $crate::rows::line_columns!(),
+            ", e.accepted_at, ",
             $crate::rows::event_columns!()
         )
     };
@@ -237,7 +287,7 @@ pub(crate) fn parcel(columns: &mut impl Columns) -> Result<Parcel> {
         delivery: DeliveryId::from_bytes(columns.array("a delivery's id")?),
         endpoint: EndpointId::from_bytes(columns.array("an endpoint's id")?),
         tenant: columns.parsed("a tenant's id")?,
-        seq: columns.seq()?,
+        line: line_place(columns)?,
         accepted_at: columns.instant()?,
         event: event(columns)?,
     })
@@ -254,6 +304,14 @@ pub(crate) use delivery_columns;
 
 pub(crate) fn delivery(columns: &mut impl Columns, endpoint: EndpointId) -> Result<Delivery> {
     let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+    rest_of_delivery(columns, id, endpoint).map_err(|error| error.of_row("delivery", id))
+}
+
+fn rest_of_delivery(
+    columns: &mut impl Columns,
+    id: DeliveryId,
+    endpoint: EndpointId,
+) -> Result<Delivery> {
     let (lane, seq) = (columns.maybe_number("a lane")?, columns.seq()?);
     let place = lane.map(LaneId).zip(seq).map(|(lane, seq)| Place { lane, seq });
     let standing = Standing {
@@ -277,7 +335,9 @@ macro_rules! view_columns {
         concat!(
             "p.id, ",
             $crate::rows::delivery_columns!(),
-            ", t.id, e.id, e.type, e.key, coalesce(d.seq, d.left_seq), d.changed_at"
+            ", t.id, e.id, e.type, e.key, ",
+            $crate::rows::line_columns!(),
+            ", d.changed_at"
         )
     };
 }
@@ -288,7 +348,8 @@ pub(crate) use view_columns;
 macro_rules! view_joins {
     () => {
         "JOIN events AS e ON e.num = d.event JOIN endpoints AS p ON p.num = d.endpoint \
-         JOIN tenants AS t ON t.num = e.tenant AND NOT t.erasing"
+         JOIN tenants AS t ON t.num = e.tenant AND NOT t.erasing \
+         LEFT JOIN lanes AS l ON l.id = coalesce(d.lane, d.left_lane)"
     };
 }
 pub(crate) use view_joins;
@@ -302,7 +363,7 @@ pub(crate) fn view(columns: &mut impl Columns) -> Result<DeliveryView> {
         event: columns.parsed("an event's id")?,
         event_type: columns.parsed("an event's type")?,
         key: columns.key()?,
-        seq: columns.seq()?,
+        line: line_place(columns)?,
         created_at: Timestamp::from_millis(delivery.id.unix_ms()),
         changed_at: columns.instant()?,
     })

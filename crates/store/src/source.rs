@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railpost_engine::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -13,6 +13,12 @@ use crate::limits::RANDOM_AHEAD;
 pub trait Source: Send + Sync + fmt::Debug {
     /// The time of day.
     fn now(&self) -> Timestamp;
+
+    /// The time since some fixed moment, by a clock that nobody sets: it goes on at the pace of real time,
+    /// also while the machine sleeps.
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().as_millis())
+    }
 
     /// Fills `bytes` with unpredictable ones.
     fn fill_random(&self, bytes: &mut [u8]);
@@ -28,10 +34,29 @@ impl Source for SystemSource {
         Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
+    fn steady(&self) -> Duration {
+        steady()
+    }
+
     fn fill_random(&self, bytes: &mut [u8]) {
         thread_local!(static AHEAD: RefCell<Ahead> = const { RefCell::new(Ahead::EMPTY) });
         AHEAD.with_borrow_mut(|ahead| ahead.fill(bytes));
     }
+}
+
+/// The one clock of Linux that nobody sets and that counts while the machine sleeps.
+#[cfg(target_os = "linux")]
+fn steady() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (secs, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(secs.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn steady() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed()
 }
 
 /// Random bytes fetched ahead: every event needs a few, and a call of the system for each would cost more

@@ -16,8 +16,10 @@ pub trait Upkeep: Send + Sync {
     /// those that nothing needs any more, with their deliveries and attempts.
     ///
     /// An event is needed while one of its deliveries is open, or is a dead letter that is younger
-    /// than `dead_before`. Lanes keep their last seq: numbers are never given out twice. Call it
-    /// with the cursor it answered until that is none; then start anew.
+    /// than `dead_before`. An event that was accepted in the future, by a clock that was wrong, keeps
+    /// nothing behind it. Call it with the cursor it answered until that is none; then start again.
+    ///
+    /// Lanes that stood empty since `lanes_before` go too: the next event of their key begins a new line.
     ///
     /// Each step also deletes some of what else is old: audit entries, expired idempotency records,
     /// finished replays, and figures past their time by the store's clock.
@@ -26,6 +28,20 @@ pub trait Upkeep: Send + Sync {
     /// One step of erasing a tenant and all that is its own. From the first step on the tenant is
     /// unknown. Call it until it answers true: nothing is left.
     async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool>;
+
+    /// One step of closing what removed endpoints still have open: discarded, because the
+    /// endpoint was removed. Answers how many were closed; call it until that is 0.
+    async fn close_removed(&self, limit: u32) -> Result<u64>;
+
+    /// Begins a new era: the store may have lost commits, because it was restored from a copy or its
+    /// database failed over. From here on every lane begins a new line with its next delivery, so that no
+    /// number is used twice. Durable when it answers. PostgreSQL does so by itself when its server's
+    /// timeline changed.
+    async fn begin_era(&self) -> Result<()>;
+
+    /// Looks through all that is stored for damage, which takes its time. What it finds is a
+    /// [`Corrupt`](crate::StoreError::Corrupt) error: nothing else says that a store is damaged.
+    async fn verify(&self) -> Result<()>;
 
     /// Writes all that is stored to a file that does not exist yet, as of one moment, while accepts
     /// go on. Secrets in it are encrypted under the same master key.
@@ -52,6 +68,8 @@ pub struct PruneStep {
     pub closed_before: Timestamp,
     /// Events with dead letters that hold no lane are deleted if they were accepted before this.
     pub dead_before: Timestamp,
+    /// Lanes with nothing open whose last delivery was made before this are deleted.
+    pub lanes_before: Timestamp,
     /// Where the step before ended.
     pub after: Option<Cursor>,
     /// Most events to look at: 1 to [`UPKEEP_STEP_MAX`](crate::limits::UPKEEP_STEP_MAX).
@@ -59,6 +77,11 @@ pub struct PruneStep {
 }
 
 impl PruneStep {
+    /// The first step towards keeping nothing from before `at` that nothing needs.
+    pub fn of_all_before(at: Timestamp, limit: u32) -> Self {
+        Self { closed_before: at, dead_before: at, lanes_before: at, after: None, limit }
+    }
+
     /// The number of the last event that the step before looked at.
     pub(crate) fn position(&self) -> Result<i64> {
         let position = |cursor: &Cursor| cursor.position(ListKind::Events);
@@ -73,6 +96,8 @@ pub struct Pruned {
     pub events: u64,
     /// Deliveries deleted.
     pub deliveries: u64,
+    /// Lanes deleted.
+    pub lanes: u64,
     /// Idempotency records, audit entries, replays and figures deleted.
     pub others: u64,
     /// Where the next step starts; nothing when this one came to the end.

@@ -1,10 +1,11 @@
 //! The headers of one attempt: made in one place, and read back in one place.
 
 use crate::headers::{Header, HeaderNames};
-use crate::ids::{EventId, SEQ_EXPECTED, Seq};
+use crate::ids::{EventId, LineId, SEQ_EXPECTED, Seq};
+use crate::limits::SEQ_MAX;
 use crate::names::Key;
 use crate::refusal::{Incoming, Refusal};
-use crate::sign::{Signatures, Signer};
+use crate::sign::{Signer, write_standard, write_timestamped};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
 use std::fmt::{self, Write};
@@ -16,8 +17,13 @@ pub struct Attempt<'a> {
     pub event_id: &'a EventId,
     /// The event's key, if it has one.
     pub key: Option<&'a Key>,
-    /// The delivery's number in its lane, if it has a lane.
+    /// The line of numbers that it stands in, if it has a lane.
+    pub line: Option<&'a LineId>,
+    /// The delivery's number in its line, if it has a lane.
     pub seq: Option<Seq>,
+    /// The seq of the line that must have been applied before, where that is not the one before: what
+    /// lies between was skipped. 0 if nothing has to be.
+    pub after: Option<u64>,
     /// Which attempt it is, from 1.
     pub number: u32,
     /// Whether a person asked for it.
@@ -40,37 +46,31 @@ impl Attempt<'_> {
     /// The values of its headers.
     pub fn values(&self) -> HeaderValues {
         let (id, timestamp) = (self.event_id.to_string(), self.timestamp.to_string());
-        let signatures = Signatures::new(self.signers, &id, &timestamp, self.body);
-        let made = Made { id: &id, timestamp: &timestamp, signatures };
         let mut text = String::with_capacity(VALUES_LEN);
         let mut ends = [0; Header::ALL.len()];
         for header in Header::ALL {
-            self.write_value(header, &made, &mut text);
+            self.write_value(header, &id, &timestamp, &mut text);
             ends[header as usize] = text.len();
         }
         HeaderValues { text, ends }
     }
 
     /// Writes the value of one header, or nothing if the attempt does not have it.
-    fn write_value(&self, header: Header, made: &Made<'_>, text: &mut String) {
+    fn write_value(&self, header: Header, id: &str, timestamp: &str, text: &mut String) {
+        let (signers, body) = (self.signers, self.body);
         match header {
-            Header::WebhookId | Header::IdempotencyKey => text.push_str(made.id),
-            Header::WebhookTimestamp => text.push_str(made.timestamp),
-            Header::WebhookSignature => made.signatures.write_standard(text),
-            Header::XWebhookSignature => made.signatures.write_timestamped(made.timestamp, text),
+            Header::WebhookId | Header::IdempotencyKey => text.push_str(id),
+            Header::WebhookTimestamp => text.push_str(timestamp),
+            Header::WebhookSignature => write_standard(signers, id, timestamp, body, text),
+            Header::XWebhookSignature => write_timestamped(signers, timestamp, body, text),
             Header::XKey => text.extend(self.key.into_iter().flat_map(Key::header_parts)),
+            Header::XLane => text.push_str(self.line.map_or("", LineId::as_str)),
             Header::XSeq => write_shown(self.seq, text),
+            Header::XAfter => write_shown(self.after, text),
             Header::XAttempt => write_shown(Some(self.number), text),
             Header::XReplay => text.push_str(if self.replay { "true" } else { "" }),
         }
     }
-}
-
-/// What more than one header is made of.
-struct Made<'a> {
-    id: &'a str,
-    timestamp: &'a str,
-    signatures: Signatures,
 }
 
 /// Room for the values of most attempts: two ids, two signatures, and the short ones.
@@ -118,8 +118,13 @@ pub struct Received {
     pub event_id: EventId,
     /// The event's key, if it has one.
     pub key: Option<Key>,
-    /// The delivery's number in its lane, if it has a lane.
+    /// The line of numbers that it stands in, if it has a lane: what an inbox keeps its place by.
+    pub line: Option<LineId>,
+    /// The delivery's number in its line, if it has a lane.
     pub seq: Option<Seq>,
+    /// The seq of the line that must have been applied before, if the sender says so; otherwise it is
+    /// the one before. See [`Received::follows`].
+    pub after: Option<u64>,
     /// Which attempt it is, from 1, if the sender counts.
     pub attempt: Option<u32>,
     /// Whether a person asked for it.
@@ -140,11 +145,21 @@ impl Received {
         Ok(Self {
             event_id: event_id(&incoming)?,
             key: incoming.read(Header::XKey, Key::from_header)?,
+            line: incoming.read(Header::XLane, parse_text::<LineId>)?,
             seq: incoming.read(Header::XSeq, parse_seq)?,
+            after: incoming.read(Header::XAfter, parse_after)?,
             attempt: incoming.read(Header::XAttempt, parse_attempt)?,
             replay: incoming.read(Header::XReplay, parse_replay)?.unwrap_or(false),
             timestamp: incoming.require(Header::WebhookTimestamp, Timestamp::parse)?.seconds,
         })
+    }
+
+    /// The seq of its line that must have been applied before it; 0 if nothing has to be. Nothing if it
+    /// stands in no line.
+    pub fn follows(&self) -> Option<u64> {
+        let seq = self.seq.filter(|_| self.line.is_some())?;
+        let before = seq.get() - 1;
+        Some(self.after.map_or(before, |after| after.min(before)))
     }
 }
 
@@ -160,6 +175,14 @@ fn event_id(incoming: &Incoming<'_, '_>) -> Result<EventId, Refusal> {
 
 fn parse_seq(value: &[u8]) -> Result<Seq, Unexpected> {
     parse_digits::<u64>(SEQ_EXPECTED, value)?.try_into()
+}
+
+fn parse_after(value: &[u8]) -> Result<u64, Unexpected> {
+    let expected = "a seq, or 0";
+    match parse_digits(expected, value)? {
+        after if after <= SEQ_MAX => Ok(after),
+        _ => Err(Unexpected::bytes(expected, value)),
+    }
 }
 
 fn parse_attempt(value: &[u8]) -> Result<u32, Unexpected> {

@@ -29,6 +29,9 @@ pub enum Envelope {
 pub struct Event<'a> {
     /// Its id.
     pub id: &'a EventId,
+    /// Its id as a CloudEvent, where that is another one: it came as one, and its own id is made of the
+    /// CloudEvent's source and id.
+    pub cloudevent_id: Option<&'a str>,
     /// Its type.
     pub event_type: &'a EventType,
     /// Its key: the `subject` of a CloudEvent, which cannot hold control characters, so a key that has
@@ -49,6 +52,11 @@ pub struct Event<'a> {
 }
 
 impl Envelope {
+    /// Whether a request carries the attributes of a CloudEvent.
+    pub fn is_cloudevent(self) -> bool {
+        matches!(self, Self::CloudeventsStructured | Self::CloudeventsBinary)
+    }
+
     /// The body for `event` and the headers that belong to it.
     pub fn wrap<'a>(self, event: &Event<'a>) -> Content<'a> {
         match self {
@@ -80,7 +88,7 @@ impl<'a> Event<'a> {
         let version = self.schema_version.map(|version| version.to_string());
         let subject = self.key.map(Key::as_str).filter(|key| is_string(key));
         CloudEvent {
-            id: self.id.to_string().into(),
+            id: self.cloudevent_id.map_or_else(|| self.id.to_string().into(), Cow::from),
             source: self.source.as_str().into(),
             event_type: self.event_type.as_str().into(),
             subject: subject.map(Cow::from),

@@ -23,8 +23,12 @@ pub enum Header {
     IdempotencyKey,
     /// The event's key, percent-encoded.
     XKey,
-    /// The delivery's number in its lane.
+    /// The id of the line that the number belongs to.
+    XLane,
+    /// The delivery's number in its line.
     XSeq,
+    /// The number that must have been applied before this one, where that is not the one before.
+    XAfter,
     /// The attempt's number, from 1.
     XAttempt,
     /// `true` when a person asked for this one.
@@ -33,14 +37,16 @@ pub enum Header {
 
 impl Header {
     /// All of them, in the order in which they are sent.
-    pub const ALL: [Header; 9] = [
+    pub const ALL: [Header; 11] = [
         Header::WebhookId,
         Header::WebhookTimestamp,
         Header::WebhookSignature,
         Header::XWebhookSignature,
         Header::IdempotencyKey,
         Header::XKey,
+        Header::XLane,
         Header::XSeq,
+        Header::XAfter,
         Header::XAttempt,
         Header::XReplay,
     ];
@@ -54,7 +60,9 @@ impl Header {
             Header::XWebhookSignature => "X-Webhook-Signature",
             Header::IdempotencyKey => "Idempotency-Key",
             Header::XKey => "X-Key",
+            Header::XLane => "X-Lane",
             Header::XSeq => "X-Seq",
+            Header::XAfter => "X-After",
             Header::XAttempt => "X-Attempt",
             Header::XReplay => "X-Replay",
         }

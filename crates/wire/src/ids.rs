@@ -3,7 +3,7 @@
 //! A generated id is a prefix, `_`, and a UUIDv7 as 26 characters of lowercase Crockford base32:
 //! `ep_01h455vb4pex5vsknk084sn02q`. Its text sorts as its bytes do, and both by time.
 
-use crate::limits::{ID_LEN_MAX, SEQ_MAX};
+use crate::limits::{ID_LEN_MAX, LINE_ID_LEN_MAX, SEQ_MAX};
 use crate::text::{Unexpected, serde_as_text, shared_text};
 use std::{cmp::Ordering, fmt, num::NonZeroU64, str::FromStr, sync::Arc};
 
@@ -208,7 +208,34 @@ impl FromStr for TenantId {
     }
 }
 
-/// A delivery's number in its lane: 1, 2, 3 … without gaps.
+/// The id of a line: one run of a lane's numbers, 1, 2, 3 … without gaps and none of them twice.
+///
+/// Opaque to receivers: 1 to 64 visible ASCII characters that are compared byte by byte.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LineId(Arc<str>);
+
+shared_text!(LineId);
+
+impl LineId {
+    /// The line that this lane has in this era of its store.
+    pub fn of(era: u64, lane: u64) -> Self {
+        Self(format!("{era:016x}-{lane}").into())
+    }
+}
+
+impl FromStr for LineId {
+    type Err = Unexpected;
+
+    fn from_str(text: &str) -> Result<Self, Unexpected> {
+        let visible = text.bytes().all(|c| c.is_ascii_graphic());
+        if visible && (1..=LINE_ID_LEN_MAX).contains(&text.len()) {
+            return Ok(Self(text.into()));
+        }
+        Err(Unexpected::new("the id of a line: 1 to 64 visible ASCII characters", text))
+    }
+}
+
+/// A delivery's number in its line: 1, 2, 3 … without gaps.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

@@ -10,7 +10,7 @@
 //! A sender wraps an event, signs it and sends the headers of both:
 //!
 //! ```
-//! use railpost_wire::{Attempt, Envelope, Event, HeaderNames, Secret, Seq, Signer};
+//! use railpost_wire::{Attempt, Envelope, Event, HeaderNames, LineId, Secret, Seq, Signer};
 //!
 //! let signers = [Signer::Secret(Secret::generate(&[7; 32]))];
 //! let (id, key) = ("order-1:paid".parse()?, "order-1".parse()?);
@@ -24,6 +24,7 @@
 //!     content_type: &content_type,
 //!     schema_version: None,
 //!     unix_ms: 1_767_225_600_000,
+//!     cloudevent_id: None,
 //!     source: &source,
 //!     url: "https://railpost.example/v1/events/order-1:paid",
 //! };
@@ -31,7 +32,9 @@
 //! let attempt = Attempt {
 //!     event_id: &id,
 //!     key: Some(&key),
+//!     line: Some(&LineId::of(1, 7)),
 //!     seq: Some(Seq::FIRST),
+//!     after: None,
 //!     number: 1,
 //!     replay: false,
 //!     timestamp: 1_767_225_600,
@@ -93,8 +96,8 @@ pub use cloudevents::{Content, Source};
 pub use envelope::{Envelope, Event};
 pub use headers::{BadHeaderName, Header, HeaderNames};
 pub use ids::{
-    ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, NodeId, ReplayId, SecretId, Seq,
-    TenantId,
+    ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId, ReplayId,
+    SecretId, Seq, TenantId,
 };
 pub use names::{ContentType, EventType, EventTypeFilter, Key};
 pub use refusal::Refusal;

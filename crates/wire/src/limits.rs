@@ -13,6 +13,9 @@ pub const EVENT_TYPE_LEN_MAX: usize = 128;
 /// which still leaves room within the 8 KiB that receivers commonly grant all headers together.
 pub const KEY_LEN_MAX: usize = 256;
 
+/// Longest id of a line, in bytes: two 64-bit numbers in any notation, and short enough for an index key.
+pub const LINE_ID_LEN_MAX: usize = 64;
+
 /// Largest seq: what a signed 64-bit column holds.
 pub const SEQ_MAX: u64 = i64::MAX as u64;
 

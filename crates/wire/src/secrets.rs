@@ -28,7 +28,7 @@ impl std::error::Error for BadSecret {}
 
 /// A shared secret for HMAC-SHA256, written `whsec_` and the base64 of its 24 to 64 bytes.
 ///
-/// The key of every HMAC is these bytes, decoded.
+/// `webhook-signature` is keyed with these bytes, decoded; `X-Webhook-Signature` with the text itself.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -57,32 +57,35 @@ impl Secret {
     }
 
     /// The HMAC of `parts`, one after the other, without joining them first.
-    pub(crate) fn tag(&self, parts: &[&[u8]]) -> hmac::Tag {
-        tag(&self.hmac_key(), parts)
-    }
-
-    /// The HMACs of several messages.
-    pub(crate) fn tags<const N: usize>(&self, messages: [&[&[u8]]; N]) -> [hmac::Tag; N] {
-        let key = self.hmac_key();
-        messages.map(|parts| tag(&key, parts))
+    pub(crate) fn tag(&self, keyed_by: KeyedBy, parts: &[&[u8]]) -> hmac::Tag {
+        let mut context = hmac::Context::with_key(&self.hmac_key(keyed_by));
+        parts.iter().for_each(|part| context.update(part));
+        context.sign()
     }
 
     /// Whether `given` is `tag`, in constant time: it compares HMACs of the two.
     pub(crate) fn tag_is(&self, tag: hmac::Tag, given: &[u8]) -> bool {
-        let key = self.hmac_key();
+        let key = self.hmac_key(KeyedBy::Bytes);
         let tag_of_tag = hmac::sign(&key, tag.as_ref());
         hmac::verify(&key, given, tag_of_tag.as_ref()).is_ok()
     }
 
-    fn hmac_key(&self) -> hmac::Key {
-        hmac::Key::new(hmac::HMAC_SHA256, &self.0)
+    fn hmac_key(&self, keyed_by: KeyedBy) -> hmac::Key {
+        match keyed_by {
+            KeyedBy::Bytes => hmac::Key::new(hmac::HMAC_SHA256, &self.0),
+            KeyedBy::Text => hmac::Key::new(hmac::HMAC_SHA256, self.reveal().as_bytes()),
+        }
     }
 }
 
-fn tag(key: &hmac::Key, parts: &[&[u8]]) -> hmac::Tag {
-    let mut context = hmac::Context::with_key(key);
-    parts.iter().for_each(|part| context.update(part));
-    context.sign()
+/// Which form of a secret is the key of an HMAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyedBy {
+    /// Its decoded bytes, as Standard Webhooks has it.
+    Bytes,
+    /// Its text, `whsec_…`, as it is shown to people: receivers of the timestamped form pass the string
+    /// that they were given to their HMAC, prefix and all.
+    Text,
 }
 
 impl FromStr for Secret {

@@ -1,7 +1,7 @@
 //! Signing: what a sender puts into the two signature headers.
 
 use crate::EventId;
-use crate::secrets::{BadSecret, Secret, SigningKey};
+use crate::secrets::{BadSecret, KeyedBy, Secret, SigningKey};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ring::digest::SHA256_OUTPUT_LEN;
 use ring::hmac;
@@ -15,7 +15,9 @@ use zeroize::Zeroizing;
 /// | `webhook-signature` | `id.timestamp.body` | `v1,` base64 of HMAC-SHA256, or `v1a,` base64 of Ed25519 |
 /// | `X-Webhook-Signature` | `timestamp.body` | `v1=` lower-case hex of HMAC-SHA256, after `t=timestamp` |
 ///
-/// The key of an HMAC is the decoded bytes of its secret, in both headers.
+/// In `webhook-signature` the key of an HMAC is the decoded bytes of its secret, as Standard Webhooks has
+/// it. In `X-Webhook-Signature` it is the secret's own text, `whsec_…` as it is shown to people, because
+/// that is what receivers of this form are given and use.
 #[derive(Debug, Clone)]
 pub enum Signer {
     /// Signs with HMAC-SHA256, in both headers.
@@ -30,6 +32,13 @@ impl Signer {
         match self {
             Self::Secret(secret) => secret.reveal(),
             Self::Key(key) => key.reveal(),
+        }
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Secret(secret) => Some(secret),
+            Self::Key(_) => None,
         }
     }
 }
@@ -50,8 +59,7 @@ impl FromStr for Signer {
 /// `timestamp` is the attempt's, in seconds since 1970.
 pub fn standard_signature(signers: &[Signer], id: &EventId, timestamp: i64, body: &[u8]) -> String {
     let mut text = String::new();
-    let signatures = Signatures::new(signers, &id.to_string(), &timestamp.to_string(), body);
-    signatures.write_standard(&mut text);
+    write_standard(signers, &id.to_string(), &timestamp.to_string(), body, &mut text);
     text
 }
 
@@ -59,70 +67,50 @@ pub fn standard_signature(signers: &[Signer], id: &EventId, timestamp: i64, body
 ///
 /// `timestamp` is the attempt's, in seconds since 1970.
 pub fn timestamped_signature(signers: &[Signer], timestamp: i64, body: &[u8]) -> Option<String> {
-    let (mut text, timestamp) = (String::new(), timestamp.to_string());
-    Signatures::new(signers, "", &timestamp, body).write_timestamped(&timestamp, &mut text);
+    let mut text = String::new();
+    write_timestamped(signers, &timestamp.to_string(), body, &mut text);
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The signatures of both headers. They are made together, because a secret's HMAC key is built anew for each
-/// use, and that hashes two blocks more.
-pub(crate) struct Signatures(Vec<Entry>);
-
-/// What one signer made.
-enum Entry {
-    Tags { standard: hmac::Tag, timestamped: hmac::Tag },
-    Signature(ring::signature::Signature),
+pub(crate) fn write_standard(
+    signers: &[Signer],
+    id: &str,
+    timestamp: &str,
+    body: &[u8],
+    text: &mut String,
+) {
+    let before = [id, ".", timestamp, "."].concat();
+    let parts = [before.as_bytes(), body];
+    for (index, signer) in signers.iter().enumerate() {
+        text.push_str(if index == 0 { "" } else { " " });
+        match signer {
+            Signer::Secret(secret) => {
+                text.push_str("v1,");
+                STANDARD.encode_string(secret.tag(KeyedBy::Bytes, &parts), text);
+            }
+            Signer::Key(key) => {
+                text.push_str("v1a,");
+                // Ed25519 reads its message twice, so it needs it in one piece.
+                STANDARD.encode_string(key.sign(&parts.concat()), text);
+            }
+        }
+    }
 }
 
-impl Signatures {
-    pub(crate) fn new(signers: &[Signer], id: &str, timestamp: &str, body: &[u8]) -> Self {
-        let before = [id, ".", timestamp, "."].concat();
-        let standard = [before.as_bytes(), body];
-        let timestamped = [&standard[0][id.len() + 1..], body];
-        let entry = |signer: &Signer| match signer {
-            Signer::Secret(secret) => {
-                let [standard, timestamped] = secret.tags([&standard, &timestamped]);
-                Entry::Tags { standard, timestamped }
-            }
-            // Ed25519 reads its message twice, so it needs it in one piece.
-            Signer::Key(key) => Entry::Signature(key.sign(&standard.concat())),
-        };
-        Self(signers.iter().map(entry).collect())
+/// Writes nothing if no signer holds a shared secret.
+pub(crate) fn write_timestamped(
+    signers: &[Signer],
+    timestamp: &str,
+    body: &[u8],
+    text: &mut String,
+) {
+    let mut secrets = signers.iter().filter_map(Signer::secret).peekable();
+    if secrets.peek().is_some() {
+        text.extend(["t=", timestamp]);
     }
-
-    pub(crate) fn write_standard(&self, text: &mut String) {
-        for (index, entry) in self.0.iter().enumerate() {
-            text.push_str(if index == 0 { "" } else { " " });
-            match entry {
-                Entry::Tags { standard, .. } => {
-                    text.push_str("v1,");
-                    STANDARD.encode_string(standard, text);
-                }
-                Entry::Signature(signature) => {
-                    text.push_str("v1a,");
-                    STANDARD.encode_string(signature, text);
-                }
-            }
-        }
-    }
-
-    /// Nothing, if no signer holds a shared secret.
-    pub(crate) fn write_timestamped(&self, timestamp: &str, text: &mut String) {
-        let mut tags = self
-            .0
-            .iter()
-            .filter_map(|entry| match entry {
-                Entry::Tags { timestamped, .. } => Some(timestamped),
-                Entry::Signature(_) => None,
-            })
-            .peekable();
-        if tags.peek().is_some() {
-            text.extend(["t=", timestamp]);
-        }
-        for tag in tags {
-            text.push_str(",v1=");
-            write_hex(tag, text);
-        }
+    for secret in secrets {
+        text.push_str(",v1=");
+        write_hex(&secret.tag(KeyedBy::Text, &[timestamp.as_bytes(), b".", body]), text);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::EventId;
 use crate::headers::{Header, HeaderNames};
 use crate::limits::{SIGNATURES_MAX, TOLERANCE_DEFAULT};
 use crate::refusal::{Incoming, Refusal};
-use crate::secrets::{Secret, VerifyingKey};
+use crate::secrets::{KeyedBy, Secret, VerifyingKey};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{array, time::Duration};
@@ -46,9 +46,9 @@ pub struct Verified {
 /// A form of signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// `webhook-signature`, over id, timestamp and body.
+    /// `webhook-signature`, over id, timestamp and body, keyed with the decoded bytes of the secret.
     Standard,
-    /// `X-Webhook-Signature`, over timestamp and body.
+    /// `X-Webhook-Signature`, over timestamp and body, keyed with the text of the secret.
     Timestamped,
 }
 
@@ -113,7 +113,9 @@ impl Verifier {
         self.check_fresh(timestamp.seconds, now)?;
 
         let parts = [id.as_bytes(), b".", timestamp.text, b".", body];
-        if self.any_secret_made(&entries.v1, &parts) || self.any_key_made(&entries.v1a, &parts) {
+        if self.any_secret_made(KeyedBy::Bytes, &entries.v1, &parts)
+            || self.any_key_made(&entries.v1a, &parts)
+        {
             return Ok(Verified { form: Form::Standard, timestamp: timestamp.seconds });
         }
         Err(Refusal::NoMatch)
@@ -131,7 +133,7 @@ impl Verifier {
         let timestamp = entries.timestamp;
         self.check_fresh(timestamp.seconds, now)?;
 
-        if self.any_secret_made(&entries.v1, &[timestamp.text, b".", body]) {
+        if self.any_secret_made(KeyedBy::Text, &entries.v1, &[timestamp.text, b".", body]) {
             return Ok(Verified { form: Form::Timestamped, timestamp: timestamp.seconds });
         }
         Err(Refusal::NoMatch)
@@ -146,11 +148,11 @@ impl Verifier {
         }
     }
 
-    fn any_secret_made(&self, signatures: &[[u8; 32]], parts: &[&[u8]]) -> bool {
+    fn any_secret_made(&self, keyed_by: KeyedBy, signatures: &[[u8; 32]], parts: &[&[u8]]) -> bool {
         // The body is hashed once for each secret, however many signatures came.
         !signatures.is_empty()
             && self.secrets.iter().any(|secret| {
-                let tag = secret.tag(parts);
+                let tag = secret.tag(keyed_by, parts);
                 signatures.iter().any(|signature| secret.tag_is(tag, signature))
             })
     }

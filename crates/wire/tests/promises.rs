@@ -4,8 +4,8 @@
 
 use railpost_wire::cloudevents::{CloudEvent, Data, Value};
 use railpost_wire::{
-    BadSecret, DeliveryId, EndpointId, EventId, EventType, Header, HeaderNames, Key, Refusal,
-    Secret, Seq, Signer, SigningKey, TenantId, Verifier, VerifyingKey,
+    BadSecret, DeliveryId, EndpointId, EventId, EventType, Header, HeaderNames, Key, LineId,
+    Received, Refusal, Secret, Seq, Signer, SigningKey, TenantId, Verifier, VerifyingKey,
 };
 use serde_json::json;
 use std::{borrow::Cow, fmt::Debug, str::FromStr};
@@ -67,6 +67,46 @@ fn the_last_seq_is_its_own_successor() {
 }
 
 #[test]
+fn an_event_follows_the_seq_before_it_or_an_earlier_one_that_the_sender_names() {
+    let follows = |line: Option<&'static str>, seq: &'static str, after: Option<&'static str>| {
+        let header = |name: &str| match name {
+            "webhook-id" => Some(&b"a"[..]),
+            "X-Lane" => line.map(str::as_bytes),
+            "X-Seq" => Some(seq.as_bytes()).filter(|seq| !seq.is_empty()),
+            "X-After" => after.map(str::as_bytes),
+            "webhook-timestamp" => Some(&b"5"[..]),
+            _ => None,
+        };
+        Received::parse(&HeaderNames::default(), header).unwrap().follows()
+    };
+    for (seq, after, expected) in [
+        ("1", None, Some(0)),
+        ("7", None, Some(6)),
+        ("7", Some("6"), Some(6)),
+        ("7", Some("3"), Some(3)),
+        ("7", Some("0"), Some(0)),
+        // No event waits for itself or for a later one.
+        ("7", Some("7"), Some(6)),
+        ("7", Some("9223372036854775807"), Some(6)),
+        ("", None, None),
+        ("", Some("3"), None),
+    ] {
+        assert_eq!(follows(Some("l"), seq, after), expected, "{seq} after {after:?}");
+        assert_eq!(follows(None, seq, after), None, "no line");
+    }
+}
+
+#[test]
+fn the_line_of_a_lane_is_another_in_each_era() {
+    let [line, other_lane, other_era] =
+        [(1, 7), (1, 8), (2, 7)].map(|(era, lane)| LineId::of(era, lane));
+    assert_eq!(line.as_str(), "0000000000000001-7");
+    assert!(line != other_lane && line != other_era && other_lane != other_era);
+    let longest = LineId::of(u64::MAX, u64::MAX);
+    assert_eq!(longest.to_string().parse(), Ok(longest));
+}
+
+#[test]
 fn errors_say_what_was_expected_and_show_what_came() {
     let cases = [
         (
@@ -87,6 +127,10 @@ fn errors_say_what_was_expected_and_show_what_came() {
             error_of::<EventType>("a..b"),
             "expected an event type of 1 to 128 characters such as `order.paid`: letters, digits, `_` \
              and `-`, in segments with dots between them; got `a..b`",
+        ),
+        (
+            error_of::<LineId>("a b"),
+            "expected the id of a line: 1 to 64 visible ASCII characters; got `a b`",
         ),
         (error_of::<Key>(""), "expected a key of 1 to 256 bytes of UTF-8; got ``"),
         (

@@ -85,6 +85,7 @@ proptest! {
         survives::<EventType>(&text)?;
         survives::<EventTypeFilter>(&text)?;
         survives::<Key>(&text)?;
+        survives::<LineId>(&text)?;
         survives::<ContentType>(&text)?;
         survives::<Source>(&text)?;
         survives::<VerifyingKey>(&text)?;
@@ -136,7 +137,7 @@ proptest! {
 
     #[test]
     fn no_header_bytes_make_a_receiver_panic(
-        value in bytes(), text in texts(), pick in vec(0..4u8, 9), body in bytes(), now: i64, tolerance: u64,
+        value in bytes(), text in texts(), pick in vec(0..4u8, Header::ALL.len()), body in bytes(), now: i64, tolerance: u64,
     ) {
         let names = HeaderNames::default();
         let lookup = |name: &str| {
@@ -161,7 +162,8 @@ proptest! {
 
     #[test]
     fn what_is_sent_is_received_and_what_is_changed_is_refused(
-        key in proptest::option::of(keys()), seq in 0..=i64::MAX as u64, number in 1..=u32::MAX,
+        key in proptest::option::of(keys()), line in proptest::option::of("[!-~]{1,64}"), seq in 0..=i64::MAX as u64,
+        after in proptest::option::of(0..=i64::MAX as u64), number in 1..=u32::MAX,
         replay: bool, timestamp in 0..=i64::MAX, body in vec(any::<u8>(), 1..300), at: prop::sample::Index,
         signer in prop_oneof![Just("whsec_"), Just("whsk_")],
     ) {
@@ -169,10 +171,12 @@ proptest! {
         let secret = Secret::generate(&[7; 32]);
         let signing_key = SigningKey::generate(&[7; 32]);
         let verifier = Verifier::new(vec![secret.clone()], vec![signing_key.verifying_key()]);
-        let signer = if signer == "whsec_" { Signer::Secret(secret) } else { Signer::Key(signing_key) };
+        let shared = signer == "whsec_";
+        let signer = if shared { Signer::Secret(secret) } else { Signer::Key(signing_key) };
+        let line: Option<LineId> = line.map(|line| line.parse().unwrap());
         let attempt = Attempt {
-            event_id: &event_id, key: key.as_ref(), seq: Seq::new(seq), number, replay, timestamp,
-            body: &body, signers: &[signer],
+            event_id: &event_id, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay,
+            timestamp, body: &body, signers: &[signer],
         };
         let names = HeaderNames::default();
         let headers = attempt.headers(&names);
@@ -180,13 +184,20 @@ proptest! {
         let lookup = |name: &str| headers.iter().find(|header| header.0 == name).map(|header| header.1.as_bytes());
 
         prop_assert_eq!(verifier.verify(lookup, &body, timestamp), Ok(Verified { form: Form::Standard, timestamp }));
+        let timestamped = |name: &str| lookup(name).filter(|_| name != "webhook-signature");
+        let expected = shared.then_some(Verified { form: Form::Timestamped, timestamp });
+        prop_assert_eq!(verifier.verify(timestamped, &body, timestamp).ok(), expected);
         let received = Received::parse(&names, lookup).unwrap();
-        let expected = Received { event_id, key: key.clone(), seq: Seq::new(seq), attempt: Some(number), replay, timestamp };
-        prop_assert_eq!(received, expected);
+        let expected = Received {
+            event_id, key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, timestamp,
+        };
+        prop_assert_eq!(&received, &expected);
+        prop_assert!(received.follows().is_none_or(|follows| follows < seq && follows <= after.unwrap_or(follows)));
 
         let mut changed = body.clone();
         changed[at.index(body.len())] ^= 1;
         prop_assert_eq!(verifier.verify(lookup, &changed, timestamp), Err(Refusal::NoMatch));
+        prop_assert!(verifier.verify(timestamped, &changed, timestamp).is_err());
     }
 
     #[test]
@@ -237,7 +248,7 @@ proptest! {
         let event = Event {
             id: &EventId::generate(1, [1; 10]), event_type: &"order.paid".parse().unwrap(), key: Some(&key),
             payload: &payload, content_type: &if json { "application/json" } else { "text/plain" }.parse().unwrap(),
-            schema_version, unix_ms, source: &"/tenants/acme".parse().unwrap(), url: &url,
+            schema_version, unix_ms, cloudevent_id: None, source: &"/tenants/acme".parse().unwrap(), url: &url,
         };
         for envelope in [Envelope::Raw, Envelope::CloudeventsStructured, Envelope::CloudeventsBinary, Envelope::Thin] {
             let content = envelope.wrap(&event);

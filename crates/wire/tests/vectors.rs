@@ -6,8 +6,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use railpost_wire::cloudevents::{BadCloudEvent, CloudEvent, Data, Mode, Value as Attribute};
 use railpost_wire::{
     ApiKeyId, Attempt, AttemptId, AuditId, ContentType, DeliveryId, EndpointId, Envelope, Event,
-    EventId, EventType, EventTypeFilter, Form, Header, HeaderNames, Key, NodeId, Received, Refusal,
-    ReplayId, Secret, SecretId, Seq, Signer, SigningKey, TenantId, Verifier, VerifyingKey,
+    EventId, EventType, EventTypeFilter, Form, Header, HeaderNames, Key, LineId, NodeId, Received,
+    Refusal, ReplayId, Secret, SecretId, Seq, Signer, SigningKey, TenantId, Verifier, VerifyingKey,
     retry_after, standard_signature, timestamped_signature,
 };
 use serde_json::{Value, json};
@@ -62,6 +62,7 @@ fn reparse(kind: &str, text: &str) -> Result<String, String> {
         "node" => again::<NodeId>(text),
         "event" => again::<EventId>(text),
         "tenant" => again::<TenantId>(text),
+        "line" => again::<LineId>(text),
         "event_types" => again::<EventType>(text),
         "filters" => again::<EventTypeFilter>(text),
         "content_types" => again::<ContentType>(text),
@@ -255,12 +256,15 @@ fn headers_are_renamed_as_the_vectors_say() {
 fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
     for case in cases("headers", "attempts") {
         let key = case["key"].as_str().map(|key| key.parse().unwrap());
+        let line = case["line"].as_str().map(|line| line.parse().unwrap());
         let (event_id, signers): (EventId, Vec<Signer>) =
             (text(&case, "event_id").parse().unwrap(), list(&case, "signers"));
         let attempt = Attempt {
             event_id: &event_id,
             key: key.as_ref(),
+            line: line.as_ref(),
             seq: case["seq"].as_u64().and_then(Seq::new),
+            after: case["after"].as_u64(),
             number: case["attempt"].as_u64().unwrap().try_into().unwrap(),
             replay: case["replay"].as_bool().unwrap(),
             timestamp: case["timestamp"].as_i64().unwrap(),
@@ -274,9 +278,10 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
         let find = |name: &str| headers.iter().find(|header| header.0 == name);
         let lookup = |name: &str| find(name).map(|header| header.1.as_bytes());
         let received = Received::parse(&names, lookup).unwrap();
-        let Attempt { seq, number, replay, timestamp, .. } = attempt;
+        let Attempt { seq, after, number, replay, timestamp, .. } = attempt;
         let attempt = Some(number);
-        assert_eq!(received, Received { event_id, key, seq, attempt, replay, timestamp });
+        let expected = Received { event_id, key, line, seq, after, attempt, replay, timestamp };
+        assert_eq!(received, expected, "{}", case["name"]);
     }
 }
 
@@ -407,6 +412,7 @@ fn envelopes_hold_what_the_vectors_say() {
                 .as_u64()
                 .map(|version| version.try_into().unwrap()),
             unix_ms: event["unix_ms"].as_u64().unwrap(),
+            cloudevent_id: None,
             source: &text(event, "source").parse().unwrap(),
             url: text(event, "url"),
         };

@@ -245,7 +245,9 @@ fn request(parcel: &Parcel, signers: &[Signer]) -> Request<Full<Bytes>> {
     let attempt = Attempt {
         event_id: &id,
         key: key.as_ref(),
+        line: None,
         seq: lane.map(|(_, seq)| Seq::try_from(*seq).unwrap()),
+        after: None,
         number: 1,
         replay: false,
         timestamp: now.as_secs().cast_signed(),

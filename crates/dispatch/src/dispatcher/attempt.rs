@@ -39,9 +39,10 @@ impl Job {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
     pub(super) async fn perform(&self) -> AttemptDetail {
         let started_at = self.tools.source.now();
-        let exchange = match &self.outlet.route {
-            Err((failure, problem)) => not_sent(*failure, problem.clone()),
-            Ok(route) => match self.request(route, started_at) {
+        let exchange = match (&self.outlet.route, self.outlet.blocked(started_at)) {
+            (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
+            (_, Some(problem)) => not_sent(Failure::NotSent, problem),
+            (Ok(route), None) => match self.request(route, started_at) {
                 Ok(request) => self.tools.sender.send(request).await,
                 Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
             },
@@ -56,15 +57,18 @@ impl Job {
             Envelope::Thin => self.tools.thin_url.thin_url(&self.parcel),
             _ => String::new(),
         };
+        let foreign = event.cloudevent.as_deref().filter(|_| self.outlet.envelope.is_cloudevent());
+        let source = foreign.and_then(|identity| identity.source.parse().ok());
         let content = self.outlet.envelope.wrap(&Event {
             id: &event.id,
+            cloudevent_id: foreign.map(|identity| identity.id.as_str()),
             event_type: &event.event_type,
             key: event.key.as_ref(),
             payload: &event.payload,
             content_type: &event.content_type,
             schema_version: event.schema_version,
             unix_ms: event.time.as_millis(),
-            source: &self.outlet.source,
+            source: source.as_ref().unwrap_or(&self.outlet.source),
             url: &url,
         });
         let signers = self.outlet.signers(now);
@@ -87,10 +91,16 @@ impl Job {
         signers: &'a [railpost_wire::Signer],
         now: Timestamp,
     ) -> railpost_wire::Attempt<'a> {
+        let place = self.parcel.line.as_ref();
         railpost_wire::Attempt {
             event_id: &self.parcel.event.id,
             key: self.parcel.event.key.as_ref(),
-            seq: self.parcel.seq,
+            line: place.map(|place| &place.line),
+            seq: place.map(|place| place.seq),
+            after: place.zip(self.attempt.follows).and_then(|(place, lane_seq)| {
+                let after = place.number(lane_seq);
+                (after + 1 < place.seq.get()).then_some(after)
+            }),
             number: self.attempt.number,
             replay: self.attempt.replay,
             timestamp: i64::try_from(now.as_millis() / 1000).unwrap_or(i64::MAX),
@@ -111,10 +121,10 @@ pub(super) fn own_span(parcel: &Parcel, source: &dyn Source) -> Option<TracePare
 /// An attempt that ended without a request.
 pub(super) fn without_request(
     attempt: &Attempt,
-    failure: Failure,
+    (failure, problem): (Failure, String),
     now: Timestamp,
 ) -> AttemptDetail {
-    detail(attempt.number, now, not_sent(failure, String::new()), None)
+    detail(attempt.number, now, not_sent(failure, problem), None)
 }
 
 fn not_sent(failure: Failure, message: String) -> Exchange {

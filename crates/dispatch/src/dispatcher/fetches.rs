@@ -8,7 +8,7 @@ use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
 use super::parcels::{Parcels, size};
-use crate::limits::{PARCEL_LEN_ASSUMED, PARCELS_PER_FETCH, READ_AHEAD_MAX};
+use crate::limits::{FETCH_BYTES, PARCEL_LEN_ASSUMED, PARCELS_PER_FETCH, READ_AHEAD_MAX};
 
 /// What is being read, and for which endpoints to read ahead.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Fetches {
     due: Vec<EndpointId>,
     /// Bytes to read ahead, for all of them together.
     bytes_max: usize,
+    /// What a parcel of any endpoint takes, by those that were read of late.
+    parcel_len: usize,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,7 @@ impl Fetches {
             behind: FxHashMap::default(),
             due: Vec::new(),
             bytes_max,
+            parcel_len: PARCEL_LEN_ASSUMED,
         }
     }
 
@@ -99,12 +102,14 @@ impl Fetches {
 
     /// The next parcels to read in one call.
     pub(super) fn next(&mut self) -> Option<Vec<DeliveryId>> {
-        let count = self.wanted.len().min(PARCELS_PER_FETCH);
+        let fitting = (FETCH_BYTES / self.parcel_len.max(1)).clamp(1, PARCELS_PER_FETCH);
+        let count = self.wanted.len().min(fitting);
         Some(self.wanted.drain(..count).collect()).filter(|ids: &Vec<_>| !ids.is_empty())
     }
 
     /// A parcel was read: the attempt that waits for it, if one does.
     pub(super) fn arrived(&mut self, parcel: &Parcel) -> Option<Attempt> {
+        self.parcel_len = (self.parcel_len * 7 + size(parcel)) / 8;
         if let Some(behind) = self.behind.get_mut(&parcel.endpoint) {
             behind.parcel_len = (behind.parcel_len * 7 + size(parcel)) / 8;
         }
@@ -171,7 +176,13 @@ mod tests {
             match effect {
                 Effect::Load(ticket, railpost_engine::Load::Unkeyed { endpoint, .. }) => {
                     let deliveries = (1..=count).map(|number| {
-                        railpost_engine::Accepted { id: id(number), endpoint, place: None }.into()
+                        railpost_engine::Accepted {
+                            id: id(number),
+                            endpoint,
+                            place: None,
+                            replay: false,
+                        }
+                        .into()
                     });
                     let deliveries = deliveries.collect();
                     let page = Page::Unkeyed { deliveries, next: None, next_due: None };

@@ -74,7 +74,10 @@ impl Drop for Work {
     fn drop(&mut self) {
         if !self.reported {
             let attempt = &self.job.attempt;
-            self.end(without_request(attempt, Failure::NotSent, Timestamp::default()), None);
+            self.end(
+                without_request(attempt, (Failure::NotSent, String::new()), Timestamp::default()),
+                None,
+            );
         }
     }
 }

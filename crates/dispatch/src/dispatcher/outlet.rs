@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use railpost_engine::{Failure, Guarantee, Timestamp};
-use railpost_store::{Endpoint, EndpointSecret, SecretValue, TlsVersion};
+use railpost_store::{Endpoint, EndpointPrivate, EndpointSecret, SecretValue, TlsVersion};
 use railpost_wire::cloudevents::Source;
 use railpost_wire::{Envelope, Signer};
 
@@ -25,12 +25,23 @@ pub(super) struct Outlet {
     signers: Vec<Signer>,
     /// By signer: when it stops signing.
     expiries: Vec<Option<Timestamp>>,
+    /// Whether nothing may leave without a signature.
+    signed: bool,
+    /// Why its headers, certificate or secrets cannot be read, if they cannot.
+    unreadable: Option<String>,
 }
 
 impl Outlet {
-    pub(super) fn new(endpoint: &Endpoint, secrets: Vec<EndpointSecret>, sender: &Sender) -> Self {
+    /// For an endpoint with these secrets, or with some that cannot be read.
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        secrets: Result<Vec<EndpointSecret>, String>,
+        sender: &Sender,
+    ) -> Self {
         let policy = &endpoint.settings.policy;
-        let secrets = secrets.into_iter().filter(|_| policy.signed);
+        let sealed = endpoint.private.as_ref().err().map(ToString::to_string);
+        let unreadable = sealed.or(secrets.as_ref().err().filter(|_| policy.signed).cloned());
+        let secrets = secrets.into_iter().flatten().filter(|_| policy.signed);
         let (signers, expiries) =
             secrets.map(|secret| (signer(secret.value), secret.expires_at)).unzip();
         let source = format!("/tenants/{}", endpoint.tenant);
@@ -44,7 +55,24 @@ impl Outlet {
             source: source.parse().expect("a tenant id is safe in a path"),
             signers,
             expiries,
+            signed: policy.signed,
+            unreadable,
         }
+    }
+
+    /// Why nothing may leave at `now`, if that is so: it must be signed and cannot be, or it lacks headers.
+    pub(super) fn blocked(&self, now: Timestamp) -> Option<String> {
+        if let Some(problem) = &self.unreadable {
+            return Some(format!("what is encrypted of it cannot be read: {problem}"));
+        }
+        let none = self.signed && self.signers(now).is_empty();
+        none.then(|| "it must sign, and has no secret that is valid: add one".to_owned())
+    }
+
+    /// When the last secret stops signing, if none signs for ever.
+    pub(super) fn signs_until(&self) -> Option<Timestamp> {
+        let all: Option<Vec<_>> = self.expiries.iter().copied().collect();
+        all?.into_iter().max()
     }
 
     /// The secrets that sign at `now`: most often all.
@@ -74,10 +102,11 @@ fn route(endpoint: &Endpoint, sender: &Sender) -> Result<Route, (Failure, String
 
 fn route_to(target: Target, endpoint: &Endpoint, sender: &Sender) -> Result<Route, String> {
     let names = &endpoint.settings.header_names;
+    let private = endpoint.private.as_ref().map_err(text)?;
     let config = RouteConfig {
         timeouts: timeouts(endpoint)?,
-        tls: tls(endpoint)?,
-        headers: CustomHeaders::new(&endpoint.private.headers, names).map_err(text)?,
+        tls: tls(endpoint, private)?,
+        headers: CustomHeaders::new(&private.headers, names).map_err(text)?,
         names: names.clone(),
         ..RouteConfig::new(target)
     };
@@ -91,8 +120,8 @@ fn timeouts(endpoint: &Endpoint) -> Result<Timeouts, String> {
     Timeouts::new(default.connect().min(total), total).map_err(text)
 }
 
-fn tls(endpoint: &Endpoint) -> Result<TlsSettings, String> {
-    let identity = endpoint.private.client_identity.as_ref().map(|identity| {
+fn tls(endpoint: &Endpoint, private: &EndpointPrivate) -> Result<TlsSettings, String> {
+    let identity = private.client_identity.as_ref().map(|identity| {
         let (chain, key) = (&identity.certificate_pem, &identity.key_pem);
         ClientIdentity::from_pem(chain.as_bytes(), key.as_bytes())
     });

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use railpost_engine::{Accepted, Timestamp};
-use railpost_store::{AcceptBatch, Parcel, Receipt};
+use railpost_store::{AcceptBatch, NewDelivery, Parcel, Receipt};
 use railpost_wire::DeliveryId;
 use rustc_hash::FxHashMap;
 
@@ -117,12 +117,12 @@ pub(super) fn of_receipts(
     let mut parcels = Vec::with_capacity(batch.events.len());
     for (event, receipt) in batch.events.iter().zip(receipts) {
         let Receipt::Accepted { accepted_at, deliveries } = receipt else { continue };
-        for accepted in deliveries {
+        for NewDelivery { accepted, line } in deliveries {
             let parcel = Parcel {
                 delivery: accepted.id,
                 endpoint: accepted.endpoint,
                 tenant: batch.tenant.clone(),
-                seq: accepted.place.map(|place| place.seq),
+                line: line.clone(),
                 event: event.clone(),
                 accepted_at: *accepted_at,
             };
@@ -146,7 +146,7 @@ pub(super) mod tests {
             delivery: DeliveryId::from_u128(number),
             endpoint: EndpointId::from_u128(1),
             tenant: "acme".parse().unwrap(),
-            seq: None,
+            line: None,
             event: Event {
                 id: EventId::generate(1, [0; 10]),
                 event_type: "order.paid".parse().unwrap(),
@@ -156,6 +156,7 @@ pub(super) mod tests {
                 schema_version: None,
                 time: Timestamp::default(),
                 traceparent: None,
+                cloudevent: None,
             },
             accepted_at: Timestamp::default(),
         })

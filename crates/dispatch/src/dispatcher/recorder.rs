@@ -13,27 +13,34 @@ use railpost_engine::{
 use railpost_store::{AttemptDetail, Durability, Epoch, RecordBatch, Recorded, Store, StoreError};
 use railpost_wire::{DeliveryId, Seq};
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Watch;
 use super::lookups::Lookups;
+use super::repair::Doubts;
 use super::run::News;
-use crate::limits::{RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN};
+use crate::limits::{
+    RECORD_BATCH_BYTES_MAX, RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN,
+};
 
 /// Something to write or to look up.
 #[derive(Debug)]
 pub(super) enum Item {
     Transition(Transition, Option<Box<AttemptDetail>>),
+    /// What a person decided: durable, because the person is told so.
+    Decision(Transition),
     Endpoint(EndpointRecord),
     /// Durable before the attempt may leave.
     First(Transition, AttemptToken),
     Load(LoadTicket, Load),
+    /// Tells when everything before it is written.
+    Written(oneshot::Sender<()>),
 }
 
 impl Item {
     /// Whether the engine waits for it.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self, Self::First(..) | Self::Load(..))
+        matches!(self, Self::First(..) | Self::Load(..) | Self::Written(_))
     }
 }
 
@@ -45,6 +52,8 @@ pub(super) struct Recorder {
     /// Told when an item that the engine waits for was put into the queue.
     pub(super) awaited: Arc<Notify>,
     pub(super) lookups: Lookups,
+    /// Where it is noted that the engine's view was refused.
+    pub(super) doubts: Arc<Doubts>,
     pub(super) news: mpsc::UnboundedSender<News>,
 }
 
@@ -59,7 +68,11 @@ impl Recorder {
             self.sort(item, &mut group);
             self.gather(&mut group).await;
             size = group.batch.transitions.len();
-            self.write(group.batch, &group.firsts).await;
+            if self.write(group.batch, &group.firsts).await {
+                for waiting in group.written {
+                    let _ = waiting.send(());
+                }
+            }
             group.loads.into_iter().for_each(|(ticket, load)| self.lookups.begin(ticket, load));
         }
     }
@@ -92,20 +105,32 @@ impl Recorder {
         }
     }
 
-    async fn write(&self, batch: RecordBatch, firsts: &FxHashMap<DeliveryId, AttemptToken>) {
+    /// Writes a batch; says whether the store took it.
+    async fn write(
+        &self,
+        batch: RecordBatch,
+        firsts: &FxHashMap<DeliveryId, AttemptToken>,
+    ) -> bool {
         if batch.transitions.is_empty() && batch.endpoints.is_empty() {
-            return;
+            return true;
         }
         let (batch, mut again, mut wait) = (Arc::new(batch), false, STORE_RETRY_MIN);
         loop {
             match self.store.record(batch.clone()).await {
-                Ok(recorded) => return self.confirm(&recorded, firsts, again),
+                Ok(recorded) => {
+                    self.confirm(&recorded, firsts, again);
+                    return true;
+                }
                 Err(trouble @ (StoreError::Fenced { .. } | StoreError::Invalid { .. })) => {
                     // No retry mends it: another node has the endpoints, and goes by the store.
                     self.watch.store_trouble(&trouble);
-                    return firsts
-                        .values()
-                        .for_each(|token| self.tell(Input::RecordRefused(*token)));
+                    if matches!(trouble, StoreError::Fenced { .. }) {
+                        let of =
+                            batch.transitions.iter().map(|(transition, _)| transition.endpoint);
+                        self.doubts.of_backlogs(of);
+                    }
+                    firsts.values().for_each(|token| self.tell(Input::RecordRefused(*token)));
+                    return false;
                 }
                 Err(trouble) => self.watch.store_trouble(&trouble),
             }
@@ -146,19 +171,29 @@ struct Group {
     batch: RecordBatch,
     firsts: FxHashMap<DeliveryId, AttemptToken>,
     loads: Vec<(LoadTicket, Load)>,
+    /// Those who wait until it is written.
+    written: Vec<oneshot::Sender<()>>,
     /// The highest seq of each lane that the batch changes.
     lanes: FxHashMap<LaneId, Seq>,
+    /// Bytes of the attempts' details.
+    bytes: usize,
 }
 
 impl Group {
     fn new(epoch: Epoch) -> Self {
         let batch = RecordBatch { epoch, ..RecordBatch::default() };
-        Self { batch, firsts: FxHashMap::default(), loads: Vec::new(), lanes: FxHashMap::default() }
+        let (firsts, lanes) = (FxHashMap::default(), FxHashMap::default());
+        Self { batch, firsts, loads: Vec::new(), written: Vec::new(), lanes, bytes: 0 }
     }
 
     fn add(&mut self, item: Item) {
         match item {
             Item::Transition(transition, detail) => self.add_transition(transition, detail),
+            Item::Decision(transition) => {
+                self.batch.durability = Durability::Durable;
+                self.add_transition(transition, None);
+            }
+            Item::Written(waiting) => self.written.push(waiting),
             Item::Endpoint(record) => self.batch.endpoints.push(record),
             Item::First(transition, token) => {
                 self.batch.durability = Durability::Durable;
@@ -174,17 +209,21 @@ impl Group {
             let last = self.lanes.entry(place.lane).or_insert(place.seq);
             *last = place.seq.max(*last);
         }
+        self.bytes += detail.as_ref().map_or(0, |detail| detail.response_body.len());
         self.batch.transitions.push((transition, detail));
     }
 
     fn is_full(&self) -> bool {
-        self.batch.transitions.len() + self.batch.endpoints.len() >= RECORD_BATCH_MAX
+        let count = self.batch.transitions.len() + self.batch.endpoints.len();
+        count >= RECORD_BATCH_MAX || self.bytes >= RECORD_BATCH_BYTES_MAX
     }
 
     /// Whether it may be written later: it has something to write, and nobody waits for it.
     fn may_wait(&self) -> bool {
         let is_empty = self.batch.transitions.is_empty() && self.batch.endpoints.is_empty();
-        !is_empty && !self.is_full() && self.firsts.is_empty() && self.loads.is_empty()
+        let nobody_waits =
+            self.firsts.is_empty() && self.loads.is_empty() && self.written.is_empty();
+        !is_empty && !self.is_full() && nobody_waits
     }
 
     /// Whether a load could show what the batch changes.
@@ -251,7 +290,8 @@ mod tests {
     fn a_load_waits_for_the_records_it_could_show() {
         let lanes = Load::Lanes { endpoint: ENDPOINT, after: None, limit: 1, window: 1 };
         let due_by = Timestamp::default();
-        let unkeyed = Load::Unkeyed { endpoint: ENDPOINT, after: None, due_by, limit: 1 };
+        let (endpoint, due_beyond) = (ENDPOINT, due_by);
+        let unkeyed = Load::Unkeyed { endpoint, after: None, due_by, due_beyond, limit: 1 };
         let in_lane = [Some((7, 3)), Some((7, 5)), Some((7, 4))];
         for (records, load, waits) in [
             (&[][..], lane(7, 1), false),

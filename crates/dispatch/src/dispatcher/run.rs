@@ -1,38 +1,49 @@
 //! The run loop: inputs in, effects out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Accepted, Attempt, Because, Counters, Effect, Endpoint, EndpointStatus, Engine, Failure,
-    Health, Input, Timestamp, Transition,
+    Accepted, Attempt, AttemptToken, Because, Counters, Effect, Endpoint, EndpointStatus, Engine,
+    Failure, Health, Input, Timestamp, Transition,
 };
-use railpost_store::{AttemptDetail, Parcel};
+use railpost_store::{AttemptDetail, Parcel, StoreError};
 use railpost_wire::{DeliveryId, EndpointId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::attempt::{Job, Tools, own_span, without_request};
+use super::clock::EngineClock;
 use super::fetches::Fetches;
 use super::gate::Gate;
 use super::hands::{Hand, Hands};
 use super::lookups::{Desk, Lookups};
 use super::outlet::Outlet;
-use super::parcels::Parcels;
+use super::parcels::{Parcels, size};
 use super::recorder::{Item, Recorder, insist};
+use super::repair::Doubts;
 use super::{AttemptEnded, DispatcherConfig, Parts};
 use crate::TraceParent;
-use crate::limits::{INPUTS_PER_TURN, READ_AHEAD_SHARE, RECORDS_WAITING_MAX};
+use crate::limits::{INPUTS_PER_TURN, READ_AHEAD_SHARE, RECORDS_WAITING_MAX, UNDER_WAY_BYTES_MAX};
 
 /// What the run loop is asked to do. Small, because every accept sends one.
 pub(super) enum Order {
     Accepted(Vec<(Accepted, Arc<Parcel>)>),
-    EndpointIs { endpoint: Box<Endpoint>, outlet: Arc<Outlet> },
+    /// With `reload`, what is known of it is forgotten and its backlog loaded again.
+    EndpointIs {
+        endpoint: Box<Endpoint>,
+        outlet: Arc<Outlet>,
+        reload: bool,
+    },
     EndpointGone(EndpointId),
     Command(Box<Input>, oneshot::Sender<Result<(), Because>>),
+    /// Tells when all that was decided so far is written.
+    Written(oneshot::Sender<()>),
     Input(Box<Input>),
     Health(EndpointId, oneshot::Sender<Option<Health>>),
+    Blocked(EndpointId, oneshot::Sender<Option<String>>),
     Counters(oneshot::Sender<Counters>),
     UnderWay(oneshot::Sender<usize>),
     Stop(oneshot::Sender<()>),
@@ -42,8 +53,8 @@ pub(super) enum Order {
 pub(super) enum News {
     Input(Box<Input>),
     Ended(Box<Ended>),
-    /// Parcels that were found of those that were asked for.
-    Fetched(Vec<DeliveryId>, Vec<Parcel>),
+    /// Parcels that were found of those that were asked for, or why one cannot be read.
+    Fetched(Vec<DeliveryId>, Vec<(DeliveryId, Result<Parcel, StoreError>)>),
 }
 
 /// An attempt that ended, and what it was about.
@@ -61,19 +72,32 @@ pub(super) struct Run {
     parts: Parts,
     tools: Arc<Tools>,
     engine: Engine,
-    outlets: FxHashMap<EndpointId, (Arc<Outlet>, EndpointStatus)>,
+    clock: EngineClock,
+    outlets: FxHashMap<EndpointId, Arc<Outlet>>,
+    /// Endpoints to which nothing can be sent as they are.
+    blocked: FxHashSet<EndpointId>,
+    /// When which endpoint's last secret stops signing.
+    signing_ends: BTreeSet<(Timestamp, EndpointId)>,
     parcels: Parcels,
     /// Attempts under way, by the engine's word, that will be reported as [`News::Ended`].
     under_way: usize,
+    /// Bytes of their payloads.
+    under_way_bytes: usize,
+    /// At-most-once attempts that are being recorded as sent: what is recorded leaves, even if the end was
+    /// asked for meanwhile.
+    recording: FxHashSet<AttemptToken>,
     fetches: Fetches,
     hands: Hands,
     gate: Arc<Gate>,
+    doubts: Arc<Doubts>,
     inbox: mpsc::Receiver<Order>,
     news: mpsc::UnboundedReceiver<News>,
     records: mpsc::Sender<Item>,
     /// Tells the recorder that it has something somebody waits for.
     awaited: Arc<Notify>,
     recorder: JoinHandle<()>,
+    /// Whether what is recorded now is a person's decision.
+    deciding: bool,
     /// Who waits for the end, once it has been asked for.
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -84,6 +108,7 @@ impl Run {
         config: &DispatcherConfig,
         inbox: mpsc::Receiver<Order>,
         gate: Arc<Gate>,
+        doubts: Arc<Doubts>,
     ) -> Self {
         let (reporter, news) = mpsc::unbounded_channel();
         let (records, items) = mpsc::channel(RECORDS_WAITING_MAX);
@@ -97,6 +122,7 @@ impl Run {
             items,
             awaited: awaited.clone(),
             lookups: Lookups::start(desk),
+            doubts: doubts.clone(),
             news: reporter.clone(),
         };
         let tools = Tools {
@@ -111,17 +137,24 @@ impl Run {
         Self {
             tools: Arc::new(tools),
             engine: Engine::new(config.engine, u64::from_be_bytes(seed)),
+            clock: EngineClock::new(&*parts.source),
             outlets: FxHashMap::default(),
+            blocked: FxHashSet::default(),
+            signing_ends: BTreeSet::new(),
             parcels: Parcels::new(config.parcels_bytes_max),
             under_way: 0,
+            under_way_bytes: 0,
+            recording: FxHashSet::default(),
             fetches: Fetches::new(config.parcels_bytes_max / READ_AHEAD_SHARE),
             hands: Hands::default(),
             gate,
+            doubts,
             inbox,
             news,
             records,
             awaited,
             recorder: tokio::spawn(recorder.run()),
+            deciding: false,
             stopping: None,
             parts,
         }
@@ -129,8 +162,8 @@ impl Run {
 
     pub(super) async fn run(mut self) {
         let (mut orders, mut news) = (Vec::new(), Vec::new());
-        while self.stopping.is_none() || self.under_way > 0 {
-            let wake = until_wake(self.engine.next_wake(), self.now());
+        while self.stopping.is_none() || self.under_way > 0 || !self.recording.is_empty() {
+            let wake = self.until_wake();
             tokio::select! {
                 count = self.inbox.recv_many(&mut orders, INPUTS_PER_TURN),
                     if self.stopping.is_none() =>
@@ -146,6 +179,7 @@ impl Run {
                     }
                 }
                 () = wake => {
+                    self.block_where_signing_ended().await;
                     self.handle(Input::TimePassed).await;
                 }
             }
@@ -157,6 +191,7 @@ impl Run {
 
     /// Waits until everything is recorded.
     async fn end(self) {
+        self.doubts.end();
         drop(self.records);
         let _ = self.recorder.await;
         if let Some(waiting) = self.stopping {
@@ -183,19 +218,28 @@ impl Run {
     async fn obey(&mut self, order: Order) {
         match order {
             Order::Accepted(mut parcels) => self.accepted(&mut parcels).await,
-            Order::EndpointIs { endpoint, outlet } => self.endpoint_is(*endpoint, outlet).await,
-            Order::EndpointGone(id) => {
-                self.outlets.remove(&id);
-                self.handle(Input::EndpointRemoved(id)).await;
+            Order::EndpointIs { endpoint, outlet, reload } => {
+                if reload {
+                    self.endpoint_gone(endpoint.id).await;
+                }
+                self.endpoint_is(*endpoint, outlet).await;
             }
+            Order::EndpointGone(id) => self.endpoint_gone(id).await,
             Order::Command(input, answer) => {
+                self.deciding = true;
                 let ignored = self.handle(*input).await;
+                self.deciding = false;
                 let _ = answer.send(ignored.map_or(Ok(()), Err));
             }
+            Order::Written(answer) => self.write(Item::Written(answer)).await,
             Order::Input(input) => {
                 self.handle(*input).await;
             }
             Order::Health(id, answer) => drop(answer.send(self.engine.health(id))),
+            Order::Blocked(id, answer) => {
+                let outlet = self.outlets.get(&id);
+                let _ = answer.send(outlet.and_then(|outlet| outlet.blocked(self.time_of_day())));
+            }
             Order::Counters(answer) => drop(answer.send(*self.engine.counters())),
             Order::UnderWay(answer) => drop(answer.send(self.under_way)),
             Order::Stop(answer) => self.stopping = Some(answer),
@@ -216,8 +260,11 @@ impl Run {
     /// Tells the engine what changed about an endpoint.
     async fn endpoint_is(&mut self, endpoint: Endpoint, outlet: Arc<Outlet>) {
         let (id, status) = (endpoint.id, endpoint.status);
-        match self.outlets.insert(id, (outlet, status)) {
+        self.signing_ends.retain(|(_, other)| *other != id);
+        self.signing_ends.extend(outlet.signs_until().map(|at| (at, id)));
+        match self.outlets.insert(id, outlet) {
             None => {
+                // Its backlog is still to be loaded: nothing starts before it is blocked, if it is.
                 self.handle(Input::EndpointAppeared(endpoint)).await;
             }
             Some(_) => {
@@ -225,6 +272,37 @@ impl Run {
                 self.handle(Input::EndpointChanged { endpoint: id, policy }).await;
                 self.switch(id, status).await;
             }
+        }
+        self.block_or_unblock(id).await;
+    }
+
+    async fn endpoint_gone(&mut self, id: EndpointId) {
+        self.outlets.remove(&id);
+        self.blocked.remove(&id);
+        self.signing_ends.retain(|(_, other)| *other != id);
+        self.handle(Input::EndpointRemoved(id)).await;
+    }
+
+    async fn block_where_signing_ended(&mut self) {
+        let now = self.time_of_day();
+        while let Some((at, id)) = self.signing_ends.first().copied().filter(|(at, _)| *at <= now) {
+            self.signing_ends.remove(&(at, id));
+            self.block_or_unblock(id).await;
+        }
+    }
+
+    /// Tells the engine and the watch, if it changed, whether anything can be sent to an endpoint.
+    async fn block_or_unblock(&mut self, id: EndpointId) {
+        let outlet = self.outlets.get(&id);
+        let reason = outlet.and_then(|outlet| outlet.blocked(self.time_of_day()));
+        let changed = match reason {
+            Some(_) => self.blocked.insert(id),
+            None => self.blocked.remove(&id),
+        };
+        if changed {
+            self.parts.watch.endpoint_blocked(id, reason.as_deref());
+            let blocked = reason.is_some();
+            self.handle(Input::EndpointBlocked { endpoint: id, blocked }).await;
         }
     }
 
@@ -245,10 +323,14 @@ impl Run {
     async fn hear(&mut self, news: News) {
         match news {
             News::Input(input) => {
+                if let Input::Recorded(token) | Input::RecordRefused(token) = *input {
+                    self.recording.remove(&token);
+                }
                 self.handle(*input).await;
             }
             News::Ended(mut ended) => {
                 self.under_way -= 1;
+                self.under_way_bytes -= ended.parcel.as_deref().map_or(0, size);
                 self.hands.keep(ended.hand.take());
                 let (attempt, result) = (ended.attempt.token, ended.detail.result);
                 self.handle_with(Input::AttemptEnded { attempt, result }, Some(ended)).await;
@@ -269,16 +351,24 @@ impl Run {
         mut ended: Option<Box<Ended>>,
     ) -> Option<Because> {
         let mut ignored = None;
-        self.engine.handle(self.now(), input);
+        let recorded = match input {
+            Input::Recorded(token) => Some(token),
+            _ => None,
+        };
+        let now = self.now();
+        self.engine.handle(now, input);
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
-                // Once the end has been asked for, nothing new leaves: whoever starts next finds it
+                // What is on record as sent leaves in any case: nobody may send it later.
+                Effect::Start(attempt) if recorded == Some(attempt.token) => self.start(attempt),
+                // Once the end has been asked for, nothing else leaves: the next process finds it
                 // in the store as it is.
                 Effect::Start(_) | Effect::RecordFirst(..) | Effect::Load(..)
                     if self.stopping.is_some() => {}
                 Effect::Start(attempt) => self.start(attempt),
                 Effect::Record(transition) => self.record(transition, &mut ended).await,
                 Effect::RecordFirst(transition, token) => {
+                    self.recording.insert(token);
                     self.write(Item::First(transition, token)).await;
                 }
                 Effect::RecordEndpoint(record) => self.write(Item::Endpoint(record)).await,
@@ -304,7 +394,11 @@ impl Run {
         if !transition.state.is_open() {
             self.parcels.remove(transition.delivery);
         }
-        self.write(Item::Transition(transition, ended.map(|ended| ended.detail))).await;
+        self.write(match ended {
+            None if self.deciding => Item::Decision(transition),
+            ended => Item::Transition(transition, ended.map(|ended| ended.detail)),
+        })
+        .await;
     }
 
     /// Waits while the recorder is far behind: that is what slows accepting and sending down when the
@@ -333,8 +427,9 @@ impl Run {
     }
 
     fn send(&mut self, attempt: Attempt, parcel: Arc<Parcel>) {
-        let Some((outlet, _)) = self.outlets.get(&attempt.endpoint) else {
-            return self.end_unsent(attempt, Some(parcel), Failure::NotSent);
+        self.under_way_bytes += size(&parcel);
+        let Some(outlet) = self.outlets.get(&attempt.endpoint) else {
+            return self.end_unsent(attempt, Some(parcel), (Failure::NotSent, String::new()));
         };
         let trace = own_span(&parcel, &*self.parts.source);
         let (outlet, tools) = (outlet.clone(), self.tools.clone());
@@ -342,8 +437,8 @@ impl Run {
     }
 
     /// Reports the end of an attempt that cannot be made.
-    fn end_unsent(&self, attempt: Attempt, parcel: Option<Arc<Parcel>>, failure: Failure) {
-        let detail = Box::new(without_request(&attempt, failure, self.now()));
+    fn end_unsent(&self, attempt: Attempt, parcel: Option<Arc<Parcel>>, why: (Failure, String)) {
+        let detail = Box::new(without_request(&attempt, why, self.time_of_day()));
         let ended = Ended { attempt, parcel, trace: None, detail, hand: None };
         let _ = self.tools.reporter.send(News::Ended(Box::new(ended)));
     }
@@ -352,7 +447,9 @@ impl Run {
         for endpoint in self.fetches.take_due() {
             self.fetches.look_ahead(endpoint, self.engine.ready(endpoint), &self.parcels);
         }
-        while let Some(ids) = self.fetches.next() {
+        while self.under_way_bytes < UNDER_WAY_BYTES_MAX
+            && let Some(ids) = self.fetches.next()
+        {
             let (parts, tools) = (self.parts.clone(), self.tools.clone());
             tokio::spawn(async move {
                 let parcels = insist(&*parts.watch, || parts.store.parcels(ids.clone())).await;
@@ -361,27 +458,59 @@ impl Run {
         }
     }
 
-    fn fetched(&mut self, asked: &[DeliveryId], parcels: Vec<Parcel>) {
+    fn fetched(
+        &mut self,
+        asked: &[DeliveryId],
+        parcels: Vec<(DeliveryId, Result<Parcel, StoreError>)>,
+    ) {
         let now = self.now();
-        for parcel in parcels.into_iter().map(Arc::new) {
-            match self.fetches.arrived(&parcel) {
-                Some(attempt) => self.send(attempt, parcel),
-                None => self.parcels.put_ahead(parcel, now),
+        for (id, parcel) in parcels {
+            match parcel {
+                Ok(parcel) => self.parcel_arrived(Arc::new(parcel), now),
+                Err(trouble) => self.parcel_unreadable(id, &trouble),
             }
         }
         for attempt in self.fetches.missing(asked) {
-            self.end_unsent(attempt, None, Failure::PayloadMissing);
+            self.end_unsent(attempt, None, (Failure::PayloadMissing, String::new()));
         }
     }
 
-    fn now(&self) -> Timestamp {
+    fn parcel_arrived(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
+        match self.fetches.arrived(&parcel) {
+            Some(attempt) => self.send(attempt, parcel),
+            None => self.parcels.put_ahead(parcel, now),
+        }
+    }
+
+    /// What cannot be read now may be readable later: only its own attempt fails.
+    fn parcel_unreadable(&mut self, id: DeliveryId, trouble: &StoreError) {
+        self.parts.watch.store_trouble(trouble);
+        for attempt in self.fetches.missing(&[id]) {
+            self.end_unsent(attempt, None, (Failure::NotSent, trouble.to_string()));
+        }
+    }
+
+    /// The engine's time.
+    fn now(&mut self) -> Timestamp {
+        self.clock.now(&*self.parts.source)
+    }
+
+    /// The time that people and receivers go by.
+    fn time_of_day(&self) -> Timestamp {
         self.parts.source.now()
     }
-}
 
-async fn until_wake(wake: Option<Timestamp>, now: Timestamp) {
-    match wake {
-        Some(at) => tokio::time::sleep(Duration::from_millis(at.since(now).as_millis())).await,
-        None => std::future::pending().await,
+    /// Waits until the engine wants to be woken, or a secret stops signing.
+    fn until_wake(&mut self) -> impl Future<Output = ()> + use<> {
+        let now = self.now();
+        let engine = self.engine.next_wake().map(|at| at.since(now));
+        let signing = self.signing_ends.first().map(|(at, _)| at.since(self.time_of_day()));
+        let wait = engine.into_iter().chain(signing).min();
+        async move {
+            match wait {
+                Some(span) => tokio::time::sleep(Duration::from_millis(span.as_millis())).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 }

@@ -1,41 +1,52 @@
-//! `kill -9` under load: nothing acknowledged is lost, order holds, at most once means once.
+//! Processes that die under load: nothing acknowledged is lost, each event is applied once and in order, at
+//! most once means once.
 //!
-//! The parent runs a receiver that deduplicates and checks order. A child process accepts events and
-//! delivers them; the parent kills it at random moments and starts it again. At the end every accept
-//! that the child acknowledged must have arrived.
+//! Three processes: the parent, a sender that accepts events and delivers them, and a receiver with the inbox
+//! of `railpost-receiver`, whose rows commit with its effects. The parent kills both with `kill -9` at random
+//! moments and starts them again; in another run it restarts PostgreSQL under a sender that goes on. At the
+//! end it reads the receiver's database.
 //!
-//! `RAILPOST_CRASH_KILLS=200` makes it longer; `RAILPOST_CRASH_SEED=N` repeats a run's dice.
+//! `RAILPOST_CRASH_KILLS=200` and `RAILPOST_CRASH_RESTARTS=100` make it longer; `RAILPOST_CRASH_SEED=N` repeats
+//! a run's dice.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 #![allow(clippy::print_stdout, reason = "this test has no harness: it prints its own summary")]
 
-mod child;
+mod orders;
+mod sender;
+mod receiver;
 mod judge;
+mod database;
 mod parent;
 
 use std::process::ExitCode;
 
-/// Where the events of the crash test are stored.
-const POSTGRES: &str = "RAILPOST_TEST_POSTGRES";
+use orders::{ReceiverOrders, SenderOrders};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    if let Some(orders) = child::Orders::from_environment() {
-        child::run(orders).await;
+    if let Some(orders) = SenderOrders::from_environment() {
+        sender::run(orders).await;
         return ExitCode::SUCCESS;
     }
-    // A listing asked for by a test runner: there is one test per backend, and no way to pick one.
+    if let Some(orders) = ReceiverOrders::from_environment() {
+        receiver::run(orders).await;
+        return ExitCode::SUCCESS;
+    }
+    // A listing asked for by a test runner: there is one test per run, and no way to pick one.
     if std::env::args().any(|arg| arg == "--list") {
-        println!("sqlite: test\npostgres: test");
+        println!("sqlite: test\npostgres: test\npostgres_restarts: test");
         return ExitCode::SUCCESS;
     }
     let folder = tempfile::tempdir().unwrap();
     let sqlite = format!("sqlite:{}", folder.path().join("crash.db").display());
-    let server = std::env::var(POSTGRES)
-        .unwrap_or_else(|_| panic!("{POSTGRES} must name a server: run `cargo xtask test`"));
-    let postgres = parent::fresh_database(&server).await;
+    let runs = [
+        ("sqlite", parent::kill_both(&sqlite).await),
+        ("postgres", parent::kill_both(&database::fresh("kills").await).await),
+        ("postgres restarts", parent::restart_postgres(&database::fresh("restarts").await).await),
+    ];
     let mut failed = 0;
-    for (name, store) in [("sqlite", sqlite), ("postgres", postgres)] {
-        match parent::run(&store).await {
+    for (name, outcome) in &runs {
+        match outcome {
             Ok(summary) => println!("{name}: {summary}"),
             Err(problem) => {
                 failed += 1;
@@ -43,6 +54,6 @@ async fn main() -> ExitCode {
             }
         }
     }
-    println!("{} passed, {failed} failed", 2 - failed);
+    println!("{} passed, {failed} failed", runs.len() - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

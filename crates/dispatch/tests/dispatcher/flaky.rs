@@ -1,34 +1,68 @@
-//! A store that can be out of order: everything it is asked then fails, and one way or another the
-//! answer to a write can get lost. Or it takes its time to accept.
+//! A store with faults on demand: it is down, it loses answers to writes, it cannot read one row, it takes its
+//! time, or it is replaced by an older copy of itself.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_store::*;
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
-use tokio::sync::{RwLock, RwLockWriteGuard};
+use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
 
 pub(crate) struct Flaky {
-    inner: Arc<dyn Store>,
-    down: AtomicBool,
-    /// How many of the next records are written without their caller hearing of it.
-    answers_to_lose: AtomicU32,
+    inner: Mutex<Arc<dyn Store>>,
+    faults: Mutex<Faults>,
     /// Whoever accepts waits while somebody has it for writing.
     accepting: RwLock<()>,
     accepts_begun: AtomicUsize,
+    /// Whoever records waits while somebody has it for writing.
+    recording: RwLock<()>,
+    records_begun: Notify,
+    /// Records that were to survive a crash.
+    durable_records: AtomicUsize,
+}
+
+/// What goes wrong.
+#[derive(Default)]
+struct Faults {
+    down: bool,
+    /// How many of the next accepts and changes are carried out without their caller hearing of it.
+    answers_to_lose: u32,
+    /// The same for records.
+    record_answers_to_lose: u32,
+    /// How many of the next reads of endpoints fail.
+    endpoint_reads_to_fail: u32,
+    /// How many of the next records are refused, because another has taken over.
+    records_to_fence: u32,
+    /// Events whose parcels cannot be read.
+    unreadable: Vec<EventId>,
+    /// Endpoints whose secrets cannot be read.
+    sealed: Vec<EndpointId>,
+}
+
+fn unavailable(problem: &str) -> StoreError {
+    StoreError::Unavailable(problem.to_owned())
+}
+
+/// Counts one down, if there is one left.
+fn take(count: &mut u32) -> bool {
+    let left = count.checked_sub(1);
+    *count = left.unwrap_or_default();
+    left.is_some()
 }
 
 impl Flaky {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
-            inner,
-            down: AtomicBool::new(false),
-            answers_to_lose: AtomicU32::new(0),
+            inner: Mutex::new(inner),
+            faults: Mutex::default(),
             accepting: RwLock::new(()),
             accepts_begun: AtomicUsize::new(0),
+            recording: RwLock::new(()),
+            records_begun: Notify::new(),
+            durable_records: AtomicUsize::new(0),
         })
     }
 
@@ -42,51 +76,117 @@ impl Flaky {
         self.accepts_begun.swap(0, Ordering::SeqCst)
     }
 
+    /// Answers no record until the returned end is dropped.
+    pub(crate) async fn hold_records(&self) -> RwLockWriteGuard<'_, ()> {
+        self.recording.write().await
+    }
+
+    /// Waits until it was asked to record something.
+    pub(crate) async fn record_begun(&self) {
+        self.records_begun.notified().await;
+    }
+
+    /// How many of its records were to survive a crash.
+    pub(crate) fn durable_records(&self) -> usize {
+        self.durable_records.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn set_down(&self, down: bool) {
-        self.down.store(down, Ordering::SeqCst);
+        self.faults().down = down;
     }
 
     pub(crate) fn lose_answers(&self, count: u32) {
-        self.answers_to_lose.store(count, Ordering::SeqCst);
+        self.faults().answers_to_lose = count;
     }
 
-    fn up(&self) -> Result<()> {
-        match self.down.load(Ordering::SeqCst) {
-            true => Err(StoreError::Unavailable("it was switched off".into())),
-            false => Ok(()),
+    pub(crate) fn lose_record_answers(&self, count: u32) {
+        self.faults().record_answers_to_lose = count;
+    }
+
+    pub(crate) fn fail_endpoint_reads(&self, count: u32) {
+        self.faults().endpoint_reads_to_fail = count;
+    }
+
+    pub(crate) fn fence_records(&self, count: u32) {
+        self.faults().records_to_fence = count;
+    }
+
+    pub(crate) fn make_unreadable(&self, event: &str) {
+        self.faults().unreadable.push(event.parse().unwrap());
+    }
+
+    pub(crate) fn seal(&self, endpoint: EndpointId) {
+        self.faults().sealed.push(endpoint);
+    }
+
+    /// Has the calls go to another store from here on.
+    pub(crate) fn replace(&self, inner: Arc<dyn Store>) {
+        *self.inner.lock().unwrap() = inner;
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap()
+    }
+
+    /// The store, unless it is down.
+    fn up(&self) -> Result<Arc<dyn Store>> {
+        match self.faults().down {
+            true => Err(unavailable("it was switched off")),
+            false => Ok(self.inner.lock().unwrap().clone()),
         }
     }
 
-    fn loses_answer(&self) -> bool {
-        let lose = |left: u32| left.checked_sub(1);
-        self.answers_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose).is_ok()
+    /// What an accept or a change answered, unless that gets lost.
+    fn answer<T>(&self, written: Result<T>) -> Result<T> {
+        match take(&mut self.faults().answers_to_lose) {
+            true => Err(unavailable("the answer got lost")),
+            false => written,
+        }
     }
 }
 
 #[async_trait]
 impl Ledger for Flaky {
     async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded> {
-        self.up()?;
-        let recorded = self.inner.record(batch).await?;
-        match self.loses_answer() {
-            true => Err(StoreError::Unavailable("the answer got lost".into())),
-            false => Ok(recorded),
+        let inner = self.up()?;
+        if take(&mut self.faults().records_to_fence) {
+            return Err(StoreError::Fenced { partition: Partition(0) });
+        }
+        let is_durable = batch.durability == Durability::Durable;
+        self.durable_records.fetch_add(is_durable.into(), Ordering::SeqCst);
+        let recorded = inner.record(batch).await;
+        self.records_begun.notify_one();
+        let _turn = self.recording.read().await;
+        match take(&mut self.faults().record_answers_to_lose) {
+            true => Err(unavailable("the answer got lost")),
+            false => recorded,
         }
     }
 
     async fn load(&self, load: Load) -> Result<Page> {
-        self.up()?;
-        self.inner.load(load).await
+        self.up()?.load(load).await
     }
 
-    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
-        self.up()?;
-        self.inner.parcels(deliveries).await
+    async fn parcels(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
+        let mut parcels = self.up()?.parcels(deliveries).await?;
+        let unreadable = &self.faults().unreadable;
+        for (_, parcel) in &mut parcels {
+            if parcel.as_ref().is_ok_and(|parcel| unreadable.contains(&parcel.event.id)) {
+                *parcel = Err(StoreError::Corrupt("its payload does not read back".to_owned()));
+            }
+        }
+        Ok(parcels)
+    }
+
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+        self.up()?.sweep(sweep).await
     }
 
     async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
-        self.up()?;
-        self.inner.fence(partition, epoch).await
+        self.up()?.fence(partition, epoch).await
     }
 }
 
@@ -96,8 +196,7 @@ macro_rules! passes_on {
         #[async_trait]
         impl $role for Flaky {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer> {
-                self.up()?;
-                self.inner.$name($($arg),*).await
+                self.up()?.$name($($arg),*).await
             })*
         }
     };
@@ -106,31 +205,86 @@ macro_rules! passes_on {
 #[async_trait]
 impl Intake for Flaky {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
-        self.up()?;
+        let inner = self.up()?;
         self.accepts_begun.fetch_add(1, Ordering::SeqCst);
         let _turn = self.accepting.read().await;
-        self.inner.accept(batch).await
+        let accepted = inner.accept(batch).await;
+        self.answer(accepted)
     }
 
     async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
-        self.up()?;
-        self.inner.redeliver(batch).await
+        let accepted = self.up()?.redeliver(batch).await;
+        self.answer(accepted)
     }
 }
 
-passes_on!(Registry {
-    fn commit(change: Change) -> ();
-    fn tenant(id: &TenantId) -> Option<Tenant>;
-    fn tenants(page: PageRequest) -> Listing<Tenant>;
-    fn endpoint(id: EndpointId) -> Option<Endpoint>;
-    fn endpoints(tenant: Option<&TenantId>, page: PageRequest) -> Listing<Endpoint>;
-    fn secrets(endpoint: EndpointId) -> Vec<EndpointSecret>;
-    fn event_type(tenant: &TenantId, name: &EventType) -> Option<EventTypeRecord>;
-    fn event_types(tenant: &TenantId, page: PageRequest) -> Listing<EventTypeRecord>;
-    fn replay(id: ReplayId) -> Option<Replay>;
-    fn replays(tenant: &TenantId, page: PageRequest) -> Listing<Replay>;
-    fn running_replays() -> Vec<Replay>;
-});
+#[async_trait]
+impl Registry for Flaky {
+    async fn commit(&self, change: Change) -> Result<()> {
+        let committed = self.up()?.commit(change).await;
+        self.answer(committed)
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
+        self.up()?.tenant(id).await
+    }
+
+    async fn tenants(&self, page: PageRequest) -> Result<Listing<Tenant>> {
+        self.up()?.tenants(page).await
+    }
+
+    async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
+        let inner = self.up()?;
+        if take(&mut self.faults().endpoint_reads_to_fail) {
+            return Err(unavailable("it cannot be read"));
+        }
+        inner.endpoint(id).await
+    }
+
+    async fn endpoints(
+        &self,
+        tenant: Option<&TenantId>,
+        page: PageRequest,
+    ) -> Result<Listing<Endpoint>> {
+        self.up()?.endpoints(tenant, page).await
+    }
+
+    async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
+        let inner = self.up()?;
+        if self.faults().sealed.contains(&endpoint) {
+            return Err(StoreError::Corrupt("a secret does not open".to_owned()));
+        }
+        inner.secrets(endpoint).await
+    }
+
+    async fn event_type(
+        &self,
+        tenant: &TenantId,
+        name: &EventType,
+    ) -> Result<Option<EventTypeRecord>> {
+        self.up()?.event_type(tenant, name).await
+    }
+
+    async fn event_types(
+        &self,
+        tenant: &TenantId,
+        page: PageRequest,
+    ) -> Result<Listing<EventTypeRecord>> {
+        self.up()?.event_types(tenant, page).await
+    }
+
+    async fn replay(&self, id: ReplayId) -> Result<Option<Replay>> {
+        self.up()?.replay(id).await
+    }
+
+    async fn replays(&self, tenant: &TenantId, page: PageRequest) -> Result<Listing<Replay>> {
+        self.up()?.replays(tenant, page).await
+    }
+
+    async fn running_replays(&self) -> Result<Vec<Replay>> {
+        self.up()?.running_replays().await
+    }
+}
 
 passes_on!(Access {
     fn api_key(id: ApiKeyId) -> Option<ApiKey>;
@@ -156,6 +310,9 @@ passes_on!(Archive {
 passes_on!(Upkeep {
     fn prune(step: PruneStep) -> Pruned;
     fn erase_tenant(tenant: &TenantId) -> bool;
+    fn close_removed(limit: u32) -> u64;
+    fn begin_era() -> ();
+    fn verify() -> ();
     fn backup(to: &Path) -> ();
     fn add_figures(batch: Vec<(FiguresScope, Timestamp, Figures)>) -> ();
     fn check() -> Health;

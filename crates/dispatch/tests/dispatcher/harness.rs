@@ -36,6 +36,7 @@ pub(crate) enum Told {
     Ended(Box<Transition>, Box<AttemptDetail>),
     Notice(NoticeKind),
     Trouble(StoreError),
+    Blocked(EndpointId, Option<String>),
 }
 
 struct Telling(mpsc::UnboundedSender<Told>);
@@ -48,6 +49,10 @@ impl Watch for Telling {
 
     fn notice(&self, notice: &Notice) {
         let _ = self.0.send(Told::Notice(notice.what));
+    }
+
+    fn endpoint_blocked(&self, endpoint: EndpointId, reason: Option<&str>) {
+        let _ = self.0.send(Told::Blocked(endpoint, reason.map(str::to_owned)));
     }
 
     fn store_trouble(&self, trouble: &StoreError) {
@@ -91,6 +96,7 @@ pub(crate) fn event(name: &str, key: Option<&str>) -> Event {
         schema_version: None,
         time: railpost_engine::Timestamp::from_millis(1_700_000_000_000),
         traceparent: None,
+        cloudevent: None,
     }
 }
 
@@ -134,19 +140,29 @@ impl Shop {
         id
     }
 
-    pub(crate) async fn add_secret(&mut self, endpoint: EndpointId, secret: Secret) {
+    pub(crate) async fn add_secret(&mut self, endpoint: EndpointId, secret: Secret) -> SecretId {
         self.next += 1;
         let id = SecretId::from_u128(self.next);
         let value = SecretValue::Shared(secret);
         let secret = NewSecret { id, endpoint, value, expires_at: None };
         self.write(endpoint, Write::CreateSecret(secret)).await;
+        id
+    }
+
+    /// Why nothing can be sent to an endpoint; or that it can again.
+    pub(crate) async fn blocked(&mut self) -> (EndpointId, Option<String>) {
+        loop {
+            if let Told::Blocked(endpoint, reason) = self.told().await {
+                return (endpoint, reason);
+            }
+        }
     }
 
     /// Changes something about an endpoint, and waits until the dispatcher has taken it in: orders are
     /// obeyed one after the other, so an answer to a later one says so.
     pub(crate) async fn write(&self, endpoint: EndpointId, write: Write) {
         self.store.commit(write.into()).await.unwrap();
-        self.dispatcher.endpoint_changed(endpoint).await.unwrap();
+        self.dispatcher.endpoint_changed(endpoint).await;
         in_time(self.dispatcher.counters()).await.unwrap();
     }
 

@@ -12,4 +12,6 @@ mod order;
 mod endpoints;
 mod stops;
 mod trouble;
+mod repair;
+mod signing;
 mod behind;

@@ -132,3 +132,43 @@ async fn an_attempt_is_on_record_with_its_answer_and_timing() {
     let DeliveryView { created_at, changed_at, .. } = shop.delivery("one").await;
     assert!(Timestamp::default() < created_at && created_at <= changed_at);
 }
+
+#[tokio::test]
+async fn a_request_names_its_line_and_what_it_follows() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, json!({"on_dead_letter": "advance", "breaker": null})).await;
+    for status in [200, 400, 400, 200] {
+        receiver.then(Answer::Status(status));
+    }
+    let mut found = Vec::new();
+    for name in ["one", "two", "three", "four", "five"] {
+        shop.publish(name, Some("a")).await;
+        shop.ended().await;
+        let seen = receiver.request().await;
+        let received = Received::parse(&HeaderNames::default(), lookup(&seen)).unwrap();
+        found.push((received.line.unwrap(), received.seq.unwrap().get(), received.after));
+    }
+    assert!(found.iter().all(|(line, ..)| *line == found[0].0));
+    let numbers: Vec<_> = found.iter().map(|(_, seq, after)| (*seq, *after)).collect();
+    assert_eq!(numbers, [(1, None), (2, None), (3, Some(1)), (4, Some(1)), (5, None)]);
+    shop.publish("unkeyed", None).await;
+    let seen = receiver.request().await;
+    assert_eq!((seen.header("x-lane"), seen.header("x-seq")), (None, None));
+}
+
+#[tokio::test]
+async fn two_endpoints_and_two_keys_have_lines_of_their_own() {
+    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    shop.endpoint(&receiver, quick()).await;
+    shop.endpoint(&receiver, quick()).await;
+    let mut lines = Vec::new();
+    for key in ["a", "b"] {
+        shop.publish(key, Some(key)).await;
+        for _ in 0..2 {
+            lines.push(receiver.request().await.header("x-lane").unwrap().to_owned());
+        }
+    }
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines.len(), 4);
+}

@@ -46,7 +46,8 @@ async fn a_secret_that_has_expired_signs_nothing() {
     let old = shop.store.secrets(id).await.unwrap()[0].id;
     let new = Secret::generate(&[5; 32]);
     shop.add_secret(id, new.clone()).await;
-    shop.write(id, Write::ExpireSecret(old, Timestamp::from_millis(1))).await;
+    shop.write(id, Write::ExpireSecret { endpoint: id, id: old, at: Timestamp::from_millis(1) })
+        .await;
     shop.publish("one", None).await;
     let seen = receiver.request().await;
     let verify = |secret| {

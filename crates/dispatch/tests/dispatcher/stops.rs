@@ -4,6 +4,7 @@ use railpost_dispatch::DispatcherConfig;
 use railpost_engine::DeliveryState;
 use serde_json::json;
 
+use crate::flaky::Flaky;
 use crate::harness::{Shop, event, in_time, memory_store, quick};
 use crate::receiver::{Answer, Receiver};
 
@@ -83,4 +84,23 @@ async fn a_stopped_dispatcher_says_so() {
     shop.stop().await;
     assert!(shop.dispatcher.counters().await.is_err());
     shop.stop().await;
+}
+
+#[tokio::test]
+async fn an_at_most_once_delivery_that_is_being_recorded_when_a_stop_comes_is_sent() {
+    let flaky = Flaky::new(memory_store());
+    let mut shop = Shop::on(flaky.clone(), DispatcherConfig::default()).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, json!({"guarantee": "at_most_once"})).await;
+    let held = flaky.hold_records().await;
+    shop.publish("one", None).await;
+    // It is on record as sent, and the answer is under way.
+    in_time(flaky.record_begun()).await;
+    let stop = shop.dispatcher.clone();
+    let stopping = tokio::spawn(async move { stop.stop().await });
+    shop.dispatcher.under_way().await.ok();
+    drop(held);
+    in_time(stopping).await.unwrap();
+    assert_eq!(receiver.texts(1).await, ["one"]);
+    assert_eq!(shop.state("one").await, DeliveryState::Delivered);
 }

@@ -1,21 +1,21 @@
 //! A store in trouble: nothing is lost, and everything goes on when it is back.
 
 use railpost_dispatch::DispatcherConfig;
-use railpost_engine::DeliveryState;
+use railpost_engine::{Command, DeliveryState};
 use railpost_store::{AcceptBatch, StoreError};
 use serde_json::json;
 
 use crate::flaky::Flaky;
-use crate::harness::{Shop, Told, event, memory_store, quick, tenant};
-use crate::receiver::Receiver;
+use crate::harness::{Shop, Told, event, in_time, memory_store, quick, tenant};
+use crate::receiver::{Answer, Receiver};
 
-async fn shop_on_flaky(config: DispatcherConfig) -> (Shop, std::sync::Arc<Flaky>) {
+pub(crate) async fn shop_on_flaky(config: DispatcherConfig) -> (Shop, std::sync::Arc<Flaky>) {
     let flaky = Flaky::new(memory_store());
     (Shop::on(flaky.clone(), config).await, flaky)
 }
 
 /// Waits until the dispatcher has noticed that its store is in trouble.
-async fn trouble(shop: &mut Shop) -> StoreError {
+pub(crate) async fn trouble(shop: &mut Shop) -> StoreError {
     loop {
         if let Told::Trouble(trouble) = shop.told().await {
             return trouble;
@@ -79,10 +79,71 @@ async fn an_at_most_once_delivery_whose_record_was_answered_too_late_still_goes_
     let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
     let mut receiver = Receiver::start().await;
     shop.endpoint(&receiver, json!({"guarantee": "at_most_once"})).await;
-    flaky.lose_answers(1);
+    flaky.lose_record_answers(1);
     shop.publish("one", None).await;
     assert_eq!(receiver.texts(1).await, ["one"]);
     shop.stop().await;
     assert_eq!(receiver.left(), 0);
     assert_eq!(shop.state("one").await, DeliveryState::Delivered);
+}
+
+#[tokio::test]
+async fn one_payload_that_cannot_be_read_keeps_none_of_the_others_back() {
+    let config = DispatcherConfig { parcels_bytes_max: 0, ..DispatcherConfig::default() };
+    let (mut shop, flaky) = shop_on_flaky(config).await;
+    let mut receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    flaky.make_unreadable("bad");
+    let good = (0..20).map(|number| event(&format!("good-{number}"), None));
+    let events = std::iter::once(event("bad", None)).chain(good).collect();
+    shop.accept(events).await;
+    let texts = receiver.texts(20).await;
+    assert!(texts.iter().all(|text| text.starts_with("good")), "{texts:?}");
+    shop.stop().await;
+    let attempts = shop.attempts("bad").await;
+    let message = attempts[0].detail.message.as_deref().unwrap();
+    assert!(message.contains("does not read back"), "{message}");
+    assert!(matches!(
+        shop.state("bad").await,
+        DeliveryState::Waiting { .. } | DeliveryState::Dead { .. }
+    ));
+}
+
+#[tokio::test]
+async fn one_endpoint_whose_secrets_cannot_be_read_keeps_none_of_the_others_back() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let (mut receiver, sealed_receiver) = (Receiver::start().await, Receiver::start().await);
+    let sealed = shop.endpoint(&sealed_receiver, quick()).await;
+    shop.endpoint(&receiver, quick()).await;
+    shop.stop().await;
+    flaky.seal(sealed);
+    shop.start_anew().await;
+    shop.publish("one", Some("a")).await;
+    assert_eq!(receiver.texts(1).await, ["one"]);
+    let (endpoint, reason) = shop.blocked().await;
+    assert_eq!(endpoint, sealed);
+    assert!(reason.unwrap().contains("a secret does not open"));
+    assert_eq!(sealed_receiver.left(), 0, "nothing leaves unsigned");
+}
+
+#[tokio::test]
+async fn what_a_person_decided_is_durable_before_it_is_told() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    receiver.then(Answer::Status(422));
+    shop.publish("one", Some("a")).await;
+    shop.ended().await;
+    in_time(flaky.record_begun()).await;
+    assert_eq!(flaky.durable_records(), 0);
+    let held = flaky.hold_records().await;
+    shop.command(Command::Skip, "one").await;
+    let dispatcher = shop.dispatcher.clone();
+    let written = tokio::spawn(async move { dispatcher.written().await });
+    in_time(flaky.record_begun()).await;
+    assert!(!written.is_finished());
+    drop(held);
+    in_time(written).await.unwrap().unwrap();
+    assert_eq!(flaky.durable_records(), 1);
+    assert!(matches!(shop.state("one").await, DeliveryState::Dead { holds: false, .. }));
 }

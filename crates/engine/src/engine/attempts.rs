@@ -8,7 +8,7 @@ use super::{Alarm, DeliveryKey, EndpointKey, Engine, Flight, Held, Phase, Served
 use crate::retry::Retry;
 use crate::{
     Attempt, AttemptResult, AttemptToken, Because, DeadReason, DeliveryState, Effect, Guarantee,
-    NoticeKind, Outcome, Span, Timestamp, Transition, classify,
+    NoticeKind, Outcome, Place, Span, Timestamp, Transition, classify,
 };
 
 /// An attempt under way whose endpoint was removed: it still takes a place.
@@ -189,7 +189,9 @@ impl Engine {
         }
         match verdict.switch_off {
             Some(status) => self.switch_off(endpoint, status),
-            None if verdict.record => self.record_endpoint(endpoint),
+            None if verdict.record => {
+                self.record_endpoint(endpoint, self.endpoints[endpoint].status);
+            }
             None => {}
         }
     }
@@ -208,7 +210,7 @@ impl Engine {
                 self.counters.acknowledged += 1;
                 self.close(key, DeliveryState::Delivered, attempt);
             }
-            _ if flight.discarded => self.close(key, DeliveryState::Discarded, attempt),
+            _ if flight.discarded => self.close(key, DeliveryState::DISCARDED, attempt),
             Outcome::Permanent => self.dead_letter(key, DeadReason::Permanent, attempt),
             Outcome::Retryable => match self.retry(key, result) {
                 Retry::After(delay) => self.wait(key, delay, attempt),
@@ -271,6 +273,15 @@ impl Engine {
         attempt: Option<AttemptToken>,
     ) {
         self.record(key, state, attempt);
+        let held = &self.deliveries[key];
+        if let Some(Place { lane, seq }) = held.place
+            && let Some(lane) = self.endpoints[held.endpoint].lanes.get_mut(&lane)
+        {
+            match state {
+                DeliveryState::Delivered => lane.delivered(seq.get()),
+                _ => lane.skipped(seq.get()),
+            }
+        }
         self.forget(key);
     }
 
@@ -320,6 +331,10 @@ fn start_effect(key: DeliveryKey, held: &Held, served: &Served) -> Effect {
         delivery: held.id,
         endpoint: served.id,
         place: held.place,
+        // What has left its lane waits for nobody, whatever number it had.
+        follows: held
+            .place
+            .map_or(Some(0), |Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
         number: held.progress.attempts,
         replay: held.progress.replay,
     })

@@ -32,7 +32,7 @@ impl Engine {
                 flight.discarded = true;
                 self.deliveries[key].phase = Phase::InFlight(flight);
             }
-            (Command::Discard, _) => self.close(key, DeliveryState::Discarded, None),
+            (Command::Discard, _) => self.close(key, DeliveryState::DISCARDED, None),
             (Command::Replay, Phase::Dead(_)) => self.replay_held(key)?,
             (Command::Skip, Phase::Dead(reason)) => self.skip(key, reason),
             (Command::Replay | Command::Skip, _) => return Err(Because::NotDead),
@@ -97,7 +97,7 @@ impl Engine {
         let settled = !lane.loading && !lanes_loading && !lane.is_idle();
         let discarded = command == Command::Discard && settled;
         if discarded {
-            self.record_unheld(delivery, DeliveryState::Discarded);
+            self.record_unheld(delivery, DeliveryState::DISCARDED);
         }
         self.heard_of_lane(endpoint, place);
         if discarded { Ok(()) } else { Err(Because::NotLoaded) }
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     fn discard_unheld(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
-        self.record_unheld(delivery, DeliveryState::Discarded);
+        self.record_unheld(delivery, DeliveryState::DISCARDED);
         let unkeyed = &mut self.endpoints[endpoint].unkeyed;
         unkeyed.settle(delivery.id);
         // Its hint may still be on its way: by then it is not news.

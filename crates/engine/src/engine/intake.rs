@@ -77,17 +77,29 @@ impl Engine {
         self.scan_if_room(endpoint);
     }
 
-    /// Looks for everything open: at the start, and as often as the configuration says.
-    pub(super) fn sweep(&mut self, endpoint: EndpointKey) {
+    /// What the store has open and memory does not know of is looked up.
+    pub(super) fn swept(&mut self, swept: Vec<Accepted>) {
+        for Accepted { id, endpoint, place, .. } in swept {
+            let Some(key) = self.endpoint_keys.get(&endpoint).copied() else { continue };
+            match place {
+                Some(place) => self.heard_of_lane(key, place),
+                None if self.endpoints[key].unkeyed.get(id).is_none() => {
+                    self.endpoints[key].unkeyed.want_scan();
+                    self.scan_if_room(key);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Looks for everything open.
+    pub(super) fn load_backlog(&mut self, endpoint: EndpointKey) {
         let Some(served) = self.endpoints.get_mut(endpoint) else { return };
         served.unkeyed.want_scan();
         if !std::mem::replace(&mut served.lanes_loading, true) {
             self.ask(endpoint, Wanted::Lanes { after: None });
         }
         self.scan_if_room(endpoint);
-        if let Some(span) = self.config.sweep_every {
-            self.timers.set(self.now + span, Alarm::Sweep(endpoint));
-        }
     }
 
     pub(super) fn loaded(&mut self, ticket: LoadTicket, page: Page) {
@@ -150,7 +162,9 @@ impl Engine {
                 Load::Lane { endpoint: id, lane, from, limit: window }
             }
             Wanted::Unkeyed { after, limit } => {
-                Load::Unkeyed { endpoint: id, after, due_by: self.now + DUE_LOOKAHEAD, limit }
+                let due_by = self.now + DUE_LOOKAHEAD;
+                let due_beyond = self.latest_due(endpoint).max(due_by);
+                Load::Unkeyed { endpoint: id, after, due_by, due_beyond, limit }
             }
         };
         let ticket = self.keep(PendingLoad { endpoint, wanted });
@@ -198,6 +212,8 @@ impl Engine {
         if page.from.get() > lane.known + 1 {
             return self.ignore(Because::PageMismatch, None, None);
         }
+        // Before the deliveries: the page may have more of them than there is room for.
+        page.follows.iter().for_each(|(seq, before)| lane.note_follows(seq.get(), *before));
         for delivery in &page.deliveries {
             let Some(place) = self.place_in_page(endpoint, page, delivery) else { continue };
             let lane = self.lane_mut(endpoint, page.lane);
@@ -237,7 +253,9 @@ impl Engine {
 
     fn append(&mut self, endpoint: EndpointKey, place: Place, delivery: &Delivery) {
         let Some(key) = self.hold(endpoint, Some(place), delivery) else {
-            self.lane_mut(endpoint, place.lane).known = place.seq.get();
+            let lane = self.lane_mut(endpoint, place.lane);
+            lane.known = place.seq.get();
+            lane.skipped(place.seq.get());
             return;
         };
         let lane = self.endpoints[endpoint].lanes.entry(place.lane).or_default();
@@ -257,7 +275,9 @@ impl Engine {
     ) -> Option<DeliveryKey> {
         let phase = match delivery.state {
             DeliveryState::Pending => Phase::Pending,
-            DeliveryState::Waiting { until } => Phase::Waiting { until },
+            DeliveryState::Waiting { until } => {
+                Phase::Waiting { until: self.believable(endpoint, until) }
+            }
             DeliveryState::Dead { reason, .. } => Phase::Dead(reason),
             DeliveryState::InFlight => {
                 self.counters.dead += 1;
@@ -265,11 +285,23 @@ impl Engine {
                 self.record_unheld(delivery, DeliveryState::Dead { reason, holds: false });
                 return None;
             }
-            DeliveryState::Delivered | DeliveryState::Discarded => return None,
+            DeliveryState::Delivered | DeliveryState::Discarded { .. } => return None,
         };
-        let Delivery { id, progress, .. } = *delivery;
+        let Delivery { id, mut progress, .. } = *delivery;
+        progress.round_started_at = progress.round_started_at.map(|at| at.min(self.now));
         let held = Held { id, endpoint, place, next: None, progress, phase, queued: false };
         Some(self.deliveries.insert(held))
+    }
+
+    /// The latest instant that a retry of this endpoint can be planned for.
+    fn latest_due(&self, endpoint: EndpointKey) -> Timestamp {
+        self.now + self.endpoints[endpoint].policy.retry.max_delay
+    }
+
+    /// An instant as it was stored. One further ahead than the policy plans was written by a clock that
+    /// was wrong, or under another policy: it is due now.
+    fn believable(&self, endpoint: EndpointKey, until: Timestamp) -> Timestamp {
+        if until > self.latest_due(endpoint) { self.now } else { until }
     }
 
     /// Writes down a new state for a delivery that is not in memory. The store checks the edge.

@@ -1,5 +1,7 @@
 //! One lane in memory: its head, a short window behind it, and what it knows of the rest.
 
+use std::collections::BTreeMap;
+
 use super::{DeliveryKey, Held, Table};
 
 /// A FIFO of deliveries, linked through [`Held::next`]. A lane with nothing open is a few words that
@@ -17,7 +19,13 @@ pub(super) struct Lane {
     pub(super) loading: bool,
     /// Whether the engine's list of idle lanes has it.
     pub(super) listed_idle: bool,
+    /// What was passed over. Boxed, because few lanes have any.
+    follows: Option<Box<Follows>>,
 }
+
+/// By seq: which one it follows, where that is not the one before.
+#[derive(Clone, Debug, Default)]
+struct Follows(BTreeMap<u64, u64>);
 
 impl Lane {
     pub(super) fn head(&self) -> Option<DeliveryKey> {
@@ -39,6 +47,38 @@ impl Lane {
 
     pub(super) fn heard_of(&mut self, seq: u64) {
         self.last = self.last.max(seq);
+    }
+
+    /// Notes that `seq` follows `before` and not the one before it. Of two notes the one that passes over
+    /// more is the newer one.
+    pub(super) fn note_follows(&mut self, seq: u64, before: u64) {
+        if before + 1 < seq {
+            let noted = self.follows.get_or_insert_default().0.entry(seq).or_insert(before);
+            *noted = before.min(*noted);
+        }
+    }
+
+    /// Notes that `seq` was closed without being delivered.
+    pub(super) fn skipped(&mut self, seq: u64) {
+        self.note_follows(seq + 1, seq - 1);
+    }
+
+    /// Notes that `seq` was delivered: what lies before it is of no use any more.
+    pub(super) fn delivered(&mut self, seq: u64) {
+        if let Some(follows) = &mut self.follows {
+            follows.0.retain(|other, _| *other > seq);
+            self.follows.take_if(|follows| follows.0.is_empty());
+        }
+    }
+
+    /// Which one `seq` follows, if that is not the one before it.
+    pub(super) fn follows(&self, seq: u64) -> Option<u64> {
+        let Follows(follows) = self.follows.as_deref()?;
+        let mut before = seq - 1;
+        while let Some(earlier) = follows.get(&(before + 1)) {
+            before = *earlier;
+        }
+        (before + 1 < seq).then_some(before)
     }
 
     /// Puts a delivery at the end.

@@ -20,6 +20,8 @@ pub(super) struct Served {
     pub(super) tenant: TenantKey,
     pub(super) policy: Policy,
     pub(super) status: EndpointStatus,
+    /// Whether nothing can be sent to it as it is.
+    pub(super) blocked: bool,
     failing: Failing,
     /// Attempts under way, those included that were under way when it was last removed.
     pub(super) in_flight: u32,
@@ -78,7 +80,11 @@ impl Served {
             bucket: policy.rate_limit.map(|limit| Bucket::new(limit, now)),
             policy,
             status,
-            failing: Failing { since: failing_since, recorded: failing_since.is_some() },
+            blocked: false,
+            failing: Failing {
+                since: failing_since.map(|since| since.min(now)),
+                recorded: failing_since.is_some(),
+            },
             in_flight,
             ready: Ready::default(),
             queued: false,
@@ -128,7 +134,7 @@ impl Served {
 
     /// Whether an attempt may start now; its ready queue aside.
     pub(super) fn gate(&mut self, now: Timestamp) -> Gate {
-        if self.status != EndpointStatus::Active {
+        if self.status != EndpointStatus::Active || self.blocked {
             return Gate::Shut;
         }
         if self.held_until > now {
@@ -185,8 +191,10 @@ impl Served {
         now: Timestamp,
     ) -> Verdict {
         if !ended.result.concerns_endpoint() {
-            self.attempt_abandoned(ended.probe, now);
-            return Verdict::default();
+            return Verdict {
+                notice: self.probe_without_verdict(ended, now),
+                ..Verdict::default()
+            };
         }
         self.honour_retry_after(ended.result, outcome, now);
         let notice = self.feed_breaker(ended.probe, outcome, now);
@@ -198,6 +206,20 @@ impl Served {
             Outcome::Permanent | Outcome::Retryable => {
                 let record = self.failing.failed(now);
                 Verdict { notice, record, switch_off: self.why_switch_off(ended, outcome, now) }
+            }
+        }
+    }
+
+    /// A probe whose result is not about the endpoint. If the receiver answered, it is there: that is
+    /// what the probe was to find out.
+    fn probe_without_verdict(&mut self, ended: &Ended, now: Timestamp) -> Option<NoticeKind> {
+        match ended.result {
+            AttemptResult::Response { .. } if ended.probe => {
+                self.feed_breaker(true, Outcome::Acknowledged, now)
+            }
+            _ => {
+                self.attempt_abandoned(ended.probe, now);
+                None
             }
         }
     }

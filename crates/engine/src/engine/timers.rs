@@ -20,8 +20,6 @@ pub(super) enum Alarm {
     Load(u64),
     /// Unkeyed deliveries that were set aside come due.
     Unkeyed(EndpointKey),
-    /// It is time to look for what hints failed to mention.
-    Sweep(EndpointKey),
 }
 
 #[derive(Debug, Default)]

@@ -18,9 +18,11 @@ enum Step {
     Change(u128, Policy),
     Pause(u128),
     Resume(u128),
+    Block(u128, bool),
     Remove(u128),
     LimitTenant(Option<RateLimit>),
     Accept(Vec<Delivery>),
+    Sweep(Vec<Delivery>),
     Load(usize, Page),
     FailLoad(usize),
     Confirm(usize),
@@ -63,7 +65,7 @@ fn any_state() -> impl Strategy<Value = DeliveryState> {
         1 => any_timestamp().prop_map(|until| DeliveryState::Waiting { until }),
         1 => Just(DeliveryState::Delivered),
         1 => any::<bool>().prop_map(|holds| DeliveryState::Dead { reason: DeadReason::Permanent, holds }),
-        1 => Just(DeliveryState::Discarded),
+        1 => Just(DeliveryState::DISCARDED),
     ]
 }
 
@@ -124,13 +126,16 @@ fn usual_policy() -> impl Strategy<Value = Policy> {
 
 fn any_lane_page() -> impl Strategy<Value = LanePage> {
     let end = || prop::option::of(any_seq());
-    (1..4u64, any_seq(), end(), end(), prop::collection::vec(any_delivery(), 0..4)).prop_map(
-        |(lane, from, through, last, deliveries)| LanePage {
+    let follows = prop::collection::vec((any_seq(), any::<u64>()), 0..3);
+    let deliveries = prop::collection::vec(any_delivery(), 0..4);
+    (1..4u64, any_seq(), end(), end(), deliveries, follows).prop_map(
+        |(lane, from, through, last, deliveries, follows)| LanePage {
             lane: LaneId(lane),
             from,
             through,
             last,
             deliveries,
+            follows,
         },
     )
 }
@@ -152,7 +157,8 @@ fn any_page() -> impl Strategy<Value = Page> {
 }
 
 fn any_result() -> impl Strategy<Value = AttemptResult> {
-    let status = prop::sample::select(vec![200, 302, 400, 410, 429, 500, 503, 0, u16::MAX]);
+    let status =
+        prop::sample::select(vec![200, 302, 400, 409, 410, 425, 429, 500, 503, 0, u16::MAX]);
     let response = (status, prop::option::of(any::<u64>())).prop_map(|(status, wish)| {
         AttemptResult::Response { status, retry_after: wish.map(Span::from_millis) }
     });
@@ -174,9 +180,11 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (endpoint(), any_policy()).prop_map(|(e, p)| Step::Change(e, p)),
         1 => endpoint().prop_map(Step::Pause),
         1 => endpoint().prop_map(Step::Resume),
+        1 => (endpoint(), any::<bool>()).prop_map(|(e, blocked)| Step::Block(e, blocked)),
         1 => endpoint().prop_map(Step::Remove),
         1 => prop::option::of(limit).prop_map(Step::LimitTenant),
         8 => prop::collection::vec(any_delivery(), 1..4).prop_map(Step::Accept),
+        2 => prop::collection::vec(any_delivery(), 1..4).prop_map(Step::Sweep),
         4 => (any::<usize>(), any_page()).prop_map(|(n, page)| Step::Load(n, page)),
         1 => any::<usize>().prop_map(Step::FailLoad),
         3 => any::<usize>().prop_map(Step::Confirm),
@@ -199,6 +207,11 @@ struct Chaos {
     log: Vec<Effect>,
 }
 
+fn accepted(delivery: Delivery) -> Accepted {
+    let Delivery { id, endpoint, place, progress, .. } = delivery;
+    Accepted { id, endpoint, place, replay: progress.replay }
+}
+
 fn pick<T: Copy>(from: &[T], number: usize) -> Option<T> {
     (!from.is_empty()).then(|| from[number % from.len()])
 }
@@ -212,7 +225,6 @@ impl Chaos {
             unkeyed_window: 3,
             idle_lanes_max: 1,
             lanes_page: 1,
-            sweep_every: Some(Span::from_secs(20)),
         };
         Self {
             engine: Engine::new(config, seed),
@@ -240,6 +252,9 @@ impl Chaos {
             }
             Step::Pause(endpoint) => Input::EndpointPaused(id(endpoint)),
             Step::Resume(endpoint) => Input::EndpointResumed(id(endpoint)),
+            Step::Block(endpoint, blocked) => {
+                Input::EndpointBlocked { endpoint: id(endpoint), blocked }
+            }
             Step::Remove(endpoint) => {
                 self.removed.insert(id(endpoint));
                 Input::EndpointRemoved(id(endpoint))
@@ -248,12 +263,9 @@ impl Chaos {
                 Input::TenantChanged { tenant: "two".parse().unwrap(), rate_limit }
             }
             Step::Accept(deliveries) => {
-                let accepted = deliveries.into_iter().map(|delivery| {
-                    let Delivery { id, endpoint, place, .. } = delivery;
-                    Accepted { id, endpoint, place }
-                });
-                Input::Accepted(accepted.collect())
+                Input::Accepted(deliveries.into_iter().map(accepted).collect())
             }
+            Step::Sweep(deliveries) => Input::Swept(deliveries.into_iter().map(accepted).collect()),
             Step::Load(number, page) => {
                 Input::Loaded { ticket: pick(&self.tickets, number)?, page }
             }

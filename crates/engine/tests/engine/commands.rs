@@ -68,7 +68,7 @@ fn a_discard_moves_the_lane_on() {
     let mut shop = Shop::new();
     let (_, lane) = held(&mut shop);
     shop.command(Command::Discard, lane[0]);
-    assert_eq!(shop.state(lane[0]), DeliveryState::Discarded);
+    assert_eq!(shop.state(lane[0]), DeliveryState::DISCARDED);
     assert_eq!(shop.in_flight(), [lane[1]]);
 }
 
@@ -103,8 +103,8 @@ fn a_discard_while_waiting_takes_effect_at_once() {
 fn a_discard_while_in_flight_takes_effect_unless_it_is_acknowledged() {
     for (status, state) in [
         (200, DeliveryState::Delivered),
-        (500, DeliveryState::Discarded),
-        (400, DeliveryState::Discarded),
+        (500, DeliveryState::DISCARDED),
+        (400, DeliveryState::DISCARDED),
     ] {
         let mut shop = Shop::new();
         let endpoint = shop.endpoint(json!({}));

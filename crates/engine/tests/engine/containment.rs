@@ -251,3 +251,54 @@ fn a_single_failure_between_successes_costs_no_record() {
     shop.acknowledge(id);
     assert_eq!(shop.endpoint_records, []);
 }
+
+#[test]
+fn what_is_about_a_lane_counts_against_nobody() {
+    for status in [409, 425] {
+        let mut shop = Shop::new();
+        let endpoint = shop.endpoint(json!({
+            "retry": {"backoff": {"strategy": "fixed", "delay": "1s"}, "max_attempts": 1_000},
+            "breaker": {"min_attempts": 1, "window": 1, "open_for": "10s"},
+            "quarantine_after": 1,
+            "disable_after": "1m",
+        }));
+        let ids: Vec<_> = (1..=10).map(|lane| shop.accept(endpoint, at(lane, 1))).collect();
+        for _ in 0..100 {
+            ids.iter().for_each(|id| shop.end(*id, answer(status)));
+            shop.pass_secs(1);
+            assert_eq!(shop.in_flight().len(), 10, "every lane is tried again in its own time");
+        }
+        let health = shop.engine.health(endpoint).unwrap();
+        assert_eq!((health.status, health.breaker), (EndpointStatus::Active, BreakerState::Closed));
+        assert_eq!(health.failing_since, None);
+    }
+}
+
+#[test]
+fn a_probe_that_is_answered_about_its_lane_closes_the_breaker() {
+    let mut shop = Shop::new();
+    let (endpoint, _) = opened(&mut shop);
+    shop.pass_secs(10);
+    let probe = shop.in_flight()[0];
+    shop.end(probe, answer(425));
+    assert_eq!(shop.notices.last(), Some(&NoticeKind::BreakerClosed));
+    assert!(!shop.in_flight().is_empty(), "another one goes at once");
+    assert_eq!(shop.engine.health(endpoint).unwrap().status, EndpointStatus::Active);
+}
+
+#[test]
+fn a_blocked_endpoint_sends_nothing_and_keeps_its_backlog_and_status() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({"in_flight_max": 1}));
+    let lane = shop.accept_lane(endpoint, 1, 2);
+    shop.handle(Input::EndpointBlocked { endpoint, blocked: true });
+    shop.end(lane[0], TIMEOUT);
+    shop.pass_secs(100 * 3_600);
+    assert_eq!((shop.in_flight().len(), shop.started.len()), (0, 1));
+    let health = shop.engine.health(endpoint).unwrap();
+    assert_eq!((health.status, health.blocked), (EndpointStatus::Active, true));
+    shop.handle(Input::EndpointBlocked { endpoint, blocked: false });
+    assert_eq!(shop.in_flight(), [lane[0]]);
+    shop.acknowledge(lane[0]);
+    assert_eq!(shop.in_flight(), [lane[1]]);
+}

@@ -177,7 +177,7 @@ impl Shop {
     pub(crate) fn new_delivery(&mut self, endpoint: EndpointId, place: Option<Place>) -> Accepted {
         let id = self.delivery_id();
         self.places.insert(id, (endpoint, place));
-        Accepted { id, endpoint, place }
+        Accepted { id, endpoint, place, replay: false }
     }
 
     pub(crate) fn accept(&mut self, endpoint: EndpointId, place: Option<Place>) -> DeliveryId {

@@ -29,6 +29,7 @@ fn lane_page(from: u64, through: u64, last: u64, deliveries: &[Delivery]) -> Lan
         through: Some(seq(through)),
         last: Some(seq(last)),
         deliveries: deliveries.to_vec(),
+        follows: vec![],
     }
 }
 
@@ -66,11 +67,12 @@ fn an_endpoint_that_appears_asks_for_its_backlog() {
     shop.endpoint_appears(endpoint, "acme", json!({}));
     let kinds: Vec<_> = shop.loads.iter().map(|(_, load)| *load).collect();
     let due_by = shop.now() + Span::from_secs(10);
+    let due_beyond = shop.now() + Span::from_mins(10);
     assert_eq!(
         kinds,
         [
             Load::Lanes { endpoint, after: None, limit: 500, window: 16 },
-            Load::Unkeyed { endpoint, after: None, due_by, limit: 1_024 },
+            Load::Unkeyed { endpoint, after: None, due_by, due_beyond, limit: 1_024 },
         ]
     );
 }
@@ -339,13 +341,39 @@ fn hints_that_come_out_of_order_are_taken_at_their_word() {
 
 #[test]
 fn a_sweep_finds_what_a_lost_hint_failed_to_mention() {
-    let sweep_every = Some(Span::from_secs(30));
-    let mut shop = Shop::with(Config { sweep_every, ..Config::default() });
+    let mut shop = Shop::new();
     let endpoint = shop.endpoint(json!({}));
-    let lost = stored(&mut shop, endpoint, &[(1, PENDING)]);
-    shop.pass_secs(30);
-    shop.answer_load(no_more_lanes(vec![lane_page(1, 1, 1, &lost)]));
-    assert_eq!(shop.in_flight(), [lost[0].id]);
+    let lost = shop.new_delivery(endpoint, at(1, 1));
+    shop.handle(Input::Swept(vec![lost]));
+    assert_eq!(shop.in_flight(), [], "the store is asked first");
+    shop.answer_load(Page::Lane(lane_page(1, 1, 1, &[lost.into()])));
+    assert_eq!(shop.in_flight(), [lost.id]);
+}
+
+#[test]
+fn a_sweep_finds_a_lost_delivery_without_a_lane() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({}));
+    let lost = shop.new_delivery(endpoint, None);
+    shop.handle(Input::Swept(vec![lost]));
+    assert_eq!(shop.in_flight(), []);
+    shop.answer_load(unkeyed_page(&[lost.into()], None));
+    assert_eq!(shop.in_flight(), [lost.id]);
+}
+
+#[test]
+fn a_sweep_of_what_is_known_or_of_no_endpoint_here_asks_for_nothing() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({}));
+    let known = [shop.new_delivery(endpoint, at(1, 1)), shop.new_delivery(endpoint, None)];
+    shop.handle(Input::Accepted(known.to_vec()));
+    let elsewhere = shop.endpoint_id();
+    let stranger = shop.new_delivery(elsewhere, None);
+    shop.handle(Input::Swept(vec![known[0], known[1], stranger]));
+    assert_eq!((shop.loads.len(), shop.ignored.len()), (0, 0));
+    shop.acknowledge(known[0].id);
+    shop.handle(Input::Swept(vec![known[0]]));
+    assert_eq!(shop.loads, [], "it was read before it closed");
 }
 
 #[test]
@@ -441,7 +469,7 @@ fn a_delivery_beyond_the_window_can_be_discarded_where_it_is() {
     let endpoint = shop.endpoint(json!({}));
     let lane = shop.accept_lane(endpoint, 1, 3);
     shop.command(Command::Discard, lane[2]);
-    assert_eq!(shop.state(lane[2]), DeliveryState::Discarded);
+    assert_eq!(shop.state(lane[2]), DeliveryState::DISCARDED);
     assert_eq!(shop.in_flight(), [lane[0]]);
 }
 
@@ -458,4 +486,32 @@ fn a_loaded_delivery_keeps_its_count_of_attempts() {
     shop.end(delivery.id, TIMEOUT);
     let reason = DeadReason::AttemptsExhausted;
     assert_eq!(shop.state(delivery.id), DeliveryState::Dead { reason, holds: true });
+}
+
+#[test]
+fn an_instant_further_ahead_than_the_policy_plans_is_due_at_once() {
+    let mut shop = Shop::new();
+    let (plausible, far) =
+        (shop.now() + Span::from_mins(10), shop.now() + Span::from_mins(10) + Span::from_secs(1));
+    for (until, in_flight) in [(plausible, 0), (far, 1)] {
+        let before = shop.in_flight().len();
+        with_backlog(&mut shop, &[(1, DeliveryState::Waiting { until })]);
+        assert_eq!(shop.in_flight().len() - before, in_flight);
+    }
+    shop.pass(Span::from_mins(10));
+    assert_eq!(shop.in_flight().len(), 2, "the plausible one in its time");
+}
+
+#[test]
+fn a_delivery_without_a_lane_that_waits_beyond_belief_is_asked_for_and_sent() {
+    let mut shop = Shop::new();
+    let endpoint = shop.endpoint(json!({}));
+    let late = shop.new_delivery(endpoint, None);
+    shop.handle(Input::Swept(vec![late]));
+    let Load::Unkeyed { due_beyond, .. } = shop.loads[0].1 else { panic!("{:?}", shop.loads) };
+    assert_eq!(due_beyond, shop.now() + Span::from_mins(10));
+    let until = shop.now() + Span::from_days(30);
+    let stored = Delivery { state: DeliveryState::Waiting { until }, ..late.into() };
+    shop.answer_load(unkeyed_page(&[stored], None));
+    assert_eq!(shop.in_flight(), [late.id]);
 }

@@ -4,6 +4,7 @@
 mod harness;
 
 mod ordering;
+mod follows;
 mod retries;
 mod guarantees;
 mod containment;

@@ -4,7 +4,7 @@ use super::{PostgresInbox, Session};
 use crate::delivery::Delivery;
 use crate::inbox::Verdict;
 use crate::limits::DEAD_LISTED_MAX;
-use crate::work::{self, DeadLetter, Job, WorkError, WorkPolicy, Worked, error_text, head};
+use crate::work::{self, DeadLetter, Job, WorkError, WorkPolicy, Worked, error_text, head, order};
 use std::fmt::Display;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
@@ -59,14 +59,15 @@ impl PostgresQueue {
         delivery: &Delivery,
         now: i64,
     ) -> Result<bool, Error> {
-        let sql = "insert into railpost_work (inbox, lane, due_at, head, body)
-                   select $1, $2, $3, $4, $5 where $6 > (select count(*) from
-                   (select from railpost_work where inbox = $1 limit $6) as waiting)";
-        let lane = self.inbox.config.policy.lane(&delivery.received).map(|(key, _)| key.as_bytes());
+        let sql = "insert into railpost_work (inbox, line, key, due_at, head, body)
+                   select $1, $2, $3, $4, $5, $6 where $7 > (select count(*) from
+                   (select from railpost_work where inbox = $1 limit $7) as waiting)";
+        let (line, key) = order(&delivery.received);
         let most = i64::from(self.policy.backlog_max);
-        let values: [(&(dyn ToSql + Sync), Type); 6] = [
+        let values: [(&(dyn ToSql + Sync), Type); 7] = [
             (&self.inbox.config.name, Type::TEXT),
-            (&lane, Type::BYTEA),
+            (&line, Type::TEXT),
+            (&key.map(str::as_bytes), Type::BYTEA),
             (&now, Type::INT8),
             (&head(delivery), Type::TEXT),
             (&delivery.body, Type::BYTEA),
@@ -128,7 +129,7 @@ impl PostgresQueue {
         Ok(client.execute(sql, &[&self.inbox.config.name, &position, &now]).await? == 1)
     }
 
-    /// Drops a dead letter and lets its key go on. Says whether there was one at this position.
+    /// Drops a dead letter and lets its line and key go on. Says whether there was one at this position.
     pub async fn discard(&self, client: &impl GenericClient, position: i64) -> Result<bool, Error> {
         let sql = "delete from railpost_work
                    where inbox = $1 and position = $2 and due_at is null";
@@ -142,9 +143,11 @@ impl PostgresQueue {
         now: i64,
     ) -> Result<Option<Job>, WorkError<Error>> {
         let sql = "select position, tries, head, body from railpost_work as job
-                   where inbox = $1 and due_at <= $2 and not exists (select from railpost_work
-                   as older where older.inbox = job.inbox and older.lane = job.lane
-                   and older.position < job.position)
+                   where inbox = $1 and due_at <= $2
+                   and not exists (select from railpost_work as older where older.inbox = job.inbox
+                   and older.line = job.line and older.position < job.position)
+                   and not exists (select from railpost_work as older where older.inbox = job.inbox
+                   and older.key = job.key and older.position < job.position)
                    order by position limit 1 for update skip locked";
         let row = transaction.query_opt(sql, &[&self.inbox.config.name, &now]).await?;
         row.as_ref().map(read).transpose()

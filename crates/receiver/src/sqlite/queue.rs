@@ -4,7 +4,7 @@ use super::SqliteInbox;
 use crate::delivery::Delivery;
 use crate::inbox::Verdict;
 use crate::limits::DEAD_LISTED_MAX;
-use crate::work::{DeadLetter, Job, Row, WorkError, WorkPolicy, Worked, error_text, head};
+use crate::work::{DeadLetter, Job, Row, WorkError, WorkPolicy, Worked, error_text, head, order};
 use rusqlite::{Connection, OptionalExtension, Result, Transaction, TransactionBehavior, params};
 use std::fmt::Display;
 
@@ -33,12 +33,12 @@ impl SqliteQueue {
         if !verdict.applies() {
             return Ok(Some(verdict));
         }
-        let sql = "insert into railpost_work (inbox, lane, due_at, head, body)
-                   select ?1, ?2, ?3, ?4, ?5 where ?6 > (select count(*) from
-                   (select 1 from railpost_work where inbox = ?1 limit ?6))";
-        let lane = self.inbox.config.policy.lane(&delivery.received).map(|(key, _)| key);
+        let sql = "insert into railpost_work (inbox, line, key, due_at, head, body)
+                   select ?1, ?2, ?3, ?4, ?5, ?6 where ?7 > (select count(*) from
+                   (select 1 from railpost_work where inbox = ?1 limit ?7))";
+        let (line, key) = order(&delivery.received);
         let (name, most) = (&self.inbox.config.name, self.policy.backlog_max);
-        let values = params![name, lane, now, head(delivery), delivery.body, most];
+        let values = params![name, line, key, now, head(delivery), delivery.body, most];
         let rows = transaction.prepare_cached(sql)?.execute(values)?;
         Ok((rows == 1).then_some(verdict))
     }
@@ -95,7 +95,7 @@ impl SqliteQueue {
         Ok(database.execute(sql, params![self.inbox.config.name, position, now])? == 1)
     }
 
-    /// Drops a dead letter and lets its key go on. Says whether there was one at this position.
+    /// Drops a dead letter and lets its line and key go on. Says whether there was one at this position.
     pub fn discard(&self, database: &Connection, position: i64) -> Result<bool> {
         let sql = "delete from railpost_work
                    where inbox = ?1 and position = ?2 and due_at is null";
@@ -104,9 +104,12 @@ impl SqliteQueue {
 
     fn due(&self, database: &Connection, now: i64) -> Result<Option<Row>> {
         let sql = "select position, tries, head, body from railpost_work as job
-                   where inbox = ?1 and due_at <= ?2 and not exists (select 1 from railpost_work
-                   as older where older.inbox = job.inbox and older.lane = job.lane
-                   and older.position < job.position) order by position limit 1";
+                   where inbox = ?1 and due_at <= ?2
+                   and not exists (select 1 from railpost_work as older where older.inbox = job.inbox
+                   and older.line = job.line and older.position < job.position)
+                   and not exists (select 1 from railpost_work as older where older.inbox = job.inbox
+                   and older.key = job.key and older.position < job.position)
+                   order by position limit 1";
         let mut statement = database.prepare_cached(sql)?;
         statement.query_row(params![self.inbox.config.name, now], read).optional()
     }

@@ -7,6 +7,7 @@ mod support;
 mod suite;
 mod memory;
 mod sqlite;
+mod migration;
 mod postgres;
 mod session;
 mod pool;

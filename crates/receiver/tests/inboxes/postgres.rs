@@ -1,8 +1,8 @@
-use crate::suite::{Desk, follows_the_rules, forgets_what_failed};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{self, DAY, NOW, event, unique};
 use railpost_receiver::postgres::{PostgresInbox, Session, create_tables};
-use railpost_receiver::wire::Received;
-use railpost_receiver::{InboxConfig, OnGap, Policy, Start, Verdict};
+use railpost_receiver::wire::{LineId, Received, Seq};
+use railpost_receiver::{InboxConfig, NotedGap, OnGap, Policy, Start, Verdict};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_postgres::Client;
@@ -20,43 +20,54 @@ async fn postgres(policy: Policy) -> Postgres {
     Postgres { client, inbox }
 }
 
-impl Desk for Postgres {
-    async fn offer(&mut self, received: &Received, succeeds: bool) -> Verdict {
+impl InboxUnderTest for Postgres {
+    async fn offer(&mut self, received: &Received, now: i64, succeeds: bool) -> Verdict {
         let transaction = self.client.transaction().await.unwrap();
-        let verdict = self.inbox.admit(&transaction, received, NOW).await.unwrap();
+        let verdict = self.inbox.admit(&transaction, received, now).await.unwrap();
         if succeeds { transaction.commit().await } else { transaction.rollback().await }.unwrap();
         verdict
+    }
+
+    async fn applied(&mut self, line: &LineId) -> Option<Seq> {
+        self.inbox.applied(&self.client, line).await.unwrap()
     }
 }
 
 #[tokio::test]
 async fn the_postgres_inbox_follows_the_rules() {
     follows_the_rules(postgres).await;
-    forgets_what_failed(postgres(Policy::default()).await).await;
+    remembers_a_gap_without_a_commit(postgres(Policy::default()).await).await;
 }
 
 #[tokio::test]
-async fn a_lane_that_begins_anywhere_has_no_gap() {
-    let mut desk = postgres(Policy { start: Start::Anywhere, ..Policy::default() }).await;
-    assert_eq!(desk.offer(&event("7", Some(("A", 7))), true).await, Verdict::Fresh);
-    assert_eq!(desk.inbox.gaps(&desk.client).await.unwrap(), []);
+async fn a_line_that_begins_anywhere_has_no_gap() {
+    let mut tested = postgres(Policy { start: Start::Anywhere, ..Policy::default() }).await;
+    assert_eq!(tested.take(&event("7", Some(("A", 7)))).await, Verdict::Fresh);
+    assert_eq!(tested.inbox.gaps(&tested.client).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn pruning_keeps_what_is_young() {
-    let mut desk = postgres(Policy { on_gap: OnGap::Accept, ..Policy::default() }).await;
-    desk.offer(&event("1", None), true).await;
-    desk.offer(&event("5", Some(("A\0", 5))), true).await;
-    let gaps = desk.inbox.gaps(&desk.client).await.unwrap();
-    assert_eq!((gaps[0].key.as_str(), gaps[0].applied, gaps[0].seq), ("A\0", 0, 5));
-    assert_eq!(desk.inbox.prune(&desk.client, NOW + 30 * DAY).await.unwrap(), 0);
-    assert_eq!(desk.inbox.prune(&desk.client, NOW + 31 * DAY).await.unwrap(), 3);
-    assert!(matches!(desk.offer(&event("5", Some(("A\0", 5))), true).await, Verdict::Stale { .. }));
+    let mut tested = postgres(Policy { on_gap: OnGap::Accept, ..Policy::default() }).await;
+    tested.take(&event("1", None)).await;
+    tested.take(&event("5", Some(("A\0", 5)))).await;
+    let gaps = tested.inbox.gaps(&tested.client).await.unwrap();
+    let expected = NotedGap {
+        line: "A%00".to_owned(),
+        key: Some("A\0".to_owned()),
+        applied: 0,
+        seq: 5,
+        noted_at: NOW,
+    };
+    assert_eq!(gaps, [expected]);
+    assert_eq!(tested.inbox.prune(&tested.client, NOW + 30 * DAY).await.unwrap(), 0);
+    assert_eq!(tested.inbox.prune(&tested.client, NOW + 31 * DAY).await.unwrap(), 3);
+    assert!(matches!(tested.take(&event("5", Some(("A\0", 5)))).await, Verdict::Stale { .. }));
 }
 
 /// Many connections offer the same events again and again, in any order: each is applied once, in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn events_of_one_key_are_serialised_whoever_brings_them() {
+async fn events_of_one_line_are_serialised_whoever_brings_them() {
     const EVENTS: u64 = 40;
     let schema = unique("race");
     let client = support::postgres(&schema).await;
@@ -103,6 +114,28 @@ async fn events_of_one_key_are_serialised_whoever_brings_them() {
     let rows = client.query("select seq from applied order by position", &[]).await.unwrap();
     let seqs: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(seqs, (1..=EVENTS as i64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_copy_in_another_line_waits_too_and_moves_its_own_line_on() {
+    let schema = unique("lines");
+    let (mut one, mut two) = (support::postgres(&schema).await, support::postgres(&schema).await);
+    create_tables(&one).await.unwrap();
+    let inbox = PostgresInbox::new(InboxConfig::named("orders"));
+    let first = one.transaction().await.unwrap();
+    let received = event("1", Some(("A", 1)));
+    assert_eq!(inbox.admit(&first, &received, NOW).await.unwrap(), Verdict::Fresh);
+    let second = two.transaction().await.unwrap();
+    let received = event("1", Some(("B", 1)));
+    let copy = inbox.admit(&second, &received, NOW);
+    let (verdict, committed) = tokio::join!(biased; copy, first.commit());
+    committed.unwrap();
+    assert_eq!(verdict.unwrap(), Verdict::Duplicate);
+    second.commit().await.unwrap();
+    for line in ["A", "B"] {
+        let line = line.parse().unwrap();
+        assert_eq!(inbox.applied(&one, &line).await.unwrap(), Some(Seq::FIRST));
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
-//! The SQL queues: order per key, retries, dead letters, and bounds. Each story is told on both.
+//! The SQL queues: order per line and key, retries, dead letters, and bounds. Each story is told on both.
 
 use crate::support::{self, NOW, event, unique};
 use railpost_receiver::postgres::{self, PostgresInbox, PostgresQueue};
 use railpost_receiver::sqlite::{self, SqliteInbox, SqliteQueue};
+use railpost_receiver::wire::Received;
 use railpost_receiver::work::{DeadLetter, Job, WorkPolicy, Worked};
 use railpost_receiver::{Delivery, InboxConfig, Verdict};
 use tokio_postgres::Transaction;
@@ -169,6 +170,53 @@ async fn a_discarded_dead_letter_lets_its_key_go_on(mut queue: impl Queue) {
     assert!(!queue.discard(position).await);
 }
 
+/// A key begins a new line while events of the old one are still queued: those go first.
+async fn a_new_line_of_a_key_waits_for_the_old_one(mut queue: impl Queue) {
+    let in_line = |line: &str, id: &str| {
+        let delivery = delivery(id, Some(("A", 1)));
+        let received = Received { line: Some(line.parse().unwrap()), ..delivery.received };
+        Delivery { received, ..delivery }
+    };
+    queue.enqueue(&in_line("old", "old")).await;
+    queue.enqueue(&in_line("new", "new")).await;
+    let failed = Worked::Failed { event_id: "old".parse().unwrap(), at: NOW + 1 };
+    assert_eq!(queue.work(NOW, false).await, failed);
+    assert_eq!(queue.work(NOW, true).await, Worked::Idle, "the new one waits");
+    for id in ["old", "new"] {
+        assert_eq!(queue.work(NOW + 1, true).await, Worked::Done(id.parse().unwrap()));
+    }
+}
+
+/// An endpoint with one order for everything has one line for all keys.
+async fn events_of_one_line_wait_for_each_other_whatever_their_keys(mut queue: impl Queue) {
+    let with_key = |key: Option<&str>, seq: u64| {
+        let delivery = delivery(&format!("e{seq}"), Some(("line", seq)));
+        let key = key.map(|key| key.parse().unwrap());
+        Delivery { received: Received { key, ..delivery.received }, ..delivery }
+    };
+    for (key, seq) in [(Some("A"), 1), (Some("B"), 2), (None, 3)] {
+        assert_eq!(queue.enqueue(&with_key(key, seq)).await, Some(Verdict::Fresh));
+    }
+    let failed = Worked::Failed { event_id: "e1".parse().unwrap(), at: NOW + 1 };
+    assert_eq!(queue.work(NOW, false).await, failed);
+    assert_eq!(queue.work(NOW, true).await, Worked::Idle, "all of the line wait");
+    for id in ["e1", "e2", "e3"] {
+        assert_eq!(queue.work(NOW + 1, true).await, Worked::Done(id.parse().unwrap()));
+    }
+}
+
+/// An endpoint without order sends keys, but no lines.
+async fn events_without_a_line_do_not_wait_for_their_key(mut queue: impl Queue) {
+    for id in ["1", "2"] {
+        let delivery = delivery(id, Some(("A", 1)));
+        let received = Received { line: None, seq: None, ..delivery.received };
+        queue.enqueue(&Delivery { received, ..delivery }).await;
+    }
+    let failed = Worked::Failed { event_id: "1".parse().unwrap(), at: NOW + 1 };
+    assert_eq!(queue.work(NOW, false).await, failed);
+    assert_eq!(queue.work(NOW, true).await, Worked::Done("2".parse().unwrap()));
+}
+
 async fn a_full_queue_takes_nothing_and_remembers_nothing(mut queue: impl Queue) {
     for number in 0..4 {
         queue.enqueue(&delivery(&format!("{number}"), None)).await.unwrap();
@@ -218,5 +266,8 @@ on_both!(
     queued_events_are_applied_once_and_in_order,
     a_failing_job_waits_and_holds_its_key,
     a_discarded_dead_letter_lets_its_key_go_on,
+    a_new_line_of_a_key_waits_for_the_old_one,
+    events_of_one_line_wait_for_each_other_whatever_their_keys,
+    events_without_a_line_do_not_wait_for_their_key,
     a_full_queue_takes_nothing_and_remembers_nothing,
 );

@@ -1,9 +1,9 @@
 //! Sessions on PostgreSQL: the same rules, and what becomes of a transaction that nobody ends.
 
-use crate::suite::{Desk, follows_the_rules, forgets_what_failed};
+use crate::suite::{InboxUnderTest, follows_the_rules, remembers_a_gap_without_a_commit};
 use crate::support::{self, NOW, event, unique};
 use railpost_receiver::postgres::{PostgresInbox, Session, create_tables};
-use railpost_receiver::wire::Received;
+use railpost_receiver::wire::{LineId, Received, Seq};
 use railpost_receiver::{InboxConfig, Policy, Verdict};
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -21,10 +21,14 @@ async fn in_session(policy: Policy) -> InSession {
     InSession { session: Session::new(client), inbox }
 }
 
-impl Desk for InSession {
-    async fn offer(&mut self, received: &Received, succeeds: bool) -> Verdict {
-        let admission = self.session.begin(&self.inbox, received, NOW).await.unwrap();
+impl InboxUnderTest for InSession {
+    async fn offer(&mut self, received: &Received, now: i64, succeeds: bool) -> Verdict {
+        let admission = self.session.begin(&self.inbox, received, now).await.unwrap();
         if succeeds { admission.commit().await.unwrap() } else { admission.verdict() }
+    }
+
+    async fn applied(&mut self, line: &LineId) -> Option<Seq> {
+        self.inbox.applied(self.session.client(), line).await.unwrap()
     }
 }
 
@@ -37,61 +41,61 @@ impl InSession {
 #[tokio::test]
 async fn a_session_follows_the_rules() {
     follows_the_rules(in_session).await;
-    forgets_what_failed(in_session(Policy::default()).await).await;
+    remembers_a_gap_without_a_commit(in_session(Policy::default()).await).await;
 }
 
 #[tokio::test]
 async fn a_request_that_is_dropped_half_way_leaves_nothing() {
-    let mut desk = in_session(Policy::default()).await;
-    desk.offer(&event("1", None), true).await;
+    let mut tested = in_session(Policy::default()).await;
+    tested.take(&event("1", None)).await;
     let received = event("2", Some(("A", 1)));
     {
-        let begin = pin!(desk.session.begin(&desk.inbox, &received, NOW));
+        let begin = pin!(tested.session.begin(&tested.inbox, &received, NOW));
         let polled = begin.poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending(), "both statements are under way");
     }
-    assert_eq!(desk.text("select string_agg(event_id, ' ') from railpost_inbox").await, "1");
-    assert_eq!(desk.offer(&received, true).await, Verdict::Fresh);
+    assert_eq!(tested.text("select string_agg(event_id, ' ') from railpost_inbox").await, "1");
+    assert_eq!(tested.take(&received).await, Verdict::Fresh);
 }
 
 #[tokio::test]
 async fn a_transaction_that_somebody_left_broken_fails_once() {
-    let mut desk = in_session(Policy::default()).await;
+    let mut tested = in_session(Policy::default()).await;
     let received = event("1", Some(("A", 1)));
-    desk.offer(&event("0", None), true).await;
-    desk.session.client().batch_execute("begin; select 1 / 0").await.unwrap_err();
-    assert!(desk.session.begin(&desk.inbox, &received, NOW).await.is_err());
-    assert_eq!(desk.offer(&received, true).await, Verdict::Fresh);
+    tested.take(&event("0", None)).await;
+    tested.session.client().batch_execute("begin; select 1 / 0").await.unwrap_err();
+    assert!(tested.session.begin(&tested.inbox, &received, NOW).await.is_err());
+    assert_eq!(tested.take(&received).await, Verdict::Fresh);
 }
 
 /// The inbox is asked only where this setting is on: an event is not noted by itself if `begin` failed.
 #[tokio::test]
 async fn the_transaction_has_its_mark_and_nothing_else_has() {
     const MARK: &str = "select current_setting('transaction_deferrable')";
-    let mut desk = in_session(Policy::default()).await;
-    let admission = desk.session.begin(&desk.inbox, &event("1", None), NOW).await.unwrap();
+    let mut tested = in_session(Policy::default()).await;
+    let admission = tested.session.begin(&tested.inbox, &event("1", None), NOW).await.unwrap();
     let row = admission.client().query_one(MARK, &[]).await.unwrap();
     assert_eq!(row.get::<_, String>(0), "on");
     admission.commit().await.unwrap();
-    assert_eq!(desk.text(MARK).await, "off");
+    assert_eq!(tested.text(MARK).await, "off");
 }
 
 #[tokio::test]
 async fn a_last_statement_commits_with_the_event_or_not_at_all() {
-    let mut desk = in_session(Policy::default()).await;
+    let mut tested = in_session(Policy::default()).await;
     let sql = "create table applied (id text not null check (id <> 'refused'))";
-    desk.session.client().batch_execute(sql).await.unwrap();
+    tested.session.client().batch_execute(sql).await.unwrap();
     let insert = "insert into applied values ($1)";
     let (good, refused, unreadable) = (Some("good"), Some("refused"), 7i32);
     let received = event("1", Some(("A", 1)));
     let values: [(&(dyn ToSql + Sync), bool); 4] =
         [(&unreadable, false), (&refused, false), (&None::<&str>, false), (&good, true)];
     for (value, succeeds) in values {
-        let admission = desk.session.begin(&desk.inbox, &received, NOW).await.unwrap();
+        let admission = tested.session.begin(&tested.inbox, &received, NOW).await.unwrap();
         assert_eq!(admission.verdict(), Verdict::Fresh, "{value:?}");
         let committed = admission.commit_with(insert, &[(value, Type::TEXT)]).await;
         assert_eq!(committed.ok(), succeeds.then_some(1), "{value:?}");
     }
-    assert_eq!(desk.text("select string_agg(id, ' ') from applied").await, "good");
-    assert_eq!(desk.offer(&received, true).await, Verdict::Duplicate);
+    assert_eq!(tested.text("select string_agg(id, ' ') from applied").await, "good");
+    assert_eq!(tested.take(&received).await, Verdict::Duplicate);
 }

@@ -17,6 +17,7 @@ fn wrapped(envelope: Envelope) -> TestRequest {
         content_type: &content_type,
         schema_version: Some(3),
         unix_ms: 1_767_225_600_000,
+        cloudevent_id: None,
         source: &source,
         url: "https://railpost.test/",
     });

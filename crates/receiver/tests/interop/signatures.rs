@@ -7,12 +7,13 @@ use railpost_receiver::testing::{Forgery, TestSender};
 use railpost_receiver::wire::{Secret, Signer};
 use serde_json::json;
 
-fn secrets() -> [Secret; 2] {
+pub(crate) fn secrets() -> [Secret; 2] {
     [3, 4].map(|byte| Secret::generate(&[byte; 32]))
 }
 
 /// Bodies that trip up who re-serialises, guesses an encoding or expects JSON.
-const BODIES: [&[u8]; 4] = [b"{\"total\": 12.0}", b"", "snow \u{2603} man".as_bytes(), b"{ }\r\n"];
+pub(crate) const BODIES: [&[u8]; 4] =
+    [b"{\"total\": 12.0}", b"", "snow \u{2603} man".as_bytes(), b"{ }\r\n"];
 
 #[test]
 fn deliveries_verify_with_the_reference_libraries() {

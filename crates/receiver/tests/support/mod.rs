@@ -2,17 +2,20 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use railpost_receiver::postgres::Pool;
-use railpost_receiver::wire::{EventId, Received, Seq};
+use railpost_receiver::wire::{EventId, Key, Received, Seq};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) const NOW: i64 = 1_767_225_600;
 pub(crate) const DAY: i64 = 24 * 60 * 60;
 
-/// An event: its id, and its key and seq if it has them.
+/// An event: its id, and its key and seq if it has them. The line of a key is named after it.
 pub(crate) fn event(id: &str, lane: Option<(&str, u64)>) -> Received {
+    let key: Option<Key> = lane.map(|(key, _)| key.parse().unwrap());
     Received {
         event_id: id.parse::<EventId>().unwrap(),
-        key: lane.map(|(key, _)| key.parse().unwrap()),
+        line: key.as_ref().map(|key| key.to_header().parse().unwrap()),
+        key,
+        after: None,
         seq: lane.map(|(_, seq)| Seq::new(seq).unwrap()),
         attempt: Some(1),
         replay: false,

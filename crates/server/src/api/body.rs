@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::problem::{Code, Problem};
 use crate::app::App;
-use crate::limits::SMALL_BODY_LEN_MAX;
+use crate::limits::{DISCARDED_LEN_MAX, SMALL_BODY_LEN_MAX};
 
 /// Reads a request's body.
 pub(crate) trait FromBody: Sized + Send + 'static {
@@ -103,19 +103,31 @@ pub(crate) fn unsupported(parts: &Parts, expected: &str) -> Problem {
 }
 
 /// Reads a body whole, within a bound of bytes and of time.
-pub(crate) async fn read(app: &App, body: Body, len_max: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read(app: &App, mut body: Body, len_max: usize) -> Result<Bytes, Problem> {
     let patience = std::time::Duration::from_millis(app.config.limits.request_timeout.as_millis());
-    let collected = tokio::time::timeout(patience, Limited::new(body, len_max).collect()).await;
+    let collecting = Limited::new(&mut body, len_max).collect();
+    let collected = tokio::time::timeout(patience, collecting).await;
     let collected = collected.map_err(|_| too_slow(app))?;
     match collected {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
+            let _ = tokio::time::timeout(patience, discard(&mut body)).await;
             let detail = format!("a body here may have at most {len_max} bytes");
             Err(Problem::new(Code::TooLarge, detail))
         }
         Err(error) => {
             Err(Problem::new(Code::MalformedBody, format!("the body ended early: {error}")))
         }
+    }
+}
+
+/// Reads on for a while: a client that is still sending when the connection is closed does not see the answer.
+async fn discard(body: &mut Body) {
+    let mut len = 0;
+    while len < DISCARDED_LEN_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        len += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 

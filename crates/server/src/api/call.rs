@@ -8,7 +8,7 @@ use railpost_wire::{AuditId, TenantId};
 
 use super::answer::Answer;
 use super::auth::Caller;
-use super::idempotency::Repeatable;
+use super::idempotency::IdempotentRequest;
 use super::problem::Problem;
 use crate::app::App;
 
@@ -17,12 +17,12 @@ use crate::app::App;
 pub(crate) struct Ctx {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
-    repeatable: Option<Arc<Repeatable>>,
+    idempotent_request: Option<Arc<IdempotentRequest>>,
 }
 
 /// What is done to what, for the audit trail. No secrets, no payloads.
 #[derive(Clone, Debug)]
-pub(crate) struct Deed {
+pub(crate) struct AuditAction {
     /// Such as `endpoint.pause`.
     pub(crate) action: &'static str,
     /// In whose realm.
@@ -36,11 +36,14 @@ pub(crate) struct Deed {
 impl Ctx {
     /// A call by `caller`, outside of a request that may come again.
     pub(crate) fn new(app: Arc<App>, caller: Caller) -> Self {
-        Self { app, caller, repeatable: None }
+        Self { app, caller, idempotent_request: None }
     }
 
-    pub(crate) fn repeatable(self, repeatable: Option<Arc<Repeatable>>) -> Self {
-        Self { repeatable, ..self }
+    pub(crate) fn idempotent_request(
+        self,
+        idempotent_request: Option<Arc<IdempotentRequest>>,
+    ) -> Self {
+        Self { idempotent_request, ..self }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -48,27 +51,27 @@ impl Ctx {
     }
 
     /// Makes a change together with its audit entry and the answer for when the request comes again,
-    /// in one commit. Every mutation goes through here, those included that only the dispatcher
-    /// carries out: they bring no writes.
+    /// in one commit, and has the dispatcher follow. Every mutation goes through here, those included
+    /// that only the dispatcher carries out: they bring no writes.
     pub(crate) async fn commit<A: Answer>(
         &self,
         writes: Vec<Write>,
-        deed: Deed,
+        audit_action: AuditAction,
         answer: A,
     ) -> Result<A, Problem> {
         let change = Change {
             writes,
-            audit: Some(self.audit(deed)),
+            audit: Some(self.audit(audit_action)),
             idempotency: self.record(&answer, true),
         };
-        self.app.store.commit(change).await?;
+        self.app.dispatcher.commit(change).await?;
         Ok(answer)
     }
 
     /// Writes down what was done where the work had a commit of its own, with the stored answer.
-    pub(crate) async fn note(&self, deed: Deed) -> Result<(), Problem> {
-        let change = Change { audit: Some(self.audit(deed)), ..Change::default() };
-        Ok(self.app.store.commit(change).await?)
+    pub(crate) async fn note(&self, audit_action: AuditAction) -> Result<(), Problem> {
+        let change = Change { audit: Some(self.audit(audit_action)), ..Change::default() };
+        Ok(self.app.dispatcher.commit(change).await?)
     }
 
     /// The answer as it is to be stored with the work, if the request may come again.
@@ -77,17 +80,17 @@ impl Ctx {
         answer: &A,
         secret: bool,
     ) -> Option<Box<IdempotencyRecord>> {
-        let request = self.repeatable.as_ref()?;
+        let request = self.idempotent_request.as_ref()?;
         Some(Box::new(request.record(A::STATUS, answer.to_bytes(), secret)))
     }
 
     /// The request, if it may come again.
     pub(crate) fn may_repeat(&self) -> bool {
-        self.repeatable.is_some()
+        self.idempotent_request.is_some()
     }
 
-    fn audit(&self, deed: Deed) -> AuditEntry {
-        let Deed { action, tenant, target, detail } = deed;
+    fn audit(&self, audit_action: AuditAction) -> AuditEntry {
+        let AuditAction { action, tenant, target, detail } = audit_action;
         let (now, actor) = (self.now(), self.caller.actor());
         let id = AuditId::generate(now.as_millis(), self.app.random());
         AuditEntry { id, at: now, tenant, actor, action: action.to_owned(), target, detail }

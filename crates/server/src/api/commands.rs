@@ -1,11 +1,11 @@
 //! What people decide about one delivery: replay, skip, discard.
 
-use railpost_engine::{Because, Command, Delivery, DeliveryState};
+use railpost_engine::{Because, Command, Delivery, DeliveryState, DiscardReason};
 use railpost_store::DeliveryView as Stored;
 use serde_json::json;
 
 use super::answer::Answer;
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::deliveries::{self, DeliveryView};
 use super::problem::Problem;
 use crate::app::App;
@@ -24,13 +24,15 @@ pub(crate) async fn carry_out<A: Answer>(
     answer: impl FnOnce(DeliveryView) -> A,
 ) -> Result<A, Problem> {
     command_delivery(&ctx.app, command, stored.delivery).await?;
-    let deed = Deed {
+    // Before anybody is told that it is done, or the answer is stored for when the request comes again.
+    ctx.app.dispatcher.written().await?;
+    let audit_action = AuditAction {
         action: action_name(command),
         tenant: Some(stored.tenant.clone()),
         target: stored.delivery.id.to_string(),
         detail: json!({ "endpoint": stored.delivery.endpoint, "event": stored.event }),
     };
-    ctx.commit(Vec::new(), deed, answer(DeliveryView::from(after(command, stored)))).await
+    ctx.commit(Vec::new(), audit_action, answer(DeliveryView::from(after(command, stored)))).await
 }
 
 /// Hands a command to the dispatcher. A delivery beyond what the engine has in memory is loaded when
@@ -63,7 +65,7 @@ fn after(command: Command, mut stored: Stored) -> Stored {
             DeliveryState::Dead { reason, holds: false }
         }
         (Command::Skip, state) => state,
-        (Command::Discard, _) => DeliveryState::Discarded,
+        (Command::Discard, _) => DeliveryState::Discarded { reason: DiscardReason::Person },
     };
     stored
 }

@@ -1,9 +1,9 @@
 //! Deliveries: one event for one endpoint each.
 
 use http::Method;
-use railpost_engine::{Command, DeadReason, DeliveryState, LaneId, Stage};
+use railpost_engine::{Command, DeadReason, DeliveryState, DiscardReason, LaneId, Stage};
 use railpost_store::{DeliveryQuery, DeliveryView as Stored, Period};
-use railpost_wire::{DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,10 +58,12 @@ pub(crate) struct DeliveryView {
     pub(crate) event_type: EventType,
     /// The event's key.
     pub(crate) key: Option<Key>,
-    /// Its number in its lane, even if it has left it.
-    pub(crate) seq: Option<Seq>,
     /// The lane it stands in.
     pub(crate) lane: Option<LaneId>,
+    /// The line of its lane, as `X-Lane` names it, even if it has left its lane.
+    pub(crate) line: Option<LineId>,
+    /// Its number in the line, as `X-Seq` says it.
+    pub(crate) seq: Option<Seq>,
     /// Where it goes.
     pub(crate) endpoint: EndpointId,
     /// Where it stands.
@@ -69,9 +71,9 @@ pub(crate) struct DeliveryView {
     /// When the next attempt is due, while it waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<Time>,
-    /// Why it was given up on.
+    /// Why it is dead or discarded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<DeadReason>,
+    pub(crate) reason: Option<Reason>,
     /// Whether it is a dead letter that holds its lane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holds_lane: Option<bool>,
@@ -83,21 +85,37 @@ pub(crate) struct DeliveryView {
     pub(crate) changed_at: Time,
 }
 
+/// Why a delivery is dead or discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "ClosedReason")]
+pub(crate) enum Reason {
+    /// Why it was given up on.
+    Dead(DeadReason),
+    /// Why it was discarded.
+    Discarded(DiscardReason),
+}
+
 impl From<Stored> for DeliveryView {
     fn from(stored: Stored) -> Self {
         let delivery = stored.delivery;
         let (until, reason, holds_lane) = match delivery.state {
             DeliveryState::Waiting { until } => (Some(until.into()), None, None),
-            DeliveryState::Dead { reason, holds } => (None, Some(reason), Some(holds)),
+            DeliveryState::Dead { reason, holds } => {
+                (None, Some(Reason::Dead(reason)), Some(holds))
+            }
+            DeliveryState::Discarded { reason } => (None, Some(Reason::Discarded(reason)), None),
             _ => (None, None, None),
         };
+        let (line, seq) = stored.line.map(|place| (place.line, place.seq)).unzip();
         Self {
             id: delivery.id,
             event: stored.event,
             event_type: stored.event_type,
             key: stored.key,
-            seq: stored.seq,
             lane: delivery.place.map(|place| place.lane),
+            line,
+            seq,
             endpoint: delivery.endpoint,
             state: delivery.state.stage(),
             until,

@@ -4,16 +4,17 @@ mod shape;
 mod settings;
 mod actions;
 
+use futures_util::future::join_all;
 use http::Method;
 use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_store::{Endpoint, NewSecret, PageRequest, SecretValue, Write};
+use railpost_store::{Endpoint, EndpointPrivate, NewSecret, PageRequest, SecretValue, Write};
 use railpost_wire::{EndpointId, Secret, SecretId, TenantId};
 use serde_json::json;
 
-use super::answer::{Created, Done, Json};
+use super::answer::{Created, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::{OfEndpoint, OfTenant};
 use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -21,7 +22,9 @@ use super::route::Route;
 use super::secrets::{self, SecretCreated};
 use super::tenants;
 
-pub(crate) use shape::{EndpointChange, EndpointCreated, EndpointView, NewEndpoint};
+pub(crate) use shape::{
+    EndpointChange, EndpointCreated, EndpointRemoved, EndpointView, NewEndpoint,
+};
 
 const ALL: &str = "/v1/tenants/{tenant}/endpoints";
 const ONE: &str = "/v1/tenants/{tenant}/endpoints/{endpoint}";
@@ -45,7 +48,13 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<EndpointView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.endpoints(Some(&path.tenant), query.page).await?;
-    Ok(Json(Page::of(listing, EndpointView::from)))
+    let mut page = Page::of(listing, EndpointView::from);
+    let blocked = page.items.iter().map(|endpoint| blocked(&ctx, endpoint.id));
+    let blocked = join_all(blocked).await;
+    for (endpoint, blocked) in page.items.iter_mut().zip(blocked) {
+        endpoint.blocked = blocked;
+    }
+    Ok(Json(page))
 }
 
 /// Creates an endpoint with one shared secret, which is shown in the answer and not again.
@@ -65,7 +74,7 @@ pub(crate) async fn create(
         id: EndpointId::generate(now.as_millis(), ctx.app.random()),
         tenant: path.tenant,
         settings,
-        private,
+        private: Ok(private.clone()),
         status: Default::default(),
         failing_since: None,
         revision: 1,
@@ -84,17 +93,14 @@ pub(crate) async fn create(
             id: endpoint.id,
             tenant: endpoint.tenant.clone(),
             settings: endpoint.settings.clone(),
-            private: endpoint.private.clone(),
+            private,
         }),
         Write::CreateSecret(secret.clone()),
     ];
-    let deed = deed("endpoint.create", &endpoint);
-    let id = endpoint.id;
+    let audit_action = audit_action("endpoint.create", &endpoint);
     let secret = SecretCreated::of(&secret, now);
     let answer = Created(EndpointCreated { endpoint: endpoint.into(), secret });
-    let created = ctx.commit(writes, deed, answer).await?;
-    ctx.app.dispatcher.endpoint_changed(id).await?;
-    Ok(created)
+    ctx.commit(writes, audit_action, answer).await
 }
 
 pub(crate) async fn show(
@@ -103,7 +109,9 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EndpointView>, Problem> {
-    Ok(Json(find(&ctx, &path).await?.into()))
+    let mut endpoint = EndpointView::from(find(&ctx, &path).await?);
+    endpoint.blocked = blocked(&ctx, endpoint.id).await;
+    Ok(Json(endpoint))
 }
 
 pub(crate) async fn change(
@@ -120,19 +128,37 @@ pub(crate) async fn change(
         return Err(Problem { field: Some("revision".to_owned()), ..problem });
     }
     let was_signed = endpoint.settings.policy.signed;
-    settings::apply(&ctx.app, change, &mut endpoint.settings, &mut endpoint.private)?;
+    let mut private = private_to_change(&endpoint, &change)?;
+    settings::apply(&ctx.app, change, &mut endpoint.settings, &mut private)?;
+    let mut _turn = None;
     if endpoint.settings.policy.signed && !was_signed {
-        secrets::require_active(&ctx, endpoint.id).await?;
+        _turn = Some(ctx.app.secret_changes.lock().await);
+        secrets::require_lasting(&ctx, endpoint.id).await?;
     }
     endpoint.revision += 1;
     endpoint.updated_at = ctx.now();
     let write = Write::UpdateEndpoint {
         id: endpoint.id,
         settings: endpoint.settings.clone(),
-        private: endpoint.private.clone(),
+        private: private.clone(),
         revision: Some(revision),
     };
+    endpoint.private = Ok(private);
     commit_change(&ctx, vec![write], "endpoint.change", endpoint).await
+}
+
+/// What is encrypted of the endpoint. If it cannot be read, the change must replace all of it.
+fn private_to_change(
+    endpoint: &Endpoint,
+    change: &EndpointChange,
+) -> Result<EndpointPrivate, Problem> {
+    match &endpoint.private {
+        Ok(private) => Ok(private.clone()),
+        Err(_) if change.headers.is_some() && change.client_identity.is_some() => {
+            Ok(EndpointPrivate::default())
+        }
+        Err(error) => Err(error.clone().into()),
+    }
 }
 
 pub(crate) async fn remove(
@@ -140,25 +166,32 @@ pub(crate) async fn remove(
     path: OfEndpoint,
     _: NoQuery,
     _: NoBody,
-) -> Result<Done, Problem> {
+) -> Result<Json<EndpointRemoved>, Problem> {
     let endpoint = find(&ctx, &path).await?;
-    let writes = vec![Write::RemoveEndpoint(endpoint.id)];
-    let done = ctx.commit(writes, deed("endpoint.remove", &endpoint), Done).await?;
-    ctx.app.dispatcher.endpoint_changed(endpoint.id).await?;
-    Ok(done)
+    let open_deliveries = ctx.app.store.counts(endpoint.id).await?.open();
+    let mut audit_action = audit_action("endpoint.remove", &endpoint);
+    audit_action.detail["open_deliveries"] = json!(open_deliveries);
+    let answer = Json(EndpointRemoved { id: endpoint.id, open_deliveries });
+    let removed = ctx.commit(vec![Write::RemoveEndpoint(endpoint.id)], audit_action, answer).await;
+    // Even if the answer was lost: it may have been removed all the same.
+    ctx.app.removals.notify_one();
+    removed
 }
 
-/// Commits a change to an endpoint, tells the dispatcher, and answers with the endpoint.
+/// Commits a change to an endpoint, and answers with the endpoint.
 async fn commit_change(
     ctx: &Ctx,
     writes: Vec<Write>,
     action: &'static str,
     endpoint: Endpoint,
 ) -> Result<Json<EndpointView>, Problem> {
-    let (id, deed) = (endpoint.id, deed(action, &endpoint));
-    let changed = ctx.commit(writes, deed, Json(endpoint.into())).await?;
-    ctx.app.dispatcher.endpoint_changed(id).await?;
-    Ok(changed)
+    let audit_action = audit_action(action, &endpoint);
+    ctx.commit(writes, audit_action, Json(endpoint.into())).await
+}
+
+/// Why nothing can be sent to the endpoint as it is, if that is so and known here.
+async fn blocked(ctx: &Ctx, id: EndpointId) -> Option<String> {
+    ctx.app.dispatcher.blocked(id).await.unwrap_or_default()
 }
 
 /// The endpoint, if it is this tenant's and was not removed.
@@ -187,8 +220,8 @@ async fn check_count(ctx: &Ctx, tenant: &TenantId) -> Result<(), Problem> {
     Err(Problem::new(Code::LimitReached, detail))
 }
 
-pub(super) fn deed(action: &'static str, endpoint: &Endpoint) -> Deed {
-    Deed {
+pub(super) fn audit_action(action: &'static str, endpoint: &Endpoint) -> AuditAction {
+    AuditAction {
         action,
         tenant: Some(endpoint.tenant.clone()),
         target: endpoint.id.to_string(),

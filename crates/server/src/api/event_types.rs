@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::answer::{Done, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::{OfEventType, OfTenant};
 use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -159,7 +159,7 @@ pub(crate) async fn put(
     };
     let answer = Json(EventTypeView::from(record.clone()));
     let writes = vec![Write::PutEventType(record)];
-    let answer = ctx.commit(writes, deed("event_type.put", &path), answer).await?;
+    let answer = ctx.commit(writes, audit_action("event_type.put", &path), answer).await?;
     ctx.app.catalogue.forget(&path.tenant);
     Ok(answer)
 }
@@ -172,7 +172,7 @@ pub(crate) async fn remove(
 ) -> Result<Done, Problem> {
     find(&ctx, &path).await?;
     let writes = vec![Write::RemoveEventType(path.tenant.clone(), path.name.clone())];
-    let done = ctx.commit(writes, deed("event_type.remove", &path), Done).await?;
+    let done = ctx.commit(writes, audit_action("event_type.remove", &path), Done).await?;
     ctx.app.catalogue.forget(&path.tenant);
     Ok(done)
 }
@@ -224,7 +224,7 @@ async fn check_count(ctx: &Ctx, path: &OfEventType) -> Result<(), Problem> {
     Err(Problem::new(Code::LimitReached, format!("a tenant may describe {max} event types")))
 }
 
-fn deed(action: &'static str, path: &OfEventType) -> Deed {
+fn audit_action(action: &'static str, path: &OfEventType) -> AuditAction {
     let (tenant, target) = (Some(path.tenant.clone()), path.name.to_string());
-    Deed { action, tenant, target, detail: json!({}) }
+    AuditAction { action, tenant, target, detail: json!({}) }
 }

@@ -81,7 +81,10 @@ pub(crate) async fn readiness(ctx: &Ctx) -> Ready {
             let railpost_store::Health { backend, schema, size_bytes } = health;
             (Some(StoreView { backend, schema, size_bytes }), Vec::new())
         }
-        Err(error) => (None, vec![error.to_string()]),
+        Err(error) => {
+            ctx.app.telemetry.note_stopped(&error);
+            (None, vec![error.to_string()])
+        }
     };
     if let Err(stopped) = ctx.app.dispatcher.counters().await {
         reasons.push(stopped.to_string());

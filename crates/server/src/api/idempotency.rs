@@ -26,7 +26,7 @@ pub(crate) struct UnderWay(Mutex<HashSet<IdempotencyKey>>);
 
 /// A request that may come again. While it lives, the same key is refused as in progress.
 #[derive(Debug)]
-pub(crate) struct Repeatable {
+pub(crate) struct IdempotentRequest {
     app: Arc<App>,
     key: IdempotencyKey,
     fingerprint: Digest,
@@ -34,11 +34,11 @@ pub(crate) struct Repeatable {
 }
 
 /// What to do with a request.
-pub(crate) enum Standing {
+pub(crate) enum IdempotencyCheck {
     /// The client does not say that it may come again.
     Once,
     /// It may come again, and comes for the first time.
-    First(Arc<Repeatable>),
+    First(Arc<IdempotentRequest>),
     /// It was answered before, with this.
     Answered(Response),
 }
@@ -50,9 +50,9 @@ pub(crate) async fn begin(
     parts: &Parts,
     body: Option<&Bytes>,
     tenant: Option<&str>,
-) -> Result<Standing, Problem> {
+) -> Result<IdempotencyCheck, Problem> {
     match chosen_key(parts)? {
-        None => Ok(Standing::Once),
+        None => Ok(IdempotencyCheck::Once),
         // Boxed, so that every request need not have room for it.
         Some(key) => Box::pin(reserve(app, caller, key, parts, body, tenant)).await,
     }
@@ -65,7 +65,7 @@ async fn reserve(
     parts: &Parts,
     body: Option<&Bytes>,
     tenant: Option<&str>,
-) -> Result<Standing, Problem> {
+) -> Result<IdempotencyCheck, Problem> {
     let Some(body) = body else {
         return Err(Problem::header(
             "idempotency-key",
@@ -80,14 +80,14 @@ async fn reserve(
         return Err(in_progress());
     }
     let tenant = tenant.and_then(|tenant| tenant.parse().ok());
-    let request = Repeatable { app: app.clone(), key, fingerprint, tenant };
+    let request = IdempotentRequest { app: app.clone(), key, fingerprint, tenant };
     match request.recall().await? {
-        Some(response) => Ok(Standing::Answered(response)),
-        None => Ok(Standing::First(Arc::new(request))),
+        Some(response) => Ok(IdempotencyCheck::Answered(response)),
+        None => Ok(IdempotencyCheck::First(Arc::new(request))),
     }
 }
 
-impl Repeatable {
+impl IdempotentRequest {
     /// The answer given before, if there was one.
     pub(crate) async fn recall(&self) -> Result<Option<Response>, Problem> {
         match self.app.store.recall(&self.key, &self.fingerprint).await? {
@@ -119,7 +119,7 @@ impl Repeatable {
     }
 }
 
-impl Drop for Repeatable {
+impl Drop for IdempotentRequest {
     fn drop(&mut self) {
         self.app.under_way.lock().remove(&self.key);
     }

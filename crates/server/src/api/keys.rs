@@ -10,7 +10,7 @@ use serde_json::json;
 use super::answer::{Created, Done, Json};
 use super::auth::{KEY_PREFIX, Needs, hash_of, scope_name};
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::{NoPath, OfKey, OfTenant, OfTenantKey};
 use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -256,8 +256,8 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
         last_used_at: None,
     };
     let answer = Created(KeyCreated { view: KeyView::from(&key), key: text });
-    let deed = deed("key.create", &key);
-    ctx.commit(vec![Write::CreateApiKey(key)], deed, answer).await
+    let audit_action = audit_action("key.create", &key);
+    ctx.commit(vec![Write::CreateApiKey(key)], audit_action, answer).await
 }
 
 pub(crate) async fn revoke_own(
@@ -282,7 +282,7 @@ async fn end(ctx: &Ctx, key: ApiKey) -> Result<Done, Problem> {
         return Ok(Done);
     }
     let writes = vec![Write::RevokeApiKey(key.id, ctx.now())];
-    let done = ctx.commit(writes, deed("key.revoke", &key), Done).await?;
+    let done = ctx.commit(writes, audit_action("key.revoke", &key), Done).await?;
     ctx.app.keys.forget(key.id);
     Ok(done)
 }
@@ -295,8 +295,8 @@ pub(crate) fn generate(app: &App) -> String {
     format!("{KEY_PREFIX}{text}")
 }
 
-fn deed(action: &'static str, key: &ApiKey) -> Deed {
-    Deed {
+fn audit_action(action: &'static str, key: &ApiKey) -> AuditAction {
+    AuditAction {
         action,
         tenant: key.tenant.clone(),
         target: key.id.to_string(),

@@ -67,9 +67,9 @@ pub(crate) struct HeldLaneView {
     pub(crate) key: Option<Key>,
     /// The dead letter that holds it.
     pub(crate) held_by: DeliveryId,
-    /// Its number in the lane.
+    /// Its number in its line.
     pub(crate) held_at_seq: Seq,
-    /// The last number given out in the lane.
+    /// The last number given out in the lane, counted in the same line.
     pub(crate) last_seq: Seq,
     /// How many numbers lie behind the dead letter: what waits, but for what was discarded.
     pub(crate) waiting_behind: u64,
@@ -143,10 +143,12 @@ async fn holder(ctx: &Ctx, path: &OfLane) -> Result<DeliveryId, Problem> {
 
 async fn view(ctx: &Ctx, held: HeldLane) -> Result<HeldLaneView, Problem> {
     let delivery = ctx.app.store.delivery(held.held_by).await?;
-    let reason = delivery.and_then(|stored| match stored.delivery.state {
+    let reason = delivery.as_ref().and_then(|stored| match stored.delivery.state {
         DeliveryState::Dead { reason, .. } => Some(reason),
         _ => None,
     });
+    let before = delivery.and_then(|stored| stored.line).map_or(0, |place| place.before);
+    let in_line = |seq: Seq| Seq::new(seq.get().saturating_sub(before)).unwrap_or(Seq::FIRST);
     let attempt = attempts::last(ctx, held.held_by).await?;
     let (last_status, last_failure) = attempts::status_and_failure(attempt.as_ref());
     Ok(HeldLaneView {
@@ -154,8 +156,8 @@ async fn view(ctx: &Ctx, held: HeldLane) -> Result<HeldLaneView, Problem> {
         endpoint: held.endpoint,
         key: held.key,
         held_by: held.held_by,
-        held_at_seq: held.held_at,
-        last_seq: held.last,
+        held_at_seq: in_line(held.held_at),
+        last_seq: in_line(held.last),
         waiting_behind: held.last.get() - held.held_at.get(),
         since: held.since.into(),
         reason,

@@ -1,11 +1,9 @@
-//! Keeping the store in shape: backup and retention, on request.
+//! Keeping the store in shape, on request: backup, retention, verification, new lines after a restore.
 
 use std::path::{Component, Path, PathBuf};
 
 use http::Method;
-use railpost_engine::Timestamp;
-use railpost_store::limits::UPKEEP_STEP_MAX;
-use railpost_store::{PruneStep, Pruned};
+use railpost_store::{Pruned, StoreError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,11 +11,13 @@ use serde_json::json;
 use super::answer::Json;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::NoPath;
 use super::problem::{Code, Problem};
 use super::query::NoQuery;
 use super::route::Route;
+use super::time::Time;
+use crate::upkeep;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -28,6 +28,20 @@ pub(super) fn routes() -> Vec<Route> {
             Needs::Admin,
             "Delete what is past its retention",
             prune,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/store/verify",
+            Needs::Admin,
+            "Look through all that is stored for damage",
+            verify,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/lines/renew",
+            Needs::Admin,
+            "Begin a new line of every lane, after the store was restored by other means",
+            renew_lines,
         ),
     ]
 }
@@ -57,6 +71,8 @@ pub(crate) struct PrunedView {
     pub(crate) events: u64,
     /// Their deliveries.
     pub(crate) deliveries: u64,
+    /// Lanes that stood empty: the next event of their key begins a new line.
+    pub(crate) lanes: u64,
     /// Audit entries, and answers to requests that may come again.
     pub(crate) others: u64,
 }
@@ -80,8 +96,8 @@ pub(crate) async fn backup(
     ctx.app.store.backup(&file).await?;
     let size_bytes = std::fs::metadata(&file).map_err(|error| unwritten(&inside, &error))?.len();
     let path = inside.display().to_string();
-    let deed = deed("store.backup", &path, json!({ "size_bytes": size_bytes }));
-    ctx.commit(Vec::new(), deed, Json(Backup { path, size_bytes })).await
+    let audit_action = audit_action("store.backup", &path, json!({ "size_bytes": size_bytes }));
+    ctx.commit(Vec::new(), audit_action, Json(Backup { path, size_bytes })).await
 }
 
 /// The path, if it stays inside the folder of backups.
@@ -114,32 +130,67 @@ pub(crate) async fn prune(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<PrunedView>, Problem> {
-    let (now, retention) = (ctx.now(), &ctx.app.config.retention);
-    let before = |kept: railpost_engine::Span| {
-        Timestamp::from_millis(now.as_millis().saturating_sub(kept.as_millis()))
-    };
-    let mut step = PruneStep {
-        closed_before: before(retention.closed),
-        dead_before: before(retention.dead),
-        after: None,
-        limit: UPKEEP_STEP_MAX,
-    };
-    let mut all = PrunedView::default();
-    loop {
-        let Pruned { events, deliveries, others, next } = ctx.app.store.prune(step.clone()).await?;
-        all.events += events;
-        all.deliveries += deliveries;
-        all.others += others;
-        if next.is_none() {
-            break;
-        }
-        step.after = next;
-    }
-    ctx.commit(Vec::new(), deed("store.prune", "store", json!(all)), Json(all)).await
+    let Pruned { events, deliveries, lanes, others, .. } = upkeep::prune(&ctx.app).await?;
+    let all = PrunedView { events, deliveries, lanes, others };
+    ctx.commit(Vec::new(), audit_action("store.prune", "store", json!(all)), Json(all)).await
 }
 
-fn deed(action: &'static str, target: &str, detail: serde_json::Value) -> Deed {
-    Deed { action, tenant: None, target: target.to_owned(), detail }
+/// Whether the store is whole.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct StoreVerified {
+    /// Whether nothing is damaged.
+    pub(crate) whole: bool,
+    /// What is damaged. Restore a backup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) damage: Option<String>,
+}
+
+/// Every lane begins a new line with its next delivery.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct LinesRenewed {
+    /// When.
+    pub(crate) renewed_at: Time,
+}
+
+pub(crate) async fn verify(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<StoreVerified>, Problem> {
+    let damage = match ctx.app.store.verify().await {
+        Ok(()) => None,
+        Err(StoreError::Corrupt(damage)) => Some(damage),
+        Err(error) => return Err(error.into()),
+    };
+    let found = StoreVerified { whole: damage.is_none(), damage };
+    let noted = ctx
+        .commit(
+            Vec::new(),
+            audit_action("store.verify", "store", json!(found)),
+            Json(found.clone()),
+        )
+        .await;
+    match noted {
+        // What is damaged may not take an audit entry, and must be told all the same.
+        Err(_) if !found.whole => Ok(Json(found)),
+        noted => noted,
+    }
+}
+
+pub(crate) async fn renew_lines(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<LinesRenewed>, Problem> {
+    ctx.app.store.begin_era().await?;
+    let answer = Json(LinesRenewed { renewed_at: ctx.now().into() });
+    ctx.commit(Vec::new(), audit_action("lines.renew", "store", json!({})), answer).await
+}
+
+fn audit_action(action: &'static str, target: &str, detail: serde_json::Value) -> AuditAction {
+    AuditAction { action, tenant: None, target: target.to_owned(), detail }
 }
 
 #[cfg(test)]

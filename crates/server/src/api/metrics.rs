@@ -1,9 +1,12 @@
 //! What Prometheus reads.
 
+use std::sync::MutexGuard;
 use std::time::Instant;
 
 use axum::response::IntoResponse;
 use http::{Method, header};
+use railpost_wire::EndpointId;
+use rustc_hash::FxHashSet;
 use tokio::sync::Mutex;
 
 use super::answer::Plain;
@@ -17,7 +20,7 @@ use super::route::Route;
 use crate::app::App;
 use crate::limits::METRICS_SAMPLE_BELIEVED_FOR;
 use crate::serve::duration;
-use crate::telemetry::{Process, Sample};
+use crate::telemetry::{Metrics, Process, Sample};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::new(
@@ -66,19 +69,20 @@ async fn look_up(app: &App) -> Sample {
         store_size_bytes: app.store.check().await.ok().map(|health| health.size_bytes),
         engine: app.dispatcher.counters().await.ok(),
         in_flight: app.dispatcher.under_way().await.ok(),
-        breakers_open: breakers_open(app).await,
+        breakers_open: served(app, Metrics::breakers).await,
+        endpoints_blocked: served(app, Metrics::blocked).await,
         log_lines_dropped: app.telemetry.log.lines_dropped(),
         process: Process::sampled(app.telemetry.started_at),
     }
 }
 
-/// Breakers that are open. Endpoints that went away meanwhile are forgotten.
-async fn breakers_open(app: &App) -> usize {
-    let known: Vec<_> = app.telemetry.metrics.breakers().iter().copied().collect();
+/// How many endpoints of a set are served. Those that went away meanwhile are forgotten.
+async fn served(app: &App, set: fn(&Metrics) -> MutexGuard<'_, FxHashSet<EndpointId>>) -> usize {
+    let known: Vec<_> = set(&app.telemetry.metrics).iter().copied().collect();
     for endpoint in known {
         if let Ok(None) = app.dispatcher.health(endpoint).await {
-            app.telemetry.metrics.breakers().remove(&endpoint);
+            set(&app.telemetry.metrics).remove(&endpoint);
         }
     }
-    app.telemetry.metrics.breakers().len()
+    set(&app.telemetry.metrics).len()
 }

@@ -190,7 +190,7 @@ fn tag(path: &str) -> &str {
     let first = inside.unwrap_or(path.trim_start_matches('/')).split('/').next();
     match first.unwrap_or_default() {
         "openapi.json" => "docs",
-        "backup" | "prune" => "maintenance",
+        "backup" | "prune" | "store" | "lines" => "maintenance",
         first => first,
     }
 }

@@ -45,53 +45,59 @@ macro_rules! codes {
 
 codes! {
     /// The body is no JSON.
-    MalformedBody = "malformed_body", BAD_REQUEST, "The body cannot be read";
+    MalformedBody = "malformed_body", BAD_REQUEST, "Malformed body";
     /// A field is missing, unknown, of the wrong type or out of bounds.
-    InvalidField = "invalid_field", UNPROCESSABLE_ENTITY, "A field is not as it should be";
+    InvalidField = "invalid_field", UNPROCESSABLE_ENTITY, "Invalid field";
     /// A parameter of the query or the path.
-    InvalidParameter = "invalid_parameter", BAD_REQUEST, "A parameter is not as it should be";
+    InvalidParameter = "invalid_parameter", BAD_REQUEST, "Invalid parameter";
     /// A header.
-    InvalidHeader = "invalid_header", BAD_REQUEST, "A header is not as it should be";
+    InvalidHeader = "invalid_header", BAD_REQUEST, "Invalid header";
     /// An event does not fit its type's schema.
-    SchemaMismatch = "schema_mismatch", UNPROCESSABLE_ENTITY, "The payload does not fit its schema";
+    SchemaMismatch = "schema_mismatch", UNPROCESSABLE_ENTITY, "Payload does not match its schema";
     /// No key, or one that opens nothing.
-    Unauthorized = "unauthorized", UNAUTHORIZED, "A valid API key is needed";
+    Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     /// The key's scope is too small.
-    Forbidden = "forbidden", FORBIDDEN, "This API key may not do that";
+    Forbidden = "forbidden", FORBIDDEN, "Forbidden";
     /// There is no such thing, or not for this key.
-    NotFound = "not_found", NOT_FOUND, "There is no such thing";
+    NotFound = "not_found", NOT_FOUND, "Not found";
     /// The path is known, the method is not.
-    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "That method does not work here";
+    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed";
     /// Something of that name exists, or contradicts what is stored.
-    Conflict = "conflict", CONFLICT, "It contradicts what is stored";
+    Conflict = "conflict", CONFLICT, "Conflict";
     /// Somebody else changed it meanwhile.
-    RevisionMismatch = "revision_mismatch", CONFLICT, "It was changed by someone else meanwhile";
+    RevisionMismatch = "revision_mismatch", CONFLICT, "Revision mismatch";
     /// What was asked for does not fit the state of the delivery, lane or job.
-    WrongState = "wrong_state", CONFLICT, "Its state does not allow that";
+    WrongState = "wrong_state", CONFLICT, "Not allowed in this state";
     /// The idempotency key was used for another request.
-    IdempotencyKeyReused = "idempotency_key_reused", CONFLICT, "The idempotency key was used for another request";
+    IdempotencyKeyReused = "idempotency_key_reused", CONFLICT, "Idempotency key reused";
     /// The first request with that idempotency key is still being worked on.
-    IdempotencyInProgress = "idempotency_in_progress", CONFLICT, "A request with that idempotency key is under way";
+    IdempotencyInProgress = "idempotency_in_progress", CONFLICT, "Request in progress";
     /// A signed URL is past its time.
-    LinkExpired = "link_expired", GONE, "The link has expired";
+    LinkExpired = "link_expired", GONE, "Link expired";
     /// The body is larger than allowed.
-    TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The request is too large";
+    TooLarge = "too_large", PAYLOAD_TOO_LARGE, "Request too large";
     /// The content type is none that is understood here.
-    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "That content type is not understood here";
+    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "Unsupported media type";
+    /// The endpoint must sign, and no other secret of it stays valid.
+    LastSecret = "last_secret", CONFLICT, "Last valid secret";
     /// As many of something exist as may.
-    LimitReached = "limit_reached", UNPROCESSABLE_ENTITY, "There are as many as there may be";
+    LimitReached = "limit_reached", UNPROCESSABLE_ENTITY, "Limit reached";
     /// The key sends requests faster than it may.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests";
     /// The tenant has as many open deliveries as it may have.
-    BacklogFull = "backlog_full", TOO_MANY_REQUESTS, "The tenant's backlog is full";
+    BacklogFull = "backlog_full", TOO_MANY_REQUESTS, "Backlog full";
     /// The client took too long to send its request.
-    RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request took too long to arrive";
+    RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "Request timeout";
     /// The store cannot be written or read just now.
-    StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "The store is unavailable";
+    StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "Store unavailable";
+    /// One stored value could not be read.
+    UnreadableValue = "unreadable_value", INTERNAL_SERVER_ERROR, "Stored value could not be read";
+    /// The store has stopped for good: the process ends, and the next one recovers.
+    StoreStopped = "store_stopped", SERVICE_UNAVAILABLE, "Store stopped";
     /// The server is about to stop.
-    ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "The server is stopping";
+    ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "Server is shutting down";
     /// A defect of ours.
-    Internal = "internal", INTERNAL_SERVER_ERROR, "Something is wrong on our side";
+    Internal = "internal", INTERNAL_SERVER_ERROR, "Internal error";
 }
 
 /// Why a request was refused or failed, as the client hears it: RFC 9457.
@@ -233,10 +239,16 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(_)
             | StoreError::Full(_)
             | StoreError::ReadOnly(_)
-            | StoreError::Corrupt(_)
             | StoreError::Locked(_)
             | StoreError::Fenced { .. } => {
                 Self::new(Code::StoreUnavailable, text).retry_after(RETRY_AFTER_DEFAULT)
+            }
+            StoreError::Corrupt(problem) => {
+                let detail = format!("{problem}; check the store with `railpost store verify`");
+                Self::new(Code::UnreadableValue, detail)
+            }
+            StoreError::Stopped(_) => {
+                Self::new(Code::StoreStopped, text).retry_after(RETRY_AFTER_DEFAULT)
             }
             StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
                 Self::new(Code::StoreUnavailable, text)
@@ -274,5 +286,22 @@ impl From<Because> for Problem {
             Because::NotLoaded => problem.retry_after(RETRY_AFTER_DEFAULT),
             _ => problem,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_named_and_nobody_is_told_to_restore() {
+        let error = StoreError::Corrupt("delivery dlv_1: a seq: 0".to_owned());
+        for text in [error.to_string(), Problem::from(error).detail] {
+            assert!(text.contains("delivery dlv_1: a seq: 0"), "{text}");
+            assert!(!text.contains("restore") && !text.contains("damaged"), "{text}");
+        }
+        let problem = Problem::from(StoreError::Corrupt(String::new()));
+        assert_eq!(problem.code, Code::UnreadableValue);
+        assert!(problem.detail.contains("railpost store verify"), "{problem}");
     }
 }

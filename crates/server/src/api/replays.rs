@@ -13,7 +13,7 @@ use serde_json::json;
 use super::answer::{Accepted, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::deliveries::{DeliveryFilter, period};
 use super::events::check_target;
 use super::path::{OfReplay, OfTenant};
@@ -197,8 +197,9 @@ pub(crate) async fn create(
     super::tenants::find(&ctx, &path.tenant).await?;
     let replay = checked(&ctx, path.tenant, new).await?;
     let answer = Accepted(view(&ctx, replay.clone()).await?);
-    let deed = deed("replay.create", &replay);
-    let created = ctx.commit(vec![Write::PutReplay(Box::new(replay))], deed, answer).await?;
+    let audit_action = audit_action("replay.create", &replay);
+    let created =
+        ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
     ctx.app.replays.ring();
     Ok(created)
 }
@@ -235,9 +236,10 @@ pub(crate) async fn cancel(
     }
     replay.state = ReplayState::Cancelled;
     replay.finished_at = Some(ctx.now());
-    let deed = deed("replay.cancel", &replay);
+    let audit_action = audit_action("replay.cancel", &replay);
     let answer = Json(ReplayView::from(replay.clone()));
-    let cancelled = ctx.commit(vec![Write::PutReplay(Box::new(replay))], deed, answer).await?;
+    let cancelled =
+        ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
     ctx.app.replays.ring();
     Ok(cancelled)
 }
@@ -323,8 +325,13 @@ async fn find(ctx: &Ctx, path: &OfReplay) -> Result<Replay, Problem> {
     own.ok_or_else(|| Problem::not_found("replay", path.replay))
 }
 
-fn deed(action: &'static str, replay: &Replay) -> Deed {
+fn audit_action(action: &'static str, replay: &Replay) -> AuditAction {
     let detail =
         json!({ "action": replay.action, "filter": replay.filter, "dry_run": replay.dry_run });
-    Deed { action, tenant: Some(replay.tenant.clone()), target: replay.id.to_string(), detail }
+    AuditAction {
+        action,
+        tenant: Some(replay.tenant.clone()),
+        target: replay.id.to_string(),
+        detail,
+    }
 }

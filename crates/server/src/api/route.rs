@@ -18,11 +18,11 @@ use super::auth::{self, Needs};
 use super::body::FromBody;
 use super::call::Ctx;
 use super::guarded;
-use super::idempotency::{self, Standing};
+use super::idempotency::{self, IdempotencyCheck};
 use super::path::{FromPath, Params};
 use super::problem::{Code, Problem};
 use super::query::FromQuery;
-use super::to_the_end::to_the_end;
+use super::run_despite_disconnect::run_despite_disconnect;
 use crate::app::App;
 use crate::telemetry::Asked;
 
@@ -88,6 +88,11 @@ impl Route {
                 let began = Instant::now();
                 let traceparent = parts.headers.get("traceparent").cloned();
                 let answered = serve(&app, &mut parts, body, kind, handler).await;
+                if let Err(problem) = &answered
+                    && problem.code == Code::StoreStopped
+                {
+                    app.telemetry.note_store_stopped(&problem.detail);
+                }
                 let response = answered.unwrap_or_else(IntoResponse::into_response);
                 let asked = Asked {
                     number,
@@ -149,14 +154,14 @@ where
             (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
         let (body, bytes) = B::from_body(app, parts, body).await?;
         let ctx = Ctx::new(app.clone(), caller);
-        let standing = match kind.mutates {
+        let check = match kind.mutates {
             true => idempotency::begin(app, &ctx.caller, parts, bytes.as_ref(), tenant).await?,
-            false => Standing::Once,
+            false => IdempotencyCheck::Once,
         };
-        let request = match standing {
-            Standing::Answered(response) => return Ok(response),
-            Standing::Once => None,
-            Standing::First(request) => Some(request),
+        let request = match check {
+            IdempotencyCheck::Answered(response) => return Ok(response),
+            IdempotencyCheck::Once => None,
+            IdempotencyCheck::First(request) => Some(request),
         };
         (ctx, path, query, body, request)
     };
@@ -164,7 +169,9 @@ where
     if !kind.mutates {
         return Ok(Box::pin(handler(ctx, path, query, body)).await?.into_response());
     }
-    let work = to_the_end(handler(ctx.repeatable(request.clone()), path, query, body)).await;
+    let work =
+        run_despite_disconnect(handler(ctx.idempotent_request(request.clone()), path, query, body))
+            .await;
     let defect = |_| Err(Problem::new(Code::Internal, "the request ended in a defect"));
     match (work.unwrap_or_else(defect), request) {
         (Ok(answer), _) => Ok(answer.into_response()),

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::answer::{Created, Done, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::endpoints;
 use super::path::{OfEndpoint, OfSecret};
 use super::problem::{Code, Problem};
@@ -214,7 +214,11 @@ pub(crate) async fn rotate(
     let ends_at = ctx.now() + overlap;
     let outlives = |secret: &&EndpointSecret| secret.expires_at.is_none_or(|at| ends_at < at);
     let of_kind = held.iter().filter(|secret| kind(&secret.value) == rotation.kind);
-    let expire = of_kind.filter(outlives).map(|secret| Write::ExpireSecret(secret.id, ends_at));
+    let expire = of_kind.filter(outlives).map(|secret| Write::ExpireSecret {
+        endpoint: endpoint.id,
+        id: secret.id,
+        at: ends_at,
+    });
     let expire = expire.collect();
     add(&ctx, &endpoint, &held, new, expire, "secret.rotate").await
 }
@@ -232,7 +236,7 @@ pub(crate) async fn reveal(
         value: shown(&secret.value),
         public_key: public_key(&secret.value),
     });
-    ctx.commit(Vec::new(), deed("secret.reveal", &endpoint, secret.id), answer).await
+    ctx.commit(Vec::new(), audit_action("secret.reveal", &endpoint, secret.id), answer).await
 }
 
 pub(crate) async fn remove(
@@ -241,28 +245,33 @@ pub(crate) async fn remove(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Done, Problem> {
+    // One after the other: of two requests at once, each would count on the other's secret.
+    let _turn = ctx.app.secret_changes.lock().await;
     let (endpoint, held) = of_path(&ctx, &path).await?;
     let secret = one(&held, path.secret)?;
-    let now = ctx.now();
-    let others = held.iter().filter(|other| other.id != secret.id && is_active(other, now));
-    if endpoint.settings.policy.signed && is_active(secret, now) && others.count() == 0 {
-        let detail = "it is the last active secret of an endpoint that is signed: \
-                      rotate it, or add another one first";
-        return Err(Problem::new(Code::Conflict, detail));
+    let mut others = held.iter().filter(|other| other.id != secret.id);
+    let signs = endpoint.settings.policy.signed && is_active(secret, ctx.now());
+    if signs && !others.any(lasts) {
+        let detail = "the endpoint must sign, and its other secrets expire: add another secret or rotate \
+                      first, then delete this one";
+        return Err(Problem::new(Code::LastSecret, detail));
     }
-    let writes = vec![Write::RemoveSecret(secret.id)];
-    let done = ctx.commit(writes, deed("secret.remove", &endpoint, secret.id), Done).await?;
-    ctx.app.dispatcher.endpoint_changed(endpoint.id).await?;
-    Ok(done)
+    let writes = vec![Write::RemoveSecret { endpoint: endpoint.id, id: secret.id }];
+    ctx.commit(writes, audit_action("secret.remove", &endpoint, secret.id), Done).await
 }
 
-/// Refuses to sign the attempts of an endpoint that has nothing to sign with.
-pub(super) async fn require_active(ctx: &Ctx, endpoint: EndpointId) -> Result<(), Problem> {
+/// Whether a secret signs until someone changes that.
+fn lasts(secret: &EndpointSecret) -> bool {
+    secret.expires_at.is_none()
+}
+
+/// Refuses to sign the attempts of an endpoint that has nothing to sign with, or will have nothing.
+pub(super) async fn require_lasting(ctx: &Ctx, endpoint: EndpointId) -> Result<(), Problem> {
     let held = ctx.app.store.secrets(endpoint).await?;
-    if held.iter().any(|secret| is_active(secret, ctx.now())) {
+    if held.iter().any(lasts) {
         return Ok(());
     }
-    let detail = "the endpoint has no active secret to sign with: add one first";
+    let detail = "the endpoint has no secret that stays valid: add one first";
     Err(Problem::field("policy.signed", detail))
 }
 
@@ -282,14 +291,14 @@ async fn add(
         return Err(Problem::new(Code::LimitReached, detail));
     }
     if held.len() >= SECRETS_MAX {
-        writes.extend(expired.into_iter().map(|secret| Write::RemoveSecret(secret.id)));
+        let remove =
+            |secret: &EndpointSecret| Write::RemoveSecret { endpoint: endpoint.id, id: secret.id };
+        writes.extend(expired.into_iter().map(remove));
     }
     let created = Created(SecretCreated::of(&new, now));
-    let deed = deed(action, endpoint, new.id);
+    let audit_action = audit_action(action, endpoint, new.id);
     writes.push(Write::CreateSecret(new));
-    let created = ctx.commit(writes, deed, created).await?;
-    ctx.app.dispatcher.endpoint_changed(endpoint.id).await?;
-    Ok(created)
+    ctx.commit(writes, audit_action, created).await
 }
 
 fn new_secret(
@@ -371,8 +380,8 @@ impl SecretCreated {
     }
 }
 
-fn deed(action: &'static str, endpoint: &Endpoint, secret: SecretId) -> Deed {
-    Deed {
+fn audit_action(action: &'static str, endpoint: &Endpoint, secret: SecretId) -> AuditAction {
+    AuditAction {
         action,
         tenant: Some(endpoint.tenant.clone()),
         target: secret.to_string(),

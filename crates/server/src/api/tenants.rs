@@ -11,7 +11,7 @@ use serde_json::json;
 use super::answer::{Accepted, Created, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
-use super::call::{Ctx, Deed};
+use super::call::{AuditAction, Ctx};
 use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -139,9 +139,7 @@ pub(crate) async fn create(
         updated_at: now,
     });
     let writes = vec![Write::CreateTenant(id.clone(), settings)];
-    let created = ctx.commit(writes, deed("tenant.create", &id), Created(view)).await?;
-    ctx.app.dispatcher.tenant_changed(&id).await?;
-    Ok(created)
+    ctx.commit(writes, audit_action("tenant.create", &id), Created(view)).await
 }
 
 pub(crate) async fn show(
@@ -168,9 +166,7 @@ pub(crate) async fn change(
     tenant.updated_at = ctx.now();
     let writes = vec![Write::UpdateTenant(tenant.id.clone(), tenant.settings.clone())];
     let changed = Json(TenantView::from(tenant));
-    let changed = ctx.commit(writes, deed("tenant.change", &path.tenant), changed).await?;
-    ctx.app.dispatcher.tenant_changed(&path.tenant).await?;
-    Ok(changed)
+    ctx.commit(writes, audit_action("tenant.change", &path.tenant), changed).await
 }
 
 pub(crate) async fn erase(
@@ -181,12 +177,14 @@ pub(crate) async fn erase(
 ) -> Result<Accepted<Erased>, Problem> {
     find(&ctx, &path.tenant).await?;
     let endpoints = endpoints_of(&ctx, &path.tenant).await?;
-    let deed = Deed { tenant: None, ..deed("tenant.erase", &path.tenant) };
-    ctx.commit(Vec::new(), deed, Accepted(Erased { erased: false })).await?;
-    let mut erased = ctx.app.store.erase_tenant(&path.tenant).await?;
+    let audit_action = AuditAction { tenant: None, ..audit_action("tenant.erase", &path.tenant) };
+    ctx.commit(Vec::new(), audit_action, Accepted(Erased { erased: false })).await?;
+    let first_step = ctx.app.store.erase_tenant(&path.tenant).await;
+    // Even if the answer was lost: the tenant may be unknown from here on.
     for endpoint in endpoints {
-        ctx.app.dispatcher.endpoint_changed(endpoint).await?;
+        ctx.app.dispatcher.endpoint_changed(endpoint).await;
     }
+    let mut erased = first_step?;
     while !erased {
         erased = ctx.app.store.erase_tenant(&path.tenant).await?;
     }
@@ -218,7 +216,7 @@ async fn endpoints_of(
     }
 }
 
-fn deed(action: &'static str, tenant: &TenantId) -> Deed {
+fn audit_action(action: &'static str, tenant: &TenantId) -> AuditAction {
     let (target, tenant) = (tenant.to_string(), Some(tenant.clone()));
-    Deed { action, tenant, target, detail: json!({}) }
+    AuditAction { action, tenant, target, detail: json!({}) }
 }

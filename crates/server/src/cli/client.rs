@@ -243,7 +243,10 @@ impl Client {
             "backlog_full" => {
                 "see what is stuck with `railpost lanes list` and `railpost dead-letters list`, or raise it with `railpost tenants update --backlog-max`"
             }
-            "rate_limited" | "shutting_down" | "store_unavailable" => "wait a moment and try again",
+            "rate_limited" | "shutting_down" | "store_unavailable" | "store_stopped" => {
+                "wait a moment and try again"
+            }
+            "last_secret" => "`railpost endpoints rotate ID` makes another one",
             "limit_reached" => {
                 "delete what is not needed, or raise the limit in the server's configuration"
             }

@@ -38,8 +38,9 @@ pub(super) enum Action {
 pub(super) const STATES: [&str; 6] =
     ["pending", "in_flight", "waiting", "delivered", "dead", "discarded"];
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     whole("id", |item| field(item, "id")),
+    whole("endpoint", |item| field(item, "endpoint")),
     whole("state", state),
     cut("type", |item| field(item, "type")),
     cut("key", |item| field(item, "key")),
@@ -61,6 +62,9 @@ pub(super) const OF_EVENT: [Column; 5] = [
 fn state(item: &Value) -> String {
     match (item["state"].as_str(), item["holds_lane"].as_bool()) {
         (Some("dead"), Some(true)) => "dead (holds)".to_owned(),
+        (Some("discarded"), _) if item["reason"] == "endpoint_removed" => {
+            "discarded (endpoint removed)".to_owned()
+        }
         _ => field(item, "state"),
     }
 }
@@ -112,6 +116,6 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
 
 /// Says in which state a delivery is.
 pub(super) fn told(session: &Session, delivery: &Value) -> Outcome {
-    let (id, state) = (field(delivery, "id"), field(delivery, "state"));
+    let (id, state) = (field(delivery, "id"), state(delivery));
     session.out.done(delivery, &format!("{id} is {state}"))
 }

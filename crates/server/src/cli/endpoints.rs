@@ -38,7 +38,7 @@ pub(super) enum Action {
         #[command(flatten)]
         settings: Box<Settings>,
     },
-    /// Delete one
+    /// Delete one; its open deliveries are discarded
     Delete {
         id: String,
         /// Do not ask
@@ -152,7 +152,10 @@ fn headers(lines: &[String]) -> Outcome<Option<Value>> {
 
 const COLUMNS: [Column; 5] = [
     whole("id", |item| field(item, "id")),
-    whole("status", |item| field(item, "status")),
+    whole("status", |item| match item["blocked"].is_null() {
+        true => field(item, "status"),
+        false => format!("{} (blocked)", field(item, "status")),
+    }),
     cut("types", |item| field(item, "types")),
     cut("url", |item| field(item, "url")),
     whole("created", |item| age(item, "created_at")),
@@ -171,9 +174,17 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
         }
         Action::Update { id, url, settings } => update(session, &id, url.as_deref(), &settings),
         Action::Delete { id, yes } => {
-            confirm(session, &format!("Delete endpoint {id}?"), yes)?;
-            client.delete(&one(&id))?;
-            out.done(&json!({ "deleted": id }), &format!("deleted {id}"))
+            let open = field(&client.get(&part(&id, "health"))?, "open");
+            let question =
+                format!("Delete endpoint {id}? Its {open} open deliveries are discarded.");
+            confirm(session.out, &question, yes)?;
+            let removed = client.delete(&one(&id))?;
+            let open = field(&removed, "open_deliveries");
+            let line = format!("deleted {id}; its {open} open deliveries are discarded");
+            out.done(
+                &json!({ "deleted": id, "open_deliveries": removed["open_deliveries"] }),
+                &line,
+            )
         }
         Action::Pause { id } => status(out, &client.act(&part(&id, "pause"))?),
         Action::Resume { id } => status(out, &client.act(&part(&id, "resume"))?),

@@ -25,8 +25,9 @@ pub(super) enum Action {
     Discard { lane: String },
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     whole("lane", |item| field(item, "lane")),
+    whole("endpoint", |item| field(item, "endpoint")),
     cut("key", |item| field(item, "key")),
     whole("held by", |item| field(item, "held_by")),
     whole("behind", |item| field(item, "waiting_behind")),

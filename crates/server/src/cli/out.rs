@@ -17,7 +17,7 @@ pub(super) struct Out {
 }
 
 /// Widest line of a table, in characters.
-const WIDTH: usize = 100;
+const WIDTH: usize = 120;
 /// No column is cut shorter.
 const CUT_MIN: usize = 8;
 const GAP: &str = "  ";
@@ -284,7 +284,7 @@ mod tests {
         let id = "x".repeat(60);
         let mut widths = vec![60, 90];
         fit(&columns, &mut widths);
-        assert_eq!(widths, [60, 38]);
+        assert_eq!(widths, [60, 58]);
         let line = aligned(&[id.clone(), "u".repeat(90)], &widths);
         assert_eq!(len(&line), WIDTH);
         assert!(line.starts_with(&id) && line.ends_with("u…"));

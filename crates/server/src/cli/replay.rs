@@ -117,7 +117,7 @@ fn start(new: &New, session: &Session) -> Outcome {
     }
     if !new.yes {
         let planned = watch(session, client.post(&url, &new.to_json(true))?)?;
-        confirm(session, &question(new, &planned), false)?;
+        confirm(session.out, &question(new, &planned), false)?;
     }
     let job = client.post(&url, &new.to_json(false))?;
     let id = field(&job, "id");

@@ -12,16 +12,21 @@ use super::config::{self, EXIT_CONFIG, File};
 use crate::config::{Config, LogFormat, show_url};
 use crate::dashboard::one_time_link;
 use crate::data_dir;
-use crate::serve::{Server, allows_loopback};
+use crate::limits::STORE_STOPPED_GRACE;
+use crate::serve::{Server, allows_loopback, duration};
 use crate::telemetry::{Level, Log, Look, Value};
 
 /// The exit code when something under way did not end in time, or a second signal came.
 const EXIT_NOT_DRAINED: u8 = 3;
 
+/// The exit code when the store has stopped for good.
+const EXIT_STORE_STOPPED: u8 = 4;
+
 /// Runs the server until SIGTERM or SIGINT.
 ///
 /// Exit codes: 0 stopped after everything under way ended; 1 did not start; 2 the configuration or the
-/// command line is wrong; 3 stopped before everything under way ended.
+/// command line is wrong; 3 stopped before everything under way ended; 4 the disk failed to keep what
+/// it was given, so the store stopped: start again, and the start recovers.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
@@ -130,7 +135,15 @@ async fn serve(config: Config, log: &Log) -> ExitCode {
     };
     tell_started(&server, log);
     print!("{}", greeting(&server));
-    let signal = signals.next().await;
+    let signal = tokio::select! {
+        signal = signals.next() => signal,
+        _ = server.store_stopped() => {
+            // Nothing that is under way could be recorded: the next start finds it in the store.
+            tokio::time::sleep(duration(STORE_STOPPED_GRACE)).await;
+            log.flush();
+            std::process::exit(i32::from(EXIT_STORE_STOPPED));
+        }
+    };
     stop(server, log, signal, &mut signals).await
 }
 

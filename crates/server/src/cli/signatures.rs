@@ -66,7 +66,9 @@ pub(super) fn sign(arguments: &SignArguments, out: Out) -> Outcome {
     let attempt = Attempt {
         event_id: &event_id,
         key: None,
+        line: None,
         seq: None,
+        after: None,
         number: 1,
         replay: false,
         timestamp: arguments.timestamp.unwrap_or_else(now_seconds),

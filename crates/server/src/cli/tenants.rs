@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Session;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, Out, age, cut, field, whole};
 use super::policy::{RateArgument, rate_json};
 
 /// What can be done with tenants.
@@ -107,7 +107,7 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
         }
         Action::Delete { id, yes } => {
             confirm(
-                session,
+                session.out,
                 &format!("Erase tenant `{id}` with all its endpoints, events and keys?"),
                 yes,
             )?;
@@ -121,11 +121,11 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
 
 /// Asks before something that cannot be undone.
 #[allow(clippy::print_stderr, reason = "a question is not a result")]
-pub(super) fn confirm(session: &Session, question: &str, yes: bool) -> Outcome {
+pub(super) fn confirm(out: Out, question: &str, yes: bool) -> Outcome {
     if yes {
         return Ok(());
     }
-    if session.out.json || !std::io::stdin().is_terminal() {
+    if out.json || !std::io::stdin().is_terminal() {
         return Err(Failure::usage("this cannot be undone").next("add --yes if you mean it"));
     }
     eprint!("{question} [y/N] ");

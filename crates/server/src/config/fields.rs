@@ -51,7 +51,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 27] = [
+pub const FIELDS: [Field; 28] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -74,6 +74,7 @@ pub const FIELDS: [Field; 27] = [
     field("limits.connections_max", Kind::Number(1, 1_000_000)),
     field("retention.closed", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.dead", Kind::Time(Span::from_hours(1), DAYS_3650)),
+    field("retention.lanes", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.idempotency", Kind::Time(Span::from_mins(1), Span::from_days(30))),
     field("retention.prune_every", Kind::Time(Span::from_secs(1), Span::from_days(1))),
     field("log.format", Kind::Choice(&["auto", "text", "json"])),
@@ -213,6 +214,7 @@ mod tests {
             ("limits.body_bytes_max", "67108864", "67108865"),
             ("limits.request_timeout", "1s", "999ms"),
             ("retention.closed", "3650d", "3651d"),
+            ("retention.lanes", "1h", "59m"),
             ("log.level", "warn", "loud"),
         ] {
             assert!(allows(path, good), "{path} = {good}");

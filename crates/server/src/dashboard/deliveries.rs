@@ -123,14 +123,17 @@ fn facts(visit: &Visit, delivery: &Value) -> Markup {
             dt { "Id" } dd { code { (text(delivery, "id")) } }
             dt { "Event" } dd { a href=(visit.path(&format!("/events/{event}"))) { code { (event) } } }
             dt { "Endpoint" } dd {
-                a href=(visit.path(&format!("/endpoints/{endpoint}"))) { code { (endpoint) } }
+                @if delivery["reason"] == "endpoint_removed" { code { (endpoint) } " (removed)" }
+                @else { a href=(visit.path(&format!("/endpoints/{endpoint}"))) { code { (endpoint) } } }
             }
             dt { "Type" } dd { code { (text(delivery, "type")) } }
             dt { "Key" } dd { (shown::key(&delivery["key"])) }
+            @if let Some(line) = delivery["line"].as_str() { dt { "Line" } dd { code { (line) } } }
             @if let Some(seq) = delivery["seq"].as_u64() { dt { "Seq" } dd { (seq) } }
             @if !delivery["until"].is_null() { dt { "Tried again" } dd { (visit.ago(&delivery["until"])) } }
             @if let Some(reason) = delivery["reason"].as_str() {
-                dt { "Given up on" } dd {
+                dt { @if text(delivery, "state") == "dead" { "Given up on" } @else { "Discarded" } }
+                dd {
                     (shown::reason(reason)) @if delivery["holds_lane"] == true { ", and it holds its lane" }
                 }
             }
@@ -195,8 +198,11 @@ fn sent(delivery: &Value, attempt: &Value) -> Markup {
         json!(["Idempotency-Key", event]),
         json!(["X-Attempt", number(attempt, "number").to_string()]),
     ];
-    if let (Some(key), Some(seq)) = (delivery["key"].as_str(), delivery["seq"].as_u64()) {
+    if let Some(key) = delivery["key"].as_str() {
         headers.push(json!(["X-Key", key]));
+    }
+    if let (Some(line), Some(seq)) = (delivery["line"].as_str(), delivery["seq"].as_u64()) {
+        headers.push(json!(["X-Lane", line]));
         headers.push(json!(["X-Seq", seq.to_string()]));
     }
     html! {

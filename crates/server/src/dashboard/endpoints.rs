@@ -8,7 +8,7 @@ use maud::html;
 use serde_json::{Value, json};
 
 use super::layout::Tab;
-use super::shown::{badge, items, text};
+use super::shown::{self, badge, items, text};
 use super::table::{empty, page_query, pager, table};
 use super::visit::Visit;
 use super::{Answered, Reply};
@@ -30,7 +30,10 @@ pub(super) async fn list(visit: Visit) -> Answered {
                     br; span.muted { (text(endpoint, "description")) }
                 }
             },
-            badge(text(endpoint, "status")),
+            html! {
+                (badge(text(endpoint, "status")))
+                @if !endpoint["blocked"].is_null() { " " (badge("blocked")) }
+            },
             html! {
                 @for filter in endpoint["types"].as_array().into_iter().flatten() {
                     code { (filter.as_str().unwrap_or_default()) } " "
@@ -89,7 +92,11 @@ pub(super) async fn act(visit: Visit) -> Answered {
             let delivery = format!("/deliveries/{}", text(&answer, "delivery"));
             visit.then(&delivery, "A test event is on its way to this endpoint alone.")
         }
-        "delete" => visit.then("/endpoints", "The endpoint is deleted."),
+        "delete" => {
+            let open = shown::count(shown::number(&answer, "open_deliveries"));
+            let text = format!("The endpoint is deleted. {open} open deliveries are discarded.");
+            visit.then("/endpoints", &text)
+        }
         "rotate" => visit.then_reveal(
             &page,
             "A new secret signs from here on; the old ones until they expire.",

@@ -70,6 +70,10 @@ pub(super) async fn detail(visit: Visit) -> Answered {
             dt { "Happened" } dd { (visit.ago(&event["time"])) }
             dt { "Content type" } dd { code { (text(&event, "content_type")) } }
             dt { "Size" } dd { (bytes(number(&event, "payload_bytes"))) }
+            @if let Some(id) = event["cloudevent"]["id"].as_str() {
+                dt { "CloudEvent" }
+                dd { code { (id) } " of " code { (text(&event["cloudevent"], "source")) } }
+            }
             @if let Some(parent) = event["traceparent"].as_str() {
                 dt { "Trace" } dd { code { (parent) } }
             }

@@ -41,13 +41,13 @@ where
     F: Fn(Visit) -> R + Send + 'static,
     R: Future<Output = Result<Markup, Refused>> + Send,
 {
-    let desk = &visit.desk.app.front_desk;
-    let place = desk.live_place().ok_or_else(|| {
+    let context = &visit.context.app.session_store;
+    let place = context.live_place().ok_or_else(|| {
         Refused::new(503, "Too many live pages", "reload the page to see what is new")
     })?;
     let mut ticks = interval(duration(LIVE_EVERY));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let closing = desk.closing();
+    let closing = context.closing();
     let watching = Watching { visit, draw, ticks, closing, last: String::new(), _place: place };
     let events = stream::unfold(watching, |mut watching| async move {
         let event = watching.next().await?;

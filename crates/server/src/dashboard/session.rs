@@ -25,7 +25,7 @@ use crate::limits::{
 /// What the dashboard remembers. Tokens are kept as hashes: what is in memory opens nothing, and the
 /// time of a look-up says nothing about a token.
 #[derive(Debug)]
-pub(crate) struct FrontDesk {
+pub(crate) struct SessionStore {
     sessions: Mutex<FxHashMap<Digest, Session>>,
     links: Mutex<FxHashMap<Digest, Timestamp>>,
     failures: Mutex<FxHashMap<IpAddr, Failures>>,
@@ -33,7 +33,7 @@ pub(crate) struct FrontDesk {
     closing: watch::Sender<bool>,
 }
 
-impl Default for FrontDesk {
+impl Default for SessionStore {
     fn default() -> Self {
         Self {
             sessions: Mutex::default(),
@@ -81,7 +81,7 @@ impl Drop for LivePlace {
     }
 }
 
-impl FrontDesk {
+impl SessionStore {
     /// Begins a session and answers its token.
     pub(super) fn begin(&self, app: &App, key: Arc<ApiKey>, by_link: bool) -> String {
         let (token, now) = (token(app), app.source.now());

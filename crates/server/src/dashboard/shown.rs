@@ -101,9 +101,8 @@ pub(super) fn badge(word: &str) -> Markup {
         "delivered" | "active" | "acknowledged" | "done" | "closed" => ("✓", "good"),
         "pending" | "in_flight" | "running" | "ramping" | "probing" => ("●", "calm"),
         "waiting" | "retryable" | "paused" => ("◷", "wait"),
-        "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held" => {
-            ("✕", "bad")
-        }
+        "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held"
+        | "blocked" => ("✕", "bad"),
         _ => ("○", "plain"),
     };
     html! { span class={ "badge " (tone) } { span aria-hidden="true" { (mark) " " } (words(word)) } }
@@ -114,7 +113,7 @@ pub(super) fn words(word: &str) -> String {
     word.replace(['_', '-'], " ")
 }
 
-/// Why a delivery was given up on.
+/// Why a delivery is dead or discarded.
 pub(super) fn reason(reason: &str) -> String {
     match reason {
         "permanent" => "refused for good".to_owned(),
@@ -122,6 +121,8 @@ pub(super) fn reason(reason: &str) -> String {
         "expired" => "its time is over".to_owned(),
         "single_attempt_failed" => "its one attempt failed".to_owned(),
         "outcome_unknown" => "its outcome was lost in a crash".to_owned(),
+        "person" => "by a person".to_owned(),
+        "endpoint_removed" => "its endpoint was removed".to_owned(),
         other => words(other),
     }
 }

@@ -12,13 +12,13 @@ use railpost_engine::Span;
 use railpost_store::{ApiKey, Scope};
 
 use super::visit::{COOKIE, Refused, Visit, form, same_site, value};
-use super::{Answered, Desk, Peer, Reply, layout, shown};
+use super::{Answered, PageContext, Peer, Reply, layout, shown};
 use crate::app::App;
 
 /// The path of a link that opens the dashboard once, within a few minutes, for whoever sits at the
 /// terminal on which it is printed. It goes behind the server's own URL.
 pub fn one_time_link(app: &App) -> String {
-    format!("/dashboard/sign-in?token={}", app.front_desk.make_link(app))
+    format!("/dashboard/sign-in?token={}", app.session_store.make_link(app))
 }
 
 /// What the form holds: a link's token, or nothing yet; where to go then; and what went wrong.
@@ -29,10 +29,10 @@ struct Form {
     problem: Option<String>,
 }
 
-pub(super) fn routes(desk: &Desk) -> MethodRouter {
-    let desk = desk.clone();
+pub(super) fn routes(context: &PageContext) -> MethodRouter {
+    let context = context.clone();
     axum::routing::get(async |request: Request| show(&request))
-        .post(async move |request: Request| sign_in(desk, request).await)
+        .post(async move |request: Request| sign_in(context, request).await)
 }
 
 fn show(request: &Request) -> Response {
@@ -42,7 +42,7 @@ fn show(request: &Request) -> Response {
     page(StatusCode::OK, &Form { token: text("token"), next: text("next"), problem: None })
 }
 
-async fn sign_in(desk: Desk, request: Request) -> Response {
+async fn sign_in(context: PageContext, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let fields = match form(&parts, body).await {
         Ok(fields) if same_site(&parts.headers) => fields,
@@ -58,16 +58,16 @@ async fn sign_in(desk: Desk, request: Request) -> Response {
     let text = |name| value(&fields, name).unwrap_or_default().trim().to_owned();
     let next = text("next");
     let address = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
-    if let Some(wait) = desk.app.front_desk.must_wait(&desk.app, address) {
+    if let Some(wait) = context.app.session_store.must_wait(&context.app, address) {
         return page(
             StatusCode::TOO_MANY_REQUESTS,
             &Form { next, problem: Some(too_often(wait)), ..Form::default() },
         );
     }
-    match key_of(&desk, &text("token"), &text("key")).await {
-        Ok((key, by_link)) => begun(&desk.app, key, by_link, &next),
+    match key_of(&context, &text("token"), &text("key")).await {
+        Ok((key, by_link)) => begun(&context.app, key, by_link, &next),
         Err(problem) => {
-            desk.app.front_desk.failed(&desk.app, address);
+            context.app.session_store.failed(&context.app, address);
             page(
                 StatusCode::UNAUTHORIZED,
                 &Form { next, problem: Some(problem), ..Form::default() },
@@ -77,17 +77,25 @@ async fn sign_in(desk: Desk, request: Request) -> Response {
 }
 
 /// The key that a link or an API key's text stands for.
-async fn key_of(desk: &Desk, token: &str, text: &str) -> Result<(Arc<ApiKey>, bool), String> {
+async fn key_of(
+    context: &PageContext,
+    token: &str,
+    text: &str,
+) -> Result<(Arc<ApiKey>, bool), String> {
     if !token.is_empty() {
-        let key = desk.app.front_desk.use_link(&desk.app, token);
+        let key = context.app.session_store.use_link(&context.app, token);
         return key.map(|key| (key, true)).ok_or_else(|| {
             "This link was used already, or is too old. Sign in with an API key, or start the server \
              again for a new link."
                 .to_owned()
         });
     }
-    let key =
-        desk.app.keys.find(&desk.app, text).await.map_err(|problem| capital(&problem.detail))?;
+    let key = context
+        .app
+        .keys
+        .find(&context.app, text)
+        .await
+        .map_err(|problem| capital(&problem.detail))?;
     match key.scope {
         Scope::PublishOnly => {
             Err("This API key may only publish events: it sees nothing here.".into())
@@ -108,7 +116,7 @@ fn too_often(wait: Span) -> String {
 }
 
 fn begun(app: &App, key: Arc<ApiKey>, by_link: bool, next: &str) -> Response {
-    let token = app.front_desk.begin(app, key, by_link);
+    let token = app.session_store.begin(app, key, by_link);
     // Only a path of our own: a link must not lead from the form to elsewhere.
     let is_own = next.starts_with("/dashboard") && !next.contains("sign-");
     let mut response = Redirect::to(if is_own { next } else { "/dashboard" }).into_response();
@@ -134,7 +142,7 @@ fn is_secure(app: &App) -> bool {
 pub(super) async fn sign_out(visit: Visit) -> Answered {
     visit.end();
     let mut response = Redirect::to("/dashboard/sign-in").into_response();
-    set_cookie(&visit.desk.app, &mut response, "", "; Max-Age=0");
+    set_cookie(&visit.context.app, &mut response, "", "; Max-Age=0");
     Ok(Reply::Raw(response))
 }
 

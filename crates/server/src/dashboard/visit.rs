@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::session::{Flash, Session};
-use super::{Desk, Reply, layout, shown};
+use super::{PageContext, Reply, layout, shown};
 use crate::api::auth::{Caller, Needs, hash_of};
 use crate::limits::FORM_LEN_MAX;
 
@@ -25,7 +25,7 @@ pub(super) const CSRF: &str = "csrf";
 /// One request: who it is, and what they want.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
-    pub(super) desk: Desk,
+    pub(super) context: PageContext,
     pub(super) session: Session,
     /// In whose realm, if the path says so.
     pub(super) tenant: Option<String>,
@@ -52,11 +52,14 @@ pub(super) struct Refused {
 
 impl Visit {
     /// Lets a request in; otherwise the response is what its sender gets.
-    pub(super) async fn begin(desk: Desk, request: Request) -> Result<Self, Box<Response>> {
+    pub(super) async fn begin(
+        context: PageContext,
+        request: Request,
+    ) -> Result<Self, Box<Response>> {
         let (mut parts, body) = request.into_parts();
         let found = match cookie(&parts.headers) {
             Some(token) => {
-                let session = desk.app.front_desk.find(&desk.app, &token).await;
+                let session = context.app.session_store.find(&context.app, &token).await;
                 session.map(|session| (token, session))
             }
             None => None,
@@ -69,10 +72,10 @@ impl Visit {
         let visit = Self {
             session,
             tenant: value(&params, "tenant").map(str::to_owned),
-            now: desk.app.source.now(),
+            now: context.app.source.now(),
             query: pairs(parts.uri.query().unwrap_or_default().as_bytes()),
             uri: parts.uri.clone(),
-            desk,
+            context,
             token,
             params,
             form,
@@ -153,7 +156,7 @@ impl Visit {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).map_err(|error| Refused::path(path, &error))?;
         request.extensions_mut().insert(self.caller());
-        let response = self.desk.api.call(request).await;
+        let response = self.context.api.call(request).await;
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await;
         read(status, &bytes.unwrap_or_default())
@@ -189,24 +192,24 @@ impl Visit {
     }
 
     fn leave(&self, text: String, secret: Option<String>, is_problem: bool) {
-        self.desk.app.front_desk.leave(&self.token, Flash { text, secret, is_problem });
+        self.context.app.session_store.leave(&self.token, Flash { text, secret, is_problem });
     }
 
     /// The word that the last change left, once.
     pub(super) fn take_flash(&self) -> Option<Flash> {
-        self.desk.app.front_desk.take_flash(&self.token)
+        self.context.app.session_store.take_flash(&self.token)
     }
 
     /// The same visit a moment later, if its session lasts.
     pub(super) async fn again(&self) -> Option<Self> {
-        let app = &self.desk.app;
-        let session = app.front_desk.find(app, &self.token).await?;
+        let app = &self.context.app;
+        let session = app.session_store.find(app, &self.token).await?;
         Some(Self { session, now: app.source.now(), ..self.clone() })
     }
 
     /// Ends the session.
     pub(super) fn end(&self) {
-        self.desk.app.front_desk.end(&self.token);
+        self.context.app.session_store.end(&self.token);
     }
 
     /// How long ago or ahead an instant of the API is.

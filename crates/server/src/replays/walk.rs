@@ -149,6 +149,7 @@ mod tests {
             schema_version: None,
             time: Timestamp::default(),
             traceparent: None,
+            cloudevent: None,
         }
     }
 
@@ -217,7 +218,8 @@ mod tests {
         ];
         let store = store(&accepts).await;
         let found = walked(&store, &replay(701 * DAY, None)).await;
-        let seqs: Vec<u64> = found.iter().map(|view| view.seq.unwrap().get()).collect();
+        let seqs: Vec<u64> =
+            found.iter().map(|view| view.line.as_ref().unwrap().seq.get()).collect();
         assert_eq!(seqs, (1..=2605).collect::<Vec<u64>>());
     }
 

@@ -31,7 +31,7 @@ use crate::limits::{REQUEST_HEAD_LEN_MAX, REQUEST_HEAD_TIMEOUT};
 use crate::telemetry::{Level, Value};
 
 /// Where connections come in.
-pub(super) struct Door {
+pub(super) struct HttpListener {
     pub(super) address: SocketAddr,
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -47,7 +47,7 @@ struct Visit {
     _place: OwnedSemaphorePermit,
 }
 
-impl Door {
+impl HttpListener {
     /// Takes the address.
     pub(super) async fn open(config: &Config) -> Result<Self, StartError> {
         let tls = tls::acceptor(config)?;

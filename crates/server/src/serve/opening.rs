@@ -43,15 +43,16 @@ pub(super) async fn open(
     Ok((master, Arc::new(store)))
 }
 
-fn setup(master: &[u8; 32], source: &Arc<dyn Source>) -> Setup {
+pub(super) fn setup(master: &[u8; 32], source: &Arc<dyn Source>) -> Setup {
     Setup { source: source.clone(), master_key: MasterKey::new(master) }
 }
 
 /// What to do about a store that does not open, where the error does not say.
-fn advised(error: &StoreError) -> String {
+pub(super) fn advised(error: &StoreError) -> String {
     let advice = match error {
         StoreError::Unavailable(_) => "; is it running, and is store.url right?",
         StoreError::WrongMasterKey => "; see store.master_key_file",
+        StoreError::Corrupt(_) => "; check the store with `railpost store verify --offline`",
         _ => "",
     };
     format!("{error}{advice}")
@@ -79,7 +80,7 @@ pub(super) async fn first_start(app: &Arc<App>) -> Result<Option<String>, StartE
         writes.push(Write::CreateApiKey(admin_key(app, key, "server.admin_key")));
     }
     if !writes.is_empty() {
-        app.store.commit(Change { writes, ..Change::default() }).await.map_err(text)?;
+        app.dispatcher.commit(Change { writes, ..Change::default() }).await.map_err(text)?;
     }
     Ok(made)
 }

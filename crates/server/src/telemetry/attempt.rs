@@ -15,6 +15,7 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
     }
     let AttemptEnded { transition, detail, parcel, replay, trace } = *ended;
     let event = parcel.map(|parcel| &parcel.event);
+    let place = parcel.and_then(|parcel| parcel.line.as_ref());
     let (until, dead) = match transition.state {
         DeliveryState::Waiting { until } => (Some(Time(until)), None),
         DeliveryState::Dead { reason, holds } => (None, Some((reason, holds))),
@@ -30,7 +31,8 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
         event.map(|event| ("event_id", Value::Shown(&event.id))),
         event.map(|event| ("event_type", Value::Text(event.event_type.as_str()))),
         Some(("delivery", Value::Shown(&transition.delivery))),
-        transition.place.map(|place| ("seq", Value::Number(place.seq.get()))),
+        place.map(|place| ("line", Value::Text(place.line.as_str()))),
+        place.map(|place| ("seq", Value::Number(place.seq.get()))),
         Some(("attempt", Value::Number(u64::from(detail.number)))),
         Some(("outcome", Value::Text(words::outcome_name(words::outcome(transition))))),
         Some(match detail.result {

@@ -34,7 +34,7 @@ impl Gathered {
             let minute = minutes.entry(Resolution::Minute.start_of(*accepted_at)).or_default();
             *minute.events_accepted.entry(tenant.clone()).or_default() += 1;
             for delivery in deliveries {
-                minute.of(delivery.endpoint, tenant).accepted += 1;
+                minute.of(delivery.accepted.endpoint, tenant).accepted += 1;
             }
         }
     }

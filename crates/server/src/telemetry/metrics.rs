@@ -32,6 +32,7 @@ pub(crate) struct Metrics {
     dead: [AtomicU64; DEAD_REASONS.len()],
     attempt_seconds: Durations,
     delivery_seconds: Durations,
+    blocked: Mutex<FxHashSet<EndpointId>>,
     breakers: Mutex<FxHashSet<EndpointId>>,
     breaker_opened: AtomicU64,
     lanes_held: AtomicU64,
@@ -58,6 +59,7 @@ pub(crate) struct Sample {
     pub(crate) engine: Option<Counters>,
     pub(crate) in_flight: Option<usize>,
     pub(crate) breakers_open: usize,
+    pub(crate) endpoints_blocked: usize,
     pub(crate) log_lines_dropped: u64,
     pub(crate) process: super::process::Process,
 }
@@ -98,6 +100,7 @@ impl Metrics {
             attempt_seconds: Durations::new(),
             delivery_seconds: Durations::new(),
             breakers: Mutex::default(),
+            blocked: Mutex::default(),
             breaker_opened: AtomicU64::default(),
             lanes_held: AtomicU64::default(),
             switched_off: Default::default(),
@@ -171,6 +174,18 @@ impl Metrics {
         }
     }
 
+    pub(super) fn endpoint_blocked(&self, endpoint: EndpointId, blocked: bool) {
+        match blocked {
+            true => self.blocked().insert(endpoint),
+            false => self.blocked().remove(&endpoint),
+        };
+    }
+
+    /// Endpoints that were blocked and not unblocked.
+    pub(crate) fn blocked(&self) -> std::sync::MutexGuard<'_, FxHashSet<EndpointId>> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Endpoints whose breaker opened and did not say that it closed.
     pub(crate) fn breakers(&self) -> std::sync::MutexGuard<'_, FxHashSet<EndpointId>> {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -235,6 +250,7 @@ impl Metrics {
         let statuses = SWITCHED_OFF.iter().map(|status| words::status_name(*status));
         let counts = statuses.zip(&self.switched_off);
         page.labelled("railpost_endpoints_switched_off_total", "status", counts);
+        page.one("railpost_endpoints_blocked", &[], sample.endpoints_blocked);
     }
 }
 

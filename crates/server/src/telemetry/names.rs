@@ -2,7 +2,7 @@
 //! `docs/reference/telemetry.md` lists them too, and a test keeps both the same.
 
 /// Name, type and meaning of every metric.
-pub(super) const METRICS: [(&str, &str, &str); 35] = [
+pub(super) const METRICS: [(&str, &str, &str); 36] = [
     ("railpost_build_info", "gauge", "Always 1; its label says the version"),
     ("railpost_events_accepted_total", "counter", "Events accepted"),
     ("railpost_events_duplicate_total", "counter", "Events that had been accepted before"),
@@ -39,6 +39,11 @@ pub(super) const METRICS: [(&str, &str, &str); 35] = [
         "counter",
         "Endpoints that the engine switched off, by their new status",
     ),
+    (
+        "railpost_endpoints_blocked",
+        "gauge",
+        "Endpoints that nothing can be sent to as they are, such as without a valid secret",
+    ),
     ("railpost_attempts_in_flight", "gauge", "Attempts under way"),
     ("railpost_engine_attempts_started_total", "counter", "Attempts that the engine started"),
     (
@@ -74,7 +79,7 @@ pub(super) const METRICS: [(&str, &str, &str); 35] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 16] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 21] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("stopping", &["signal", "drain_timeout"]),
@@ -87,6 +92,7 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 16] = [
             "event_id",
             "event_type",
             "delivery",
+            "line",
             "seq",
             "attempt",
             "outcome",
@@ -109,10 +115,15 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 16] = [
     ("breaker_closed", &["endpoint"]),
     ("lane_held", &["endpoint", "lane", "delivery"]),
     ("endpoint_switched_off", &["endpoint", "status"]),
+    ("endpoint_blocked", &["endpoint", "reason"]),
+    ("endpoint_unblocked", &["endpoint"]),
     ("store_trouble", &["problem", "times"]),
+    ("store_stopped", &["problem"]),
     ("request", &["method", "route", "status", "latency_ms"]),
     ("figures_lost", &["problem", "entries"]),
     ("prune_failed", &["problem"]),
+    ("removed_closed", &["deliveries"]),
+    ("close_removed_failed", &["problem"]),
     ("traces_not_taken", &["problem", "spans"]),
     ("connections_not_taken", &["problem"]),
     ("log_lines_dropped", &["lines"]),

@@ -26,7 +26,7 @@ pub(crate) struct Traces {
 }
 
 /// Where a span stands in its trace.
-struct Standing {
+struct SpanPlace {
     trace_id: u128,
     span_id: u64,
     parent: Option<u64>,
@@ -75,7 +75,7 @@ impl Traces {
         metrics: &Metrics,
     ) {
         let parent: Option<TraceParent> = request.traceparent.and_then(|text| text.parse().ok());
-        let standing = Standing {
+        let place = SpanPlace {
             trace_id: parent.map_or_else(|| random().max(1), TraceParent::trace_id),
             span_id: (random() as u64).max(1),
             parent: parent.map(TraceParent::span_id),
@@ -86,7 +86,7 @@ impl Traces {
             number("http.response.status_code", u64::from(status)),
         ];
         self.send(metrics, || {
-            span("accept", SERVER, &standing, (began, now), &attributes, status >= 500)
+            span("accept", SERVER, &place, (began, now), &attributes, status >= 500)
         });
     }
 
@@ -98,7 +98,7 @@ impl Traces {
     ) {
         let event = ended.parcel.map(|parcel| &parcel.event);
         let producer = event.and_then(|event| event.traceparent.as_ref()?.parse().ok());
-        let standing = Standing {
+        let place = SpanPlace {
             trace_id: ended.trace.map_or_else(|| random().max(1), TraceParent::trace_id),
             span_id: ended.trace.map_or_else(|| (random() as u64).max(1), TraceParent::span_id),
             parent: ended.trace.and(producer.map(TraceParent::span_id)),
@@ -108,7 +108,7 @@ impl Traces {
         let until = Timestamp::from_millis(began.as_millis() + took.as_millis() as u64);
         let failed = ended.transition.state != DeliveryState::Delivered;
         self.send(metrics, || {
-            span("attempt", CLIENT, &standing, (began, until), &attributes(ended), failed)
+            span("attempt", CLIENT, &place, (began, until), &attributes(ended), failed)
         });
     }
 
@@ -161,16 +161,16 @@ fn number(key: &str, value: u64) -> Json {
 fn span(
     name: &str,
     kind: u8,
-    standing: &Standing,
+    place: &SpanPlace,
     (began, ended): (Timestamp, Timestamp),
     attributes: &[Json],
     failed: bool,
 ) -> Json {
     let nanos = |at: Timestamp| format!("{}000000", at.as_millis());
     json!({
-        "traceId": format!("{:032x}", standing.trace_id),
-        "spanId": format!("{:016x}", standing.span_id),
-        "parentSpanId": standing.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
+        "traceId": format!("{:032x}", place.trace_id),
+        "spanId": format!("{:016x}", place.span_id),
+        "parentSpanId": place.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
         "name": name,
         "kind": kind,
         "startTimeUnixNano": nanos(began),

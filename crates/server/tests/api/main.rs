@@ -6,6 +6,9 @@ mod world;
 mod receiver;
 mod scene;
 mod things;
+#[allow(dead_code, reason = "the tests of the dispatcher use more of it")]
+#[path = "../../../dispatch/tests/dispatcher/flaky.rs"]
+mod flaky;
 
 mod abuse;
 mod routing;
@@ -28,3 +31,6 @@ mod limits;
 mod figures;
 mod secrets;
 mod tenants;
+mod removal;
+mod maintenance;
+mod faults;

@@ -1,5 +1,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use railpost_engine::Timestamp;
+use railpost_store::{Change, Write};
 use railpost_wire::Verifier;
 use serde_json::json;
 
@@ -111,7 +113,7 @@ fn the_last_active_secret_of_a_signed_endpoint_stays() {
     let world = World::new();
     let (path, id, _) = endpoint(&world, "https://example.com");
     let secret = format!("{path}/secrets/{id}");
-    assert_eq!(world.delete(&secret).expect(409).code(), "conflict");
+    assert_eq!(world.delete(&secret).expect(409).code(), "last_secret");
     let other = world.post(&format!("{path}/secrets"), &json!({})).expect(201).json();
     world.delete(&secret).expect(204);
     assert_eq!(world.delete(&secret).expect(404).code(), "not_found");
@@ -136,4 +138,66 @@ fn an_endpoint_has_so_many_secrets_and_expired_ones_make_room() {
     world.post(&format!("{secrets}/rotate"), &json!({"overlap": "0s"})).expect(201);
     world.post(&secrets, &json!({})).expect(201);
     assert_eq!(world.get(&secrets).json()["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_last_secret_that_stays_valid_cannot_be_deleted_during_an_overlap() {
+    let world = World::new();
+    let (path, old, _) = endpoint(&world, "https://example.com");
+    let rotate = format!("{path}/secrets/rotate");
+    let new = text(&world.post(&rotate, &json!({"overlap": "1h"})).expect(201).json()["id"]);
+    let refused = world.delete(&format!("{path}/secrets/{new}")).expect(409);
+    assert_eq!(refused.code(), "last_secret");
+    assert!(refused.text.contains("rotate"), "{}", refused.text);
+    // The one that expires may go early, and then the new one is the last.
+    world.delete(&format!("{path}/secrets/{old}")).expect(204);
+    world.delete(&format!("{path}/secrets/{new}")).expect(409);
+    // An endpoint whose only secret expires may not be told to sign.
+    world.patch(&path, &json!({"policy": {"signed": false}})).expect(200);
+    world.post(&rotate, &json!({"overlap": "1h"})).expect(201);
+    let listed = world.get(&format!("{path}/secrets")).json();
+    let lasting = text(&listed["items"][1]["id"]);
+    world.delete(&format!("{path}/secrets/{lasting}")).expect(204);
+    let refused = world.patch(&path, &json!({"policy": {"signed": true}})).expect(422);
+    assert_eq!(refused.json()["field"], json!("policy.signed"));
+}
+
+#[test]
+fn of_two_secrets_deleted_at_once_one_stays() {
+    let world = World::new();
+    for _ in 0..10 {
+        let (path, first, _) = endpoint(&world, "https://example.com");
+        let second = world.post(&format!("{path}/secrets"), &json!({})).expect(201).json();
+        let delete = |id: &str| world.delete(&format!("{path}/secrets/{id}")).status;
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| delete(&first));
+            (delete(&text(&second["id"])), one.join().unwrap())
+        });
+        let mut answered = [one, other];
+        answered.sort_unstable();
+        assert_eq!(answered, [204, 409]);
+    }
+}
+
+#[test]
+fn an_endpoint_that_cannot_sign_sends_nothing_and_says_why() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let (path, id, _) = endpoint(&world, &receiver.url());
+    let endpoint = path.rsplit('/').next().unwrap().parse().unwrap();
+    let id = id.parse().unwrap();
+    // No request leads here: an earlier version let the last secret expire.
+    let expire = Write::ExpireSecret { endpoint, id, at: Timestamp::from_millis(1) };
+    let app = world.server().app().clone();
+    world.wait_for(app.dispatcher.commit(Change::from(expire))).unwrap();
+    let reason = text(&world.get(&path).expect(200).json()["blocked"]);
+    assert!(reason.contains("no secret that is valid"), "{reason}");
+    assert_eq!(world.get(ENDPOINTS).json()["items"][0]["blocked"], json!(reason));
+    assert_eq!(world.get(&format!("{path}/health")).json()["blocked"], json!(reason));
+    let metrics = world.get("/metrics").text;
+    assert!(metrics.contains("\nrailpost_endpoints_blocked 1\n"), "{metrics}");
+    world.post(EVENTS, &json!({"type": "a", "payload": 1})).expect(202);
+    assert!(receiver.arrived().is_empty());
+    let made = world.post(&format!("{path}/secrets"), &json!({})).expect(201).json();
+    assert!(believes(&text(&made["value"]), &receiver.next()));
+    assert!(world.get(&path).json()["blocked"].is_null());
 }

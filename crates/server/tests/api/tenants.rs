@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use crate::scene::text;
 use crate::world::World;
 
 #[test]
@@ -42,4 +43,17 @@ fn a_tenant_that_exists_is_a_conflict() {
     let world = World::new();
     world.post("/v1/tenants", &json!({"id": "acme"})).expect(201);
     assert_eq!(world.post("/v1/tenants", &json!({"id": "acme"})).expect(409).code(), "conflict");
+}
+
+#[test]
+fn the_endpoints_of_an_erased_tenant_are_served_no_more() {
+    let world = World::new();
+    world.post("/v1/tenants", &json!({"id": "acme"})).expect(201);
+    let new = json!({"url": "http://127.0.0.1:1234/"});
+    let made = world.post("/v1/tenants/acme/endpoints", &new).expect(201).json();
+    let id = text(&made["id"]).parse().unwrap();
+    let app = world.server().app().clone();
+    assert!(world.wait_for(app.dispatcher.health(id)).unwrap().is_some());
+    world.delete("/v1/tenants/acme").expect(202);
+    assert!(world.wait_for(app.dispatcher.health(id)).unwrap().is_none());
 }

@@ -70,6 +70,12 @@ impl World {
         Self { runtime, server: Some(server), admin }
     }
 
+    /// A server that was started in this runtime.
+    pub(crate) fn of(runtime: Runtime, server: Server) -> Self {
+        let admin = server.admin_key().unwrap().to_owned();
+        Self { runtime, server: Some(server), admin }
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.server.as_ref().unwrap().address())
     }

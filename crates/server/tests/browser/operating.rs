@@ -48,6 +48,60 @@ fn a_lane_is_seen_held_and_released_without_a_reload() {
     assert_eq!(seqs, ["1", "1", "2", "3"]);
 }
 
+#[test]
+fn a_lane_that_one_of_four_endpoints_holds_is_shown_from_a_sqlite_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = railpost::config::Config::default();
+    config.server.data_dir = folder.path().join("data");
+    let world = World::stored(config);
+    let receivers: Vec<Receiver> = (0..4).map(|_| Receiver::new()).collect();
+    for receiver in &receivers {
+        world.endpoint(receiver, &json!({}));
+    }
+    receivers[2].answers(&[422]);
+    world.publish("e1", "order.created", Some("order-1"));
+    let held = world.look_until("lanes", |lanes| lanes["items"].as_array().unwrap().len() == 1);
+    assert_eq!(held["items"][0]["last_status"], 422);
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/lanes"));
+    browser.wait_for(".lane.held[data-key=order-1] .held-note");
+    assert_eq!(browser.count(".lane"), 4);
+    assert_eq!(browser.count(".lane.held"), 1);
+}
+
+#[test]
+fn a_blocked_endpoint_says_why_and_deleting_says_how_many_deliveries_go() {
+    use railpost_engine::Timestamp;
+    use railpost_store::{Change, Write};
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    let secrets = world.look(&format!("endpoints/{endpoint}/secrets"));
+    let secret = secrets["items"][0]["id"].as_str().unwrap().parse().unwrap();
+    let (id, at) = (endpoint.parse().unwrap(), Timestamp::from_millis(1));
+    let expire = Write::ExpireSecret { endpoint: id, id: secret, at };
+    let app = world.server().app().clone();
+    world.wait_for(app.dispatcher.commit(Change::from(expire))).unwrap();
+    for event in ["e1", "e2"] {
+        world.publish(event, "order.created", Some("k"));
+    }
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/endpoints"));
+    browser.wait_for("td .badge.bad");
+    assert!(browser.text("td .badge.bad").contains("blocked"));
+    browser.go(&page(&format!("/endpoints/{endpoint}")));
+    let problem = browser.text("main p.problem");
+    assert!(problem.contains("no secret that is valid"), "{problem}");
+    browser.click("details.confirm summary");
+    assert!(browser.text("details.confirm p").contains("Its 2 open deliveries are discarded"));
+    browser.click("details.confirm button.danger");
+    browser.wait_for(".flash");
+    assert!(browser.text(".flash").contains("2 open deliveries are discarded"));
+    let delivery = world.delivery_in("e1", "discarded");
+    browser.go(&page(&format!("/deliveries/{}", delivery["id"].as_str().unwrap())));
+    let facts = browser.text("dl.facts");
+    assert!(facts.contains("its endpoint was removed"), "{facts}");
+}
+
 impl Browser {
     /// Waits until that many deliveries of a lane have landed.
     #[track_caller]

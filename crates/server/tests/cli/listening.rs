@@ -22,6 +22,11 @@ fn listen(arguments: &[&str]) -> (Running, String) {
 
 /// Sends a signed request and answers what came back, which may be nothing.
 fn post(address: &str, id: &str, body: &str, secret: &str) -> String {
+    post_with(address, (id, body, secret), "x-key: k\r\nx-attempt: 1\r\n")
+}
+
+/// The same with these headers.
+fn post_with(address: &str, (id, body, secret): (&str, &str, &str), headers: &str) -> String {
     let mut sign = railpost();
     sign.args(["sign", "--json", "--id", id, "--secret", secret]);
     let signed = run_with(sign, body.as_bytes()).expect(0).json();
@@ -33,7 +38,7 @@ fn post(address: &str, id: &str, body: &str, secret: &str) -> String {
         head += &format!("{name}: {}\r\n", value.as_str().unwrap());
     }
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(format!("{head}x-key: k\r\nx-attempt: 1\r\n\r\n{body}").as_bytes()).unwrap();
+    stream.write_all(format!("{head}{headers}\r\n{body}").as_bytes()).unwrap();
     let mut answer = String::new();
     // A connection that is reset has no answer.
     let _ = stream.read_to_string(&mut answer);
@@ -109,4 +114,23 @@ fn a_port_that_is_taken_is_said_to_be() {
     let port = taken.local_addr().unwrap().port().to_string();
     let refused = run(&["listen", "--port", &port]).expect(1);
     assert!(refused.err.contains("--port"), "{}", refused.err);
+}
+
+#[test]
+fn its_notes_are_by_line_and_it_prints_what_a_delivery_follows() {
+    let (mut running, address) = listen(&["--secret", SECRET]);
+    for (id, line, seq, after, remark) in [
+        ("a", "one", 1, "", Value::Null),
+        ("b", "one", 4, "x-after: 1\r\n", Value::Null),
+        ("c", "one", 6, "", Value::from("ahead of seq 5")),
+        // The same key in another line, such as after a restore.
+        ("d", "two", 1, "", Value::Null),
+    ] {
+        let headers = format!("x-key: k\r\nx-lane: {line}\r\nx-seq: {seq}\r\n{after}");
+        assert_eq!(status(&post_with(&address, (id, "1", SECRET), &headers)), "200");
+        let shown = running.json();
+        assert_eq!((&shown["line"], &shown["seq"]), (&Value::from(line), &Value::from(seq)));
+        assert_eq!(shown["after"].as_u64(), (!after.is_empty()).then_some(1));
+        assert_eq!(shown["remark"], remark, "{id}");
+    }
 }

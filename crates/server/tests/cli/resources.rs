@@ -93,7 +93,7 @@ fn a_delivery_is_followed_from_send_to_its_attempts() {
     assert_eq!(items(&world.json(&["deliveries", "list", "--state", "delivered"]))[0]["id"], id);
     assert_eq!(world.json(&["deliveries", "show", id])["attempts"], 2);
     let table = world.run(&["deliveries", "attempts", id]).expect(0).out;
-    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
     world.run(&["events", "redeliver", event, "--to", &endpoint]).expect(0);
     assert_eq!(running.json()["remark"], "duplicate");
     assert_eq!(running.interrupt(), 0);
@@ -115,7 +115,7 @@ fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
     assert_eq!(world.json(&["dead-letters", "show", held_by])["last_status"], 500);
     for list in [&["lanes", "list"][..], &["dead-letters", "list"]] {
         let table = world.run(list).expect(0).out;
-        assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
     }
     world.run(&["dead-letters", "replay", held_by]).expect(0);
     let arrived: Vec<Value> = (0..3).map(|_| running.json()["seq"].clone()).collect();
@@ -173,5 +173,57 @@ fn the_audit_trail_says_what_was_done() {
     let entries = world.json(&["audit", "list"]);
     assert_eq!(items(&entries)[0]["action"], "key.create");
     let table = world.run(&["audit", "list", "--everywhere"]).expect(0).out;
-    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
+}
+
+#[test]
+fn deleting_an_endpoint_says_how_many_deliveries_it_discards() {
+    let world = World::new();
+    let made = world.json(&["endpoints", "create", "--url", "http://127.0.0.1:1234/"]);
+    let id = made["id"].as_str().unwrap();
+    world.run(&["endpoints", "pause", id]).expect(0);
+    for _ in 0..2 {
+        world.run(&["send", "order.paid", "--key", "1"]).expect(0);
+    }
+    let delivery = world.json(&["deliveries", "list"])["items"][0]["id"].clone();
+    assert!(world.run(&["endpoints", "delete", id]).expect(2).err.contains("--yes"));
+    let deleted = world.run(&["endpoints", "delete", id, "--yes"]).expect(0);
+    assert_eq!(deleted.out, format!("deleted {id}; its 2 open deliveries are discarded\n"));
+    let show = ["deliveries", "show", delivery.as_str().unwrap()];
+    let shown = loop {
+        let shown = world.run(&show).expect(0).out;
+        if shown.contains("discarded") {
+            break shown;
+        }
+    };
+    assert!(shown.contains("endpoint_removed"), "{shown}");
+    let listed = world.run(&["deliveries", "list", "--endpoint", id]).expect(0).out;
+    assert!(listed.contains("discarded (endpoint removed)"), "{listed}");
+}
+
+#[test]
+fn a_lane_that_one_of_four_endpoints_holds_is_listed() {
+    let world = World::new();
+    let mut listeners = Vec::new();
+    for status in ["200", "200", "422", "200"] {
+        let listen = ["listen", "--port", "0", "--register", "--json", "--status", status];
+        let mut listener = Running::start(world.command(&listen));
+        listener.json();
+        listeners.push(listener);
+    }
+    world.run(&["send", "order.paid", "--key", "order-1"]).expect(0);
+    let listed = loop {
+        let listed = world.run(&["lanes", "list"]).expect(0).out;
+        if listed.contains("order-1") {
+            break listed;
+        }
+    };
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(listed.contains("permanent (422)"), "{listed}");
+    let held = &world.json(&["lanes", "list"])["items"][0];
+    let endpoint = held["endpoint"].as_str().unwrap();
+    assert!(listed.contains(endpoint), "{listed}");
+    let deliveries = world.run(&["deliveries", "list"]).expect(0).out;
+    assert!(deliveries.lines().any(|line| line.contains(endpoint)), "{deliveries}");
+    assert_eq!(held["held_at_seq"], 1);
 }

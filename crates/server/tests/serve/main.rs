@@ -9,6 +9,7 @@ mod seeded;
 mod configuration;
 mod errors;
 mod postgres;
+mod restoring;
 mod settings;
 mod starting;
 mod stopping;

@@ -120,6 +120,15 @@ impl Running {
         call(request.header("authorization", format!("Bearer {key}")).body(Vec::new()).unwrap())
     }
 
+    /// Posts JSON.
+    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let request = http::Request::post(self.url(path))
+            .header("authorization", format!("Bearer {ADMIN_KEY}"))
+            .header("content-type", "application/json");
+        let (status, text) = call(request.body(body.to_string().into_bytes()).unwrap());
+        (status, serde_json::from_str(&text).unwrap_or_default())
+    }
+
     /// Publishes an event of the default tenant.
     #[track_caller]
     pub(crate) fn publish(&self, event: &Value) {

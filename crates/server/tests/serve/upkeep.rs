@@ -28,6 +28,7 @@ fn events_past_their_time_are_deleted_while_the_server_runs() {
         schema_version: None,
         time: Default::default(),
         traceparent: None,
+        cloudevent: None,
     };
     let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
     runtime.block_on(server.app().dispatcher.accept(batch)).unwrap();

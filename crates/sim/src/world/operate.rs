@@ -79,8 +79,8 @@ impl World {
 
     fn is_done(&self, row: &Row) -> bool {
         let Delivery { endpoint, place, state, .. } = row.delivery;
-        let mut line = self.store.line(endpoint, place.map(|place| place.lane));
-        let behind_dead_letter = place.is_some() && line.next().is_some_and(is_held);
+        let mut open = self.store.open(endpoint, place.map(|place| place.lane));
+        let behind_dead_letter = place.is_some() && open.next().is_some_and(is_held);
         !state.is_open() || (self.scenario.lanes_left_held && behind_dead_letter)
     }
 

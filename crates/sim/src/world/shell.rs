@@ -1,35 +1,53 @@
 //! The process around the engine: feeds it, performs what it asks for, and decides nothing.
 
-use railpost_engine::{
-    Attempt, AttemptToken, Command, Delivery, Effect, Endpoint, Engine, Input, Load, LoadTicket,
-    NoticeKind, Page, Span, Timestamp, Transition,
-};
-use railpost_wire::EndpointId;
+use std::collections::BTreeMap;
 
+use railpost_engine::{
+    Attempt, AttemptToken, Command, Delivery, DeliveryState, Effect, Endpoint, EndpointRecord,
+    EndpointStatus, Engine, Input, LanePage, Load, LoadTicket, Notice, NoticeKind, Page, Span,
+    Timestamp, Transition,
+};
+use railpost_wire::{DeliveryId, EndpointId};
+
+use super::sweep::Sweeper;
 use super::{Happening, LOADS, World};
+use crate::clock::EngineClock;
 use crate::fact::{Fact, Flight};
-use crate::limits::{LOAD_PAUSE, WAKES_AT_ONCE_MAX};
-use crate::model::Broken;
+use crate::limits::{LOAD_PAUSE, READ_MAX, WAKES_AT_ONCE_MAX};
+use crate::model::{Broken, rule};
 use crate::plant::Plant;
 use crate::trace::Shown;
 
 /// What is lost when the process dies.
 pub(super) struct Process {
     engine: Engine,
+    clock: EngineClock,
     loads: u32,
     /// From when on nothing that is due may wait: until then, news of it may be on its way.
     informed_at: Timestamp,
     wakes_at_once: u32,
     /// At-most-once attempts that wait for a flush, and whether the store refused them.
-    reserved: Vec<(AttemptToken, bool)>,
+    pub(super) reserved: Vec<(AttemptToken, bool)>,
+    pub(super) sweeper: Sweeper,
+    /// It ends in good order as soon as nothing is under way, and is down for so long.
+    pub(super) stopping: Option<Span>,
 }
 
 impl World {
     /// Starts a process and tells it what it is to serve.
     pub(super) fn restart(&mut self) -> Result<(), Broken> {
         let engine = Engine::new(self.scenario.config, self.dice.seed());
-        let (loads, informed_at, wakes_at_once, reserved) = (0, self.now, 0, Vec::new());
-        self.process = Some(Process { engine, loads, informed_at, wakes_at_once, reserved });
+        self.process = Some(Process {
+            engine,
+            clock: EngineClock::start(self.now, &self.wall, self.plant),
+            loads: 0,
+            informed_at: self.now,
+            wakes_at_once: 0,
+            reserved: Vec::new(),
+            sweeper: Sweeper::new(self.wall.at(self.now)),
+            stopping: None,
+        });
+        self.plan_sweep();
         for (tenant, rate_limit) in self.store.tenants().clone() {
             self.feed(Input::TenantChanged { tenant, rate_limit })?;
         }
@@ -39,30 +57,40 @@ impl World {
 
     /// Hands an endpoint to the engine, unless there is none or another one has it.
     pub(super) fn serve(&mut self, id: EndpointId) -> Result<(), Broken> {
-        let ours = self.process.is_some() && !self.away.contains(&id);
+        let ours = self.is_serving() && !self.away.contains(&id);
         let Some(endpoint) = self.store.endpoints().get(&id).filter(|_| ours).cloned() else {
             return Ok(());
         };
+        self.served.insert(id, endpoint.clone());
+        self.appeared.insert(id, (self.now, self.engine_time()));
         self.note(&Fact::Appeared(endpoint.clone()))?;
         let policy = self.plant.policy(endpoint.policy.clone());
         self.feed(Input::EndpointAppeared(Endpoint { policy, ..endpoint }))
     }
 
-    /// Kills the process: what is under way has no outcome, what is not durable never was.
-    fn die(&mut self, down_for: Span) -> Result<(), Broken> {
-        (self.process, self.fuse) = (None, None);
-        self.plan_in(down_for, Happening::Restarted);
-        self.life += 1;
-        let cut_off = std::mem::take(&mut self.under_way).into_values();
-        self.cut_off.extend(cut_off.map(|flight| flight.attempt.delivery));
-        self.store.crash();
-        self.note(&Fact::Crashed)
+    /// Whether there is a process, and it is not about to end.
+    pub(super) fn is_serving(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.stopping.is_none())
+    }
+
+    /// The time that the engine is handed; while it is down, the time that a new one would begin with.
+    pub(super) fn engine_time(&self) -> Timestamp {
+        let clock = self.process.as_ref().map(|process| process.clock);
+        clock.map_or(self.wall.at(self.now), |clock| clock.at(self.now, &self.wall))
+    }
+
+    /// The process looks at its clock.
+    pub(super) fn read_clock(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.clock.read(self.now, &self.wall);
+        }
     }
 
     /// When the engine wants to be woken.
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
-        let wake = self.process.as_ref()?.engine.next_wake()?;
-        Some(self.plant.wake(wake).max(self.now))
+        let process = self.process.as_ref().filter(|_| self.is_serving())?;
+        let wake = self.plant.wake(process.engine.next_wake()?);
+        process.clock.reaches(wake, self.now, &self.wall)
     }
 
     pub(super) fn wake(&mut self) -> Result<(), Broken> {
@@ -78,7 +106,7 @@ impl World {
     pub(super) fn engine_is_informed(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
         process.wakes_at_once = 0;
-        process.loads == 0 && process.informed_at <= self.now
+        process.loads == 0 && process.informed_at <= self.now && process.stopping.is_none()
     }
 
     /// News may take so long to reach the engine.
@@ -101,7 +129,7 @@ impl World {
             Effect::Record(transition) => !self.store.takes(transition),
             _ => false,
         });
-        if self.process.is_some() && !refused {
+        if self.is_serving() && !refused {
             self.note(&Fact::Commanded(command, delivery))?;
         }
         self.perform_all(&effects)
@@ -109,19 +137,22 @@ impl World {
 
     fn handle(&mut self, input: Input) -> Vec<Effect> {
         let Some(process) = &mut self.process else { return Vec::new() };
-        process.engine.handle(self.now, input);
+        if process.stopping.is_some() && !is_taken_at_stop(&input) {
+            return Vec::new();
+        }
+        process.engine.handle(process.clock.read(self.now, &self.wall), input);
         std::iter::from_fn(|| process.engine.poll_effect()).collect()
     }
 
     /// Performs effects in order, unless the process dies over them.
     fn perform_all(&mut self, effects: &[Effect]) -> Result<(), Broken> {
         for effect in effects {
-            match self.fuse {
-                Some((0, down_for)) => return self.die(down_for),
-                Some((left, down_for)) => self.fuse = Some((left - 1, down_for)),
-                None => {}
+            if !self.burn_fuse()? {
+                return Ok(());
             }
-            self.perform(effect)?;
+            if self.is_serving() || is_done_at_stop(effect, &self.under_way) {
+                self.perform(effect)?;
+            }
         }
         Ok(())
     }
@@ -133,9 +164,16 @@ impl World {
             Effect::RecordFirst(transition, token) => self.reserve(transition, *token)?,
             Effect::RecordEndpoint(record) => {
                 self.note(&Fact::EndpointRecorded(*record))?;
-                self.store.record_endpoint(record);
+                self.record_endpoint(record)?;
+                self.served.entry(record.endpoint).and_modify(|endpoint| {
+                    endpoint.status = record.status;
+                    endpoint.failing_since = record.failing_since;
+                });
             }
             Effect::Load(ticket, load) => self.begin_load(*ticket, *load),
+            Effect::Tell(Notice { endpoint, what: NoticeKind::BreakerOpened { .. }, .. }) => {
+                self.note(&Fact::BreakerOpened(*endpoint))?;
+            }
             Effect::Tell(notice) => {
                 self.remark(notice_name(notice.what), format_args!("{:?}", notice.what));
             }
@@ -145,6 +183,21 @@ impl World {
         }
         self.plan_flush();
         Ok(())
+    }
+
+    /// Writes down what became of an endpoint. A status that a person set, and that the process has not
+    /// read yet, stays.
+    fn record_endpoint(&mut self, record: &EndpointRecord) -> Result<(), Broken> {
+        let status = |store: &super::Store| {
+            store.endpoints().get(&record.endpoint).map(|endpoint| endpoint.status)
+        };
+        let before = status(&self.store);
+        let overwrites = self.plant == Plant::OverwriteStatus;
+        let was = before.filter(|_| overwrites).unwrap_or(record.was);
+        self.store.record_endpoint(&EndpointRecord { was, ..*record });
+        let paused = Some(EndpointStatus::Paused);
+        let lifted = before == paused && status(&self.store) != paused;
+        rule(!lifted, "a pause stays until a person lifts it")
     }
 
     fn start(&mut self, attempt: Attempt) -> Result<(), Broken> {
@@ -165,8 +218,8 @@ impl World {
 
     fn reserve(&mut self, transition: &Transition, token: AttemptToken) -> Result<(), Broken> {
         let Transition { delivery, endpoint, place, progress, .. } = *transition;
-        let (number, replay) = (progress.attempts, progress.replay);
-        let attempt = Attempt { token, delivery, endpoint, place, number, replay };
+        let (number, replay, follows) = (progress.attempts, progress.replay, None);
+        let attempt = Attempt { token, delivery, endpoint, place, follows, number, replay };
         self.note(&Fact::Reserved(attempt))?;
         self.wait_for(attempt);
         let refused = !self.store.takes(transition);
@@ -183,8 +236,8 @@ impl World {
 
     /// From here on the process waits for the attempt to end.
     fn wait_for(&mut self, attempt: Attempt) {
-        let tenant = self.store.endpoints()[&attempt.endpoint].tenant.clone();
-        let flight = Flight { attempt, tenant, since: self.now, orphaned: false };
+        let tenant = self.served[&attempt.endpoint].tenant.clone();
+        let flight = Flight { attempt, tenant, since: self.engine_time(), orphaned: false };
         self.under_way.entry(attempt.token).or_insert(flight);
     }
 
@@ -205,8 +258,12 @@ impl World {
     pub(super) fn flush(&mut self) {
         self.flushing = false;
         self.store.flush();
-        let reserved = self.process.as_mut().map(|process| std::mem::take(&mut process.reserved));
-        for (token, refused) in reserved.into_iter().flatten() {
+        let Some(process) = &mut self.process else { return };
+        let reserved = std::mem::take(&mut process.reserved);
+        if self.plant == Plant::DropAtStop && process.stopping.is_some() {
+            return reserved.iter().for_each(|(token, _)| drop(self.under_way.remove(token)));
+        }
+        for (token, refused) in reserved {
             self.plan_in(Span::ZERO, Happening::Confirmed { life: self.life, token, refused });
         }
     }
@@ -235,14 +292,15 @@ impl World {
 
     /// Reads what was asked for. The answer takes a while, and may be out of date when it comes.
     pub(super) fn read(&mut self, ticket: LoadTicket, load: &Load) {
-        let page = Some(self.plant.page(self.store.load(load), &self.cut_off));
+        let page = self.store.load(&self.plant.load(*load));
+        let page = Some(self.plant.page(page, &self.cut_off));
         let (life, delay) = (self.life, self.load_delay());
         self.plan_in(delay, Happening::Loaded { life, ticket, page });
     }
 
-    fn load_delay(&mut self) -> Span {
+    pub(super) fn load_delay(&mut self) -> Span {
         let slow = !self.calm && self.dice.percent(5);
-        if slow { self.dice.secs(1..=20) } else { self.dice.millis(0..=20) }
+        if slow { self.dice.millis(1_000..=READ_MAX.as_millis()) } else { self.dice.millis(0..=20) }
     }
 
     pub(super) fn answer_load(
@@ -254,8 +312,55 @@ impl World {
         self.trace.line(self.now, format_args!("loaded {}", shown.as_deref().unwrap_or("nothing")));
         self.news_takes(LOAD_PAUSE);
         self.process.as_mut().expect("its life is not over").loads -= 1;
+        for id in page.as_ref().map(|page| self.beyond_reason(page)).unwrap_or_default() {
+            self.note(&Fact::Due(id))?;
+        }
         self.feed(page.map_or(Input::LoadFailed(ticket), |page| Input::Loaded { ticket, page }))
     }
+
+    /// What waits longer than the policy plans, by the engine's time.
+    fn beyond_reason(&self, page: &Page) -> Vec<DeliveryId> {
+        let now = self.engine_time();
+        let is_beyond = |delivery: &&Delivery| {
+            let endpoint = self.served.get(&delivery.endpoint);
+            let latest = endpoint.map(|endpoint| now + endpoint.policy.retry.max_delay);
+            matches!(delivery.state, DeliveryState::Waiting { until } if Some(until) > latest)
+        };
+        deliveries(page).filter(is_beyond).map(|delivery| delivery.id).collect()
+    }
+}
+
+/// Whether a process that ends in good order still takes this in: what became of what is under way.
+fn is_taken_at_stop(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::AttemptEnded { .. }
+            | Input::Recorded(_)
+            | Input::RecordRefused(_)
+            | Input::EndpointRemoved(_)
+            | Input::EndpointPaused(_)
+            | Input::EndpointResumed(_)
+            | Input::EndpointChanged { .. }
+    )
+}
+
+/// Whether a process that ends in good order still does this: it starts nothing but what is recorded as
+/// sent.
+fn is_done_at_stop(effect: &Effect, under_way: &BTreeMap<AttemptToken, Flight>) -> bool {
+    match effect {
+        Effect::Start(attempt) => under_way.contains_key(&attempt.token),
+        Effect::RecordFirst(..) | Effect::Load(..) => false,
+        _ => true,
+    }
+}
+
+fn deliveries(page: &Page) -> impl Iterator<Item = &Delivery> {
+    let (lanes, rest): (&[LanePage], &[Delivery]) = match page {
+        Page::Lanes { lanes, .. } => (lanes, &[]),
+        Page::Lane(lane) => (std::slice::from_ref(lane), &[]),
+        Page::Unkeyed { deliveries, .. } => (&[], deliveries),
+    };
+    lanes.iter().flat_map(|lane| &lane.deliveries).chain(rest)
 }
 
 fn notice_name(notice: NoticeKind) -> &'static str {

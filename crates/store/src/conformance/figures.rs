@@ -232,9 +232,7 @@ pub(super) async fn figures_are_pruned_by_the_clock(world: World) {
     add(&world, &all, hour() + HOUR, accepted(2)).await;
     let prune_at = async |now: Timestamp| {
         world.source.set(now);
-        let (closed_before, dead_before) = (START, START);
-        let step = PruneStep { closed_before, dead_before, after: None, limit: 1 };
-        world.store.prune(step).await.unwrap().others
+        world.store.prune(PruneStep::of_all_before(START, 1)).await.unwrap().others
     };
     assert_eq!(prune_at(hour() + FIGURES_MINUTES_KEPT).await, 0);
     assert_eq!(prune_at(hour() + FIGURES_MINUTES_KEPT + Span::from_millis(1)).await, 1);
@@ -260,7 +258,7 @@ pub(super) async fn figures_are_erased_with_their_tenant(world: World) {
     for scope in [&FiguresScope::All, &theirs] {
         assert_eq!(counts(&world, scope, Resolution::Hour).await, [(hour(), 1)], "{scope:?}");
     }
-    let step = PruneStep { closed_before: START, dead_before: START, after: None, limit: 1 };
+    let step = PruneStep::of_all_before(START, 1);
     world.source.set(hour() + FIGURES_HOURS_KEPT + HOUR);
     assert_eq!(world.store.prune(step).await.unwrap().others, 4, "only the others' are left");
 }
@@ -274,7 +272,7 @@ pub(super) async fn more_figures_than_one_step_erases_are_all_erased(world: Worl
     while !erased {
         erased = world.store.erase_tenant(&world.tenant).await.unwrap();
     }
-    let step = PruneStep { closed_before: START, dead_before: START, after: None, limit: 1 };
+    let step = PruneStep::of_all_before(START, 1);
     world.source.set(hour() + FIGURES_HOURS_KEPT.times(3));
     assert_eq!(world.store.prune(step).await.unwrap().others, 0, "nothing is left");
 }

@@ -7,14 +7,16 @@ use railpost_wire::EventId;
 use super::world::{World, deliveries, ids, seq};
 use crate::limits::{BATCH_EVENTS_MAX, PAYLOAD_LEN_MAX};
 use crate::{
-    AcceptBatch, EndpointSettings, Event, Receipt, RedeliverBatch, StoreError, TenantSettings,
-    Write,
+    AcceptBatch, CloudEventIdentity, EndpointSettings, Event, Receipt, RedeliverBatch, StoreError,
+    TenantSettings, Write,
 };
 
 pub(super) async fn an_accepted_event_reads_back_as_it_was_published(world: World) {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned();
     let mut event = Event { traceparent: Some(traceparent), ..world.event(Some("order 1")) };
     event.payload = Bytes::from_static(b"\x00\xff not text");
+    let identity = CloudEventIdentity { id: "1 \"é\"".to_owned(), source: "/shop".to_owned() };
+    event.cloudevent = Some(Box::new(identity));
     world.accept(vec![event.clone()]).await;
     let stored = world.store.event(&world.tenant, &event.id).await.unwrap().unwrap();
     assert_eq!(stored.event, event);
@@ -80,7 +82,7 @@ pub(super) async fn a_changed_filter_counts_from_the_next_accept_on(world: World
     assert_eq!(world.publish(None).await.len(), 1);
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     let settings = EndpointSettings { filters: vec!["user.*".parse().unwrap()], ..stored.settings };
-    let private = stored.private;
+    let private = stored.private.unwrap();
     world.commit(Write::UpdateEndpoint { id: endpoint, settings, private, revision: None }).await;
     assert_eq!(world.publish(None).await, []);
 }
@@ -319,7 +321,7 @@ pub(super) async fn a_payload_at_the_bound_is_kept_and_one_beyond_is_named(world
     let largest = sized(PAYLOAD_LEN_MAX);
     let accepted = world.accept(vec![largest.clone()]).await;
     let parcels = world.store.parcels(ids(&accepted)).await.unwrap();
-    assert_eq!(parcels[0].event.payload, largest.payload);
+    assert_eq!(parcels[0].1.as_ref().unwrap().event.payload, largest.payload);
     let refused = world.store.accept(world.batch(vec![sized(PAYLOAD_LEN_MAX + 1)]).into()).await;
     let named = "events[0].payload (bytes)";
     assert!(
@@ -353,7 +355,7 @@ pub(super) async fn an_event_can_be_delivered_again_at_the_end_of_its_lane(world
         views.iter().map(|view| (view.delivery.id, view.delivery.state.stage())).collect();
     assert_eq!(found, [(first.id, Stage::Delivered), (again[0].id, Stage::Pending)]);
     let parcels = world.store.parcels(ids(&again)).await.unwrap();
-    assert_eq!(parcels[0].event, event);
+    assert_eq!(parcels[0].1.as_ref().unwrap().event, event);
 }
 
 pub(super) async fn an_event_can_be_delivered_to_an_endpoint_that_never_had_it(world: World) {

@@ -5,7 +5,7 @@ use railpost_engine::{
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
-use super::world::{World, detail, ids, progress, seq};
+use super::world::{World, detail, ids, progress};
 use crate::limits::RESPONSE_BODY_LEN_MAX;
 use crate::{
     AttemptDetail, Durability, Epoch, PageRequest, Partition, RecordBatch, Recorded, Skipped,
@@ -20,7 +20,7 @@ pub(super) async fn a_recorded_state_reads_back_in_every_detail(world: World) {
         DeliveryState::InFlight,
         DeliveryState::Waiting { until },
         DeliveryState::Delivered,
-        DeliveryState::Discarded,
+        DeliveryState::DISCARDED,
         dead(true),
         dead(false),
     ] {
@@ -49,7 +49,7 @@ pub(super) async fn a_record_never_lowers_the_count_of_attempts(world: World) {
     let accepted = world.publish_one(None).await;
     let waiting = DeliveryState::Waiting { until: world.later(1) };
     world.move_to(&accepted, waiting).await;
-    let mut outdated = world.transition(&accepted, DeliveryState::Discarded);
+    let mut outdated = world.transition(&accepted, DeliveryState::DISCARDED);
     outdated.progress.attempts -= 1;
     assert_eq!(world.record([outdated]).await.applied, 1);
     assert_eq!(world.delivery(accepted.id).await.progress.attempts, progress().attempts);
@@ -82,7 +82,7 @@ pub(super) async fn every_pair_of_stages_is_guarded_as_the_engine_says(world: Wo
         DeliveryState::Delivered,
         dead(true),
         dead(false),
-        DeliveryState::Discarded,
+        DeliveryState::DISCARDED,
     ];
     for from in states {
         for to in states {
@@ -102,7 +102,7 @@ pub(super) async fn every_pair_of_stages_is_guarded_as_the_engine_says(world: Wo
 pub(super) async fn a_transition_of_an_unknown_delivery_is_skipped(world: World) {
     let endpoint = world.endpoint().await;
     let id = DeliveryId::from_u128(77);
-    let unknown = railpost_engine::Accepted { id, endpoint, place: None };
+    let unknown = railpost_engine::Accepted { id, endpoint, place: None, replay: false };
     let recorded = world.move_to(&unknown, DeliveryState::Delivered).await;
     assert_eq!(recorded.skipped, [Skipped { delivery: id, on_record: None }]);
 }
@@ -115,7 +115,7 @@ pub(super) async fn two_transitions_of_one_delivery_in_a_batch_are_both_recorded
         .record([
             world.transition(&accepted, DeliveryState::Waiting { until }),
             world.transition(&accepted, DeliveryState::Delivered),
-            world.transition(&accepted, DeliveryState::Discarded),
+            world.transition(&accepted, DeliveryState::DISCARDED),
         ])
         .await;
     assert_eq!((recorded.applied, recorded.skipped.len()), (2, 1));
@@ -176,7 +176,7 @@ pub(super) async fn a_retry_after_reads_back_with_its_attempt(world: World) {
 pub(super) async fn an_attempt_of_a_skipped_transition_is_not_kept(world: World) {
     world.endpoint().await;
     let accepted = world.publish_one(None).await;
-    world.move_to(&accepted, DeliveryState::Discarded).await;
+    world.move_to(&accepted, DeliveryState::DISCARDED).await;
     let transitions =
         vec![(world.transition(&accepted, DeliveryState::Delivered), Some(detail(1, 200).into()))];
     world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
@@ -211,6 +211,7 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     let record = EndpointRecord {
         endpoint,
         status: EndpointStatus::Quarantined,
+        was: EndpointStatus::Active,
         failing_since: Some(super::world::START),
         at,
     };
@@ -221,6 +222,30 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     assert_eq!(stored.status, EndpointStatus::Quarantined);
     assert_eq!((stored.failing_since, stored.updated_at), (Some(super::world::START), at));
     assert_eq!(stored.for_engine().status, EndpointStatus::Quarantined);
+}
+
+pub(super) async fn a_record_does_not_undo_what_a_person_decided(world: World) {
+    let endpoint = world.endpoint().await;
+    let record = |was, status| EndpointRecord {
+        endpoint,
+        status,
+        was,
+        failing_since: Some(super::world::START),
+        at: super::world::START,
+    };
+    let status = async || world.store.endpoint(endpoint).await.unwrap().unwrap().status;
+    use EndpointStatus::{Active, Failing, Paused, Quarantined};
+    world.commit(crate::Write::SetEndpointStatus(endpoint, Paused)).await;
+    for late in [record(Active, Active), record(Active, Quarantined)] {
+        let batch = RecordBatch { endpoints: vec![late], ..Default::default() };
+        world.store.record(batch.into()).await.unwrap();
+        assert_eq!(status().await, Paused);
+    }
+    world.commit(crate::Write::SetEndpointStatus(endpoint, Active)).await;
+    let one_after_the_other = vec![record(Active, Quarantined), record(Quarantined, Failing)];
+    let batch = RecordBatch { endpoints: one_after_the_other, ..Default::default() };
+    world.store.record(batch.into()).await.unwrap();
+    assert_eq!(status().await, Failing);
 }
 
 pub(super) async fn a_record_of_an_earlier_owner_is_fenced(world: World) {
@@ -253,10 +278,11 @@ pub(super) async fn a_parcel_holds_all_that_a_sender_needs(world: World) {
     let accepted = world.accept(vec![event.clone()]).await;
     let unknown = DeliveryId::from_u128(5);
     let parcels = world.store.parcels(vec![unknown, accepted[0].id]).await.unwrap();
-    let [parcel] = &parcels[..] else { panic!("{parcels:?}") };
+    let [(id, Ok(parcel))] = &parcels[..] else { panic!("{parcels:?}") };
+    assert_eq!(*id, accepted[0].id);
     assert_eq!((parcel.delivery, parcel.endpoint), (accepted[0].id, endpoint));
     assert_eq!((&parcel.tenant, &parcel.event), (&world.tenant, &event));
-    assert_eq!(parcel.seq.unwrap().get(), 1);
+    assert_eq!(parcel.line.as_ref().unwrap().seq.get(), 1);
     assert_eq!(parcel.accepted_at, super::world::START);
 }
 
@@ -265,21 +291,9 @@ pub(super) async fn parcels_come_for_many_deliveries_at_once(world: World) {
     world.endpoint().await;
     let accepted = world.accept((0..50).map(|_| world.event(Some("k"))).collect()).await;
     let mut found: Vec<_> =
-        world.store.parcels(ids(&accepted)).await.unwrap().iter().map(|p| p.delivery).collect();
+        world.store.parcels(ids(&accepted)).await.unwrap().iter().map(|(id, _)| *id).collect();
     found.sort();
     let mut expected = ids(&accepted);
     expected.sort();
     assert_eq!(found, expected);
-}
-
-pub(super) async fn a_dead_letter_that_left_its_lane_keeps_its_seq_for_people(world: World) {
-    world.endpoint().await;
-    world.publish_one(Some("k")).await;
-    let second = world.publish_one(Some("k")).await;
-    let dead = DeliveryState::Dead { reason: DeadReason::Permanent, holds: false };
-    world.move_to(&second, dead).await;
-    assert_eq!(world.delivery(second.id).await.place, None);
-    let view = world.store.delivery(second.id).await.unwrap().unwrap();
-    assert_eq!(view.seq.unwrap().get(), seq(&second));
-    assert_eq!(world.store.parcels(vec![second.id]).await.unwrap()[0].seq, view.seq);
 }

@@ -15,7 +15,7 @@ pub(super) async fn a_lane_loads_its_open_deliveries_by_seq(world: World) {
     let batch = (0..5).map(|_| world.event(Some("k"))).collect();
     let lane = world.accept(batch).await;
     world.move_to(&lane[0], DeliveryState::Delivered).await;
-    world.move_to(&lane[2], DeliveryState::Discarded).await;
+    world.move_to(&lane[2], DeliveryState::DISCARDED).await;
     let page = world.lane(&lane[0], 1, 10).await;
     let open: Vec<_> = page.deliveries.iter().map(|d| d.place.unwrap().seq.get()).collect();
     assert_eq!(open, [2, 4, 5]);
@@ -80,7 +80,7 @@ pub(super) async fn loads_of_one_call_are_answered_as_each_would_be_alone(world:
     };
     let lanes = Load::Lanes { endpoint, after: None, limit: 1, window: 1 };
     let due_by = Timestamp::default();
-    let unkeyed = Load::Unkeyed { endpoint, after: None, due_by, limit: 5 };
+    let unkeyed = Load::Unkeyed { endpoint, after: None, due_by, due_beyond: due_by, limit: 5 };
     let loads = vec![lane(2, 1), lanes, lane(0, 2), unkeyed, lane(0, 1)];
     let together = world.store.load_all(loads.clone()).await.unwrap();
     let mut alone = Vec::new();
@@ -134,7 +134,7 @@ pub(super) async fn closed_lanes_are_not_loaded(world: World) {
     let until = world.later(1_000_000);
     let ends = [
         DeliveryState::Delivered,
-        DeliveryState::Discarded,
+        DeliveryState::DISCARDED,
         dead(false),
         dead(true),
         DeliveryState::Waiting { until },
@@ -258,4 +258,21 @@ pub(super) async fn a_load_out_of_bounds_is_named(world: World) {
             "{refused:?}"
         );
     }
+}
+
+pub(super) async fn what_waits_longer_than_any_policy_plans_is_listed(world: World) {
+    let endpoint = world.endpoint().await;
+    let (due, plausible, far) = (world.later(0), world.later(60_000), world.later(600_000));
+    let mut all = Vec::new();
+    for until in [due, plausible, far] {
+        let accepted = world.publish_one(None).await;
+        world.move_to(&accepted, DeliveryState::Waiting { until }).await;
+        all.push(accepted);
+    }
+    let load =
+        Load::Unkeyed { endpoint, after: None, due_by: due, due_beyond: plausible, limit: 9 };
+    let page = world.store.load(load).await.unwrap();
+    let Page::Unkeyed { deliveries, next_due, .. } = page else { panic!("{page:?}") };
+    let found: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
+    assert_eq!((found, next_due), (vec![all[0].id, all[2].id], Some(plausible)));
 }

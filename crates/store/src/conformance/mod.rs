@@ -5,14 +5,19 @@
 //! ```text
 //! railpost_store::conformance_tests!(MyHarness::new());
 //! ```
+//!
+//! [`model`] compares a backend with the memory store, call by call.
 
 // A check fails by panicking.
 #![allow(clippy::unwrap_used)]
+
+pub mod model;
 
 mod world;
 mod intake;
 mod ledger;
 mod loads;
+mod lines;
 mod registry;
 mod access;
 mod archive;
@@ -110,11 +115,11 @@ checks! { $
         an_attempt_of_a_skipped_transition_is_not_kept
         a_long_response_is_cut_to_its_bound
         an_endpoints_status_is_recorded
+        a_record_does_not_undo_what_a_person_decided
         a_record_of_an_earlier_owner_is_fenced
         a_fence_leaves_other_partitions_alone
         a_parcel_holds_all_that_a_sender_needs
         parcels_come_for_many_deliveries_at_once
-        a_dead_letter_that_left_its_lane_keeps_its_seq_for_people
     }
     loads {
         a_lane_loads_its_open_deliveries_by_seq
@@ -129,12 +134,30 @@ checks! { $
         a_window_shows_where_it_was_cut
         unkeyed_deliveries_load_by_ascending_id
         what_waits_longer_is_left_out_and_the_earliest_is_named
+        what_waits_longer_than_any_policy_plans_is_listed
         a_dead_letter_that_left_its_lane_is_replayed_outside_of_it
         replayed_dead_letters_and_unkeyed_deliveries_load_in_one_order
         a_held_lane_is_replayed_in_its_place
         a_skipped_dead_letter_leaves_its_lane_for_good
         a_removed_endpoint_has_nothing_to_load
         a_load_out_of_bounds_is_named
+    }
+    lines {
+        each_lane_of_each_endpoint_has_a_line_of_its_own
+        a_new_era_begins_new_lines_and_leaves_the_old_ones_alone
+        a_restored_store_never_uses_a_number_of_a_line_twice
+        what_is_open_goes_out_in_a_new_line_after_a_restore
+        lines_are_told_apart_however_often_a_store_is_restored
+        what_was_skipped_is_passed_over
+        what_is_discarded_out_of_order_is_passed_over_too
+        a_redelivery_is_a_replay_from_its_first_attempt_on
+        a_dead_letter_that_left_its_lane_keeps_its_line
+        a_lane_that_stood_empty_for_long_goes_and_its_key_begins_a_new_line
+        what_a_removed_endpoint_has_open_is_discarded_in_small_steps
+        a_sweep_lists_what_is_open_in_a_stretch_of_ids
+        a_sweep_tells_the_era
+        an_event_of_the_future_keeps_none_behind_it_from_being_pruned
+        a_healthy_store_is_found_to_be_whole
     }
     registry {
         a_tenant_reads_back_and_changes
@@ -146,6 +169,7 @@ checks! { $
         switching_an_endpoint_on_forgets_its_failures
         a_removed_endpoint_has_no_secrets_left
         secrets_of_both_kinds_read_back
+        a_secret_is_changed_only_through_its_own_endpoint
         an_endpoint_has_a_bounded_number_of_secrets
         event_types_read_back_and_list_by_name
         a_change_is_made_whole_or_not_at_all

@@ -90,7 +90,7 @@ pub(super) async fn an_endpoint_reads_back_in_every_detail(world: World) {
     world.commit(Write::CreateEndpoint(new)).await;
     let stored = world.store.endpoint(id).await.unwrap().unwrap();
     assert_eq!((stored.id, &stored.tenant), (id, &world.tenant));
-    assert_eq!((&stored.settings, &stored.private), (&settings, &private));
+    assert_eq!((&stored.settings, &stored.private), (&settings, &Ok(private)));
     assert_eq!((stored.status, stored.failing_since), (EndpointStatus::Active, None));
     assert_eq!((stored.revision, stored.removed_at), (1, None));
     assert!(!format!("{stored:?}").contains("t0ken"));
@@ -136,6 +136,7 @@ pub(super) async fn switching_an_endpoint_on_forgets_its_failures(world: World) 
     let failing = railpost_engine::EndpointRecord {
         endpoint,
         status: EndpointStatus::Failing,
+        was: EndpointStatus::Active,
         failing_since: Some(super::world::START),
         at: super::world::START,
     };
@@ -152,7 +153,7 @@ pub(super) async fn a_removed_endpoint_has_no_secrets_left(world: World) {
     let at = world.later(3);
     world.commit(Write::RemoveEndpoint(endpoint)).await;
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
-    assert_eq!((stored.removed_at, stored.private), (Some(at), EndpointPrivate::default()));
+    assert_eq!((stored.removed_at, stored.private), (Some(at), Ok(EndpointPrivate::default())));
     assert!(world.store.secrets(endpoint).await.unwrap().is_empty());
     let again = world.store.commit(Write::RemoveEndpoint(endpoint).into()).await;
     assert!(matches!(again, Err(StoreError::NotFound(_))), "{again:?}");
@@ -166,7 +167,7 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
     let second = add_secret(&world, endpoint, signing.clone()).await;
     add_secret(&world, other, shared(8)).await;
     let at = world.later(60_000);
-    world.commit(Write::ExpireSecret(first, at)).await;
+    world.commit(Write::ExpireSecret { endpoint, id: first, at }).await;
     let found = world.store.secrets(endpoint).await.unwrap();
     let found: Vec<_> = found
         .iter()
@@ -174,8 +175,24 @@ pub(super) async fn secrets_of_both_kinds_read_back(world: World) {
         .collect();
     let expected = [(first, revealed(&shared(7)), Some(at)), (second, revealed(&signing), None)];
     assert_eq!(found, expected);
-    world.commit(Write::RemoveSecret(first)).await;
+    world.commit(Write::RemoveSecret { endpoint, id: first }).await;
     assert_eq!(world.store.secrets(endpoint).await.unwrap().len(), 1);
+}
+
+pub(super) async fn a_secret_is_changed_only_through_its_own_endpoint(world: World) {
+    let (owner, other) = (world.endpoint().await, world.endpoint().await);
+    let id = add_secret(&world, owner, shared(7)).await;
+    let at = world.later(3);
+    for write in [
+        Write::ExpireSecret { endpoint: other, id, at },
+        Write::RemoveSecret { endpoint: other, id },
+    ] {
+        let refused = world.store.commit(write.into()).await;
+        assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+    }
+    let secrets = world.store.secrets(owner).await.unwrap();
+    let found: Vec<_> = secrets.iter().map(|secret| (secret.id, secret.expires_at)).collect();
+    assert_eq!(found, [(id, None)]);
 }
 
 pub(super) async fn an_endpoint_has_a_bounded_number_of_secrets(world: World) {
@@ -221,7 +238,7 @@ pub(super) async fn a_change_is_made_whole_or_not_at_all(world: World) {
     let change = Change {
         writes: vec![
             Write::CreateTenant(tenant.clone(), TenantSettings::default()),
-            Write::RemoveSecret(unknown),
+            Write::RemoveSecret { endpoint: railpost_wire::EndpointId::from_u128(1), id: unknown },
         ],
         ..Change::default()
     };
@@ -261,7 +278,7 @@ pub(super) async fn what_does_not_exist_cannot_be_changed(world: World) {
         Write::UpdateEndpoint { id: endpoint, settings, private, revision: None },
         Write::SetEndpointStatus(endpoint, EndpointStatus::Paused),
         Write::RemoveEndpoint(endpoint),
-        Write::ExpireSecret(SecretId::from_u128(1), super::world::START),
+        Write::ExpireSecret { endpoint, id: SecretId::from_u128(1), at: super::world::START },
         Write::RemoveEventType(world.tenant.clone(), "no.such".parse().unwrap()),
         Write::RevokeApiKey(railpost_wire::ApiKeyId::from_u128(1), super::world::START),
     ] {

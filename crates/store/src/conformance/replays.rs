@@ -205,7 +205,7 @@ pub(super) async fn replays_are_pruned_when_they_ended_long_ago(world: World) {
     for replay in [&runs, &old, &young] {
         put(&world, replay).await;
     }
-    let step = PruneStep { closed_before: cut, dead_before: cut, after: None, limit: 9 };
+    let step = PruneStep::of_all_before(cut, 9);
     assert_eq!(world.store.prune(step).await.unwrap().others, 1);
     let left = world.store.replays(&world.tenant, PageRequest::first(9)).await.unwrap();
     assert_eq!(left.items, [young, runs]);

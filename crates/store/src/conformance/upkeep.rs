@@ -6,10 +6,10 @@ use railpost_wire::{Secret, SecretId};
 use super::world::{START, World, detail, seq};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::{
-    AuditEntry, AuditQuery, Change, DeliveryQuery, EndpointPrivate, EndpointSettings, EventQuery,
-    EventTypeRecord, IdempotencyKey, IdempotencyRecord, NewEndpoint, NewSecret, PageRequest,
-    Period, PruneStep, Pruned, Recall, RecordBatch, SecretValue, StoreError, StoredResponse,
-    TenantSettings, Write,
+    AuditEntry, AuditQuery, Change, DeliveryQuery, DeliveryView, EndpointPrivate, EndpointSettings,
+    EventQuery, EventTypeRecord, IdempotencyKey, IdempotencyRecord, NewEndpoint, NewSecret,
+    PageRequest, Period, PruneStep, Pruned, Recall, RecordBatch, SecretValue, StoreError,
+    StoredResponse, TenantSettings, Write,
 };
 
 /// Prunes to the end in steps of two events.
@@ -17,7 +17,7 @@ async fn prune(world: &World, closed_before: Timestamp, dead_before: Timestamp) 
     let mut all = Pruned::default();
     loop {
         let after = all.next.take();
-        let step = PruneStep { closed_before, dead_before, after, limit: 2 };
+        let step = PruneStep { closed_before, dead_before, lanes_before: START, after, limit: 2 };
         let pruned = world.store.prune(step).await.unwrap();
         assert!(pruned.events <= 2, "a step is small");
         all.events += pruned.events;
@@ -144,7 +144,8 @@ pub(super) async fn pruning_forgets_old_audit_and_expired_idempotency(world: Wor
 
 pub(super) async fn a_step_out_of_bounds_is_named(world: World) {
     for limit in [0, UPKEEP_STEP_MAX + 1] {
-        let step = PruneStep { closed_before: START, dead_before: START, after: None, limit };
+        let (closed_before, dead_before, lanes_before) = (START, START, START);
+        let step = PruneStep { closed_before, dead_before, lanes_before, after: None, limit };
         let refused = world.store.prune(step).await;
         assert!(
             matches!(&refused, Err(StoreError::Invalid { field, .. }) if field == "limit"),
@@ -266,8 +267,10 @@ pub(super) async fn a_backup_holds_all_of_it_and_goes_on_from_there(world: World
     let restored = world.restore(&path, 1).await.unwrap();
     let stored = restored.event(&world.tenant, &event.id).await.unwrap().unwrap();
     assert_eq!(stored.event, event);
-    let view = restored.delivery(first.id).await.unwrap();
-    assert_eq!(view, world.store.delivery(first.id).await.unwrap());
+    let view = restored.delivery(first.id).await.unwrap().unwrap();
+    let before = world.store.delivery(first.id).await.unwrap().unwrap();
+    assert_ne!(view.line, before.line, "what is open is in a new line");
+    assert_eq!(DeliveryView { line: before.line.clone(), ..view }, before);
     let attempts = restored.attempts(first.id, PageRequest::first(5)).await.unwrap();
     assert_eq!(attempts.items[0].detail, detail(1, 500));
     assert_eq!(restored.secrets(endpoint).await.unwrap().len(), 1);

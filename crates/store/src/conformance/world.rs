@@ -15,9 +15,9 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, Seq, TenantId};
 use tempfile::TempDir;
 
 use crate::{
-    AcceptBatch, AttemptDetail, Change, EndpointPrivate, EndpointSettings, Event, MasterKey,
-    NewEndpoint, Receipt, RecordBatch, Recorded, Result, Setup, Source, Store, TenantSettings,
-    Timing, Write,
+    AcceptBatch, AttemptDetail, Change, EndpointPrivate, EndpointSettings, Event, LinePlace,
+    MasterKey, NewEndpoint, Receipt, RecordBatch, Recorded, Result, Setup, Source, Store,
+    TenantSettings, Timing, Write,
 };
 
 /// How a backend lets itself be tested.
@@ -32,6 +32,9 @@ pub trait Harness: Send + Sync {
 
 /// When every check begins.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+/// Further ahead than any check plans.
+const FAR: railpost_engine::Span = railpost_engine::Span::from_days(1_000);
 
 /// A clock that stands still until it is set, and dice that fall the same way every time.
 #[derive(Debug)]
@@ -143,6 +146,7 @@ impl World {
             schema_version: Some(3),
             time: self.source.now(),
             traceparent: None,
+            cloudevent: None,
         }
     }
 
@@ -211,7 +215,8 @@ impl World {
     ) -> (Vec<DeliveryId>, Option<Timestamp>) {
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let load = Load::Unkeyed { endpoint, after, due_by, limit: 2 };
+            let due_beyond = Timestamp::from_millis(due_by.as_millis() + FAR.as_millis());
+            let load = Load::Unkeyed { endpoint, after, due_by, due_beyond, limit: 2 };
             match self.store.load(load).await.expect("the store answers") {
                 Page::Unkeyed { deliveries, next, next_due } => {
                     ids.extend(deliveries.iter().map(|delivery| delivery.id));
@@ -223,6 +228,15 @@ impl World {
                 other => panic!("expected deliveries without a place; got {other:?}"),
             }
         }
+    }
+
+    /// Where a delivery stands in its line, as the sender and as people see it.
+    pub(crate) async fn line(&self, id: DeliveryId) -> LinePlace {
+        let mut parcels = self.store.parcels(vec![id]).await.expect("the store answers");
+        let parcel = parcels.remove(0).1.expect("it can be read");
+        let view = self.store.delivery(id).await.expect("the store answers");
+        assert_eq!(parcel.line, view.expect("the delivery is known").line);
+        parcel.line.expect("it has a lane")
     }
 
     /// A path where no file is yet.
@@ -245,7 +259,7 @@ pub(crate) fn deliveries(receipts: Vec<Receipt>) -> Vec<Accepted> {
         Receipt::Accepted { deliveries, .. } => deliveries,
         Receipt::Duplicate { .. } => vec![],
     });
-    deliveries.collect()
+    deliveries.map(|delivery| delivery.accepted).collect()
 }
 
 pub(crate) fn ids<'a>(deliveries: impl IntoIterator<Item = &'a Accepted>) -> Vec<DeliveryId> {

@@ -44,10 +44,8 @@ impl Archive for MemoryStore {
         let after = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
         let after = DeliveryId::from_bytes(after.unwrap_or([u8::MAX; 16]));
         let state = self.state();
-        let rows = state.rows.deliveries.range(..after).rev().filter(|(_, row)| {
-            query.endpoint.is_none_or(|wanted| row.endpoint == wanted)
-                && state.owns(&query.tenant, row.endpoint)
-        });
+        let rows = state.rows.deliveries.range(..after).rev();
+        let rows = rows.filter(|(_, row)| state.shows(&query, row.endpoint));
         let rows = rows.filter_map(|(id, _)| Some((id.to_bytes(), state.view(*id)?)));
         let rows = rows.filter(|(_, view)| query.wants(view)).take(limit + 1);
         Ok(Listing::cut(rows.collect(), limit, ListKind::Deliveries))
@@ -131,9 +129,11 @@ impl State {
         self.registry.tenants.contains_key(tenant)
     }
 
-    fn owns(&self, tenant: &TenantId, endpoint: EndpointId) -> bool {
+    /// Whether a list shows deliveries of this endpoint.
+    fn shows(&self, query: &DeliveryQuery, endpoint: EndpointId) -> bool {
         let row = self.registry.endpoints.get(&endpoint);
-        row.is_some_and(|row| row.tenant == *tenant && row.removed_at.is_none())
+        query.endpoint.is_none_or(|wanted| endpoint == wanted)
+            && row.is_some_and(|row| row.tenant == query.tenant)
     }
 
     fn event_row(&self, tenant: &TenantId, id: &EventId) -> Option<&EventRow> {
@@ -150,7 +150,7 @@ impl State {
             event: event.event.id.clone(),
             event_type: event.event.event_type.clone(),
             key: event.event.key.clone(),
-            seq: row.seq,
+            line: self.line_place(row.stood),
             created_at: Timestamp::from_millis(id.unix_ms()),
             changed_at: row.changed_at,
         })

@@ -7,13 +7,13 @@ use railpost_engine::{Accepted, DeliveryState, LaneId, Place, Progress, Timestam
 use railpost_wire::{DeliveryId, EndpointId, Key, Seq, TenantId};
 
 use super::MemoryStore;
-use super::state::{DeliveryRow, EventRow, LaneRow, State};
+use super::state::{DeliveryRow, EventRow, LaneRow, Line, State};
 use crate::delivery_ids::nth;
 use crate::fanout::Subscriber;
 use crate::limits::BACKLOG_MAX;
 use crate::{
-    AcceptBatch, Event, IdempotencyRecord, Intake, Receipt, RedeliverBatch, Result, Source,
-    StoreError, check,
+    AcceptBatch, Event, IdempotencyRecord, Intake, NewDelivery, Receipt, RedeliverBatch, Result,
+    Source, StoreError, check,
 };
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Intake for MemoryStore {
         state.check_backlog(&batch.tenant, orders.len() as u64)?;
         let accepted = orders.into_iter().map(|(num, to)| {
             let id = state.ids.take(&*self.setup.source, now, 1);
-            state.add_delivery(id, num, to, now)
+            state.add_delivery(id, num, to, true, now).accepted
         });
         let accepted = accepted.collect();
         state.remember(batch.idempotency);
@@ -145,7 +145,7 @@ impl State {
         let first = self.ids.take(source, now, wanted.len());
         let deliveries = wanted.into_iter().enumerate();
         let deliveries =
-            deliveries.map(|(index, to)| self.add_delivery(nth(first, index), num, to, now));
+            deliveries.map(|(index, to)| self.add_delivery(nth(first, index), num, to, false, now));
         Receipt::Accepted { accepted_at: now, deliveries: deliveries.collect() }
     }
 
@@ -154,38 +154,55 @@ impl State {
         id: DeliveryId,
         event: i64,
         to: &Subscriber,
+        replay: bool,
         now: Timestamp,
-    ) -> Accepted {
+    ) -> NewDelivery {
         let row = self.rows.events.get_mut(&event).expect("its event is stored");
         row.deliveries.push(id);
         let key = row.event.key.clone();
         let lane = to.lane_for(key.as_ref()).map(Option::<&Key>::cloned);
-        let place = lane.map(|key| self.next_place(to.id, key));
+        let place = lane.map(|key| self.next_place(to.id, key, now));
         let row = DeliveryRow {
             event,
             endpoint: to.id,
             place,
-            seq: place.map(|place| place.seq),
+            stood: place,
             state: DeliveryState::Pending,
-            progress: Progress::default(),
+            progress: Progress { replay, ..Progress::default() },
             changed_at: now,
         };
         self.rows.deliveries.insert(id, row);
         self.enter(id, to.id, place, DeliveryState::Pending);
-        Accepted { id, endpoint: to.id, place }
+        let accepted = Accepted { id, endpoint: to.id, place, replay };
+        NewDelivery { accepted, line: self.line_place(place) }
     }
 
-    /// The end of the line, which is one longer from here on.
-    fn next_place(&mut self, endpoint: EndpointId, key: Option<Key>) -> Place {
+    /// The end of the lane, which is one longer from here on.
+    fn next_place(&mut self, endpoint: EndpointId, key: Option<Key>, now: Timestamp) -> Place {
+        let era = self.era();
         if let Some(lane) = self.lane_ids.get(&(endpoint, key.clone())) {
             let row = self.rows.lanes.get_mut(lane).expect("a lane's id is in its row");
+            if row.line.era != era {
+                row.old_lines.insert(row.last.get(), row.line);
+                row.line = Line { era, before: row.last.get() };
+            }
             row.last = row.last.next();
+            row.used_at = now;
             return Place { lane: *lane, seq: row.last };
         }
         self.rows.last_lane += 1;
         let lane = LaneId(self.rows.last_lane);
         self.lane_ids.insert((endpoint, key.clone()), lane);
-        self.rows.lanes.insert(lane, LaneRow { endpoint, key, last: Seq::FIRST });
+        let row = LaneRow {
+            endpoint,
+            key,
+            last: Seq::FIRST,
+            line: Line { era, before: 0 },
+            old_lines: Default::default(),
+            follows: Default::default(),
+            used_at: now,
+        };
+        self.rows.lanes.insert(lane, row);
         Place { lane, seq: Seq::FIRST }
     }
 }

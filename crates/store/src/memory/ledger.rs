@@ -1,21 +1,22 @@
 //! Records and loads in memory.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use railpost_engine::{
-    Delivery, DeliveryState, EndpointRecord, LaneId, LanePage, Load, Page, Progress, Timestamp,
-    Transition,
+    Accepted, Delivery, DeliveryState, EndpointRecord, LaneId, LanePage, Load, Page, Place,
+    Progress, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::{DeliveryRow, State};
 use crate::limits::PARCELS_MAX;
 use crate::loading::{attempt_view, lane_page};
 use crate::{
     AttemptDetail, Epoch, Ledger, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
-    StoreError, check,
+    StoreError, Sweep, Swept, check,
 };
 
 #[async_trait]
@@ -47,16 +48,25 @@ impl Ledger for MemoryStore {
             Load::Lane { endpoint, lane, from, limit } => {
                 Page::Lane(state.load_lane(endpoint, lane, from, limit as usize))
             }
-            Load::Unkeyed { endpoint, after, due_by, limit } => {
-                state.load_unkeyed(endpoint, after, due_by, limit as usize)
+            Load::Unkeyed { endpoint, after, due_by, due_beyond, limit } => {
+                state.load_unkeyed(endpoint, after, (due_by, due_beyond), limit as usize)
             }
         })
     }
 
-    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
+    async fn parcels(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
         check::at_most("deliveries (entries)", deliveries.len(), PARCELS_MAX)?;
         let state = self.state();
-        Ok(deliveries.into_iter().filter_map(|id| state.parcel(id)).collect())
+        Ok(deliveries.into_iter().filter_map(|id| Some((id, Ok(state.parcel(id)?)))).collect())
+    }
+
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+        check::sweep(&sweep)?;
+        let state = self.state();
+        Ok(state.sweep(&sweep))
     }
 
     async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
@@ -104,6 +114,11 @@ impl State {
             row.place = None;
         }
         let place_now = row.place;
+        if let Some(Place { lane, seq }) = place.filter(|_| transition.state.is_skipped())
+            && let Some(lane) = self.rows.lanes.get_mut(&lane)
+        {
+            lane.skipped(seq);
+        }
         self.leave(id, endpoint, place, was);
         self.enter(id, endpoint, place_now, transition.state);
         if let Some(detail) = detail {
@@ -114,7 +129,8 @@ impl State {
     }
 
     fn record_endpoint(&mut self, record: &EndpointRecord) {
-        if let Some(row) = self.registry.endpoints.get_mut(&record.endpoint) {
+        let row = self.registry.endpoints.get_mut(&record.endpoint);
+        if let Some(row) = row.filter(|row| row.status == record.was) {
             row.status = record.status;
             row.failing_since = record.failing_since;
             row.updated_at = record.at;
@@ -147,27 +163,51 @@ impl State {
         let open = self.open_lanes.get(&(endpoint, lane)).filter(|_| last.is_some());
         let open = open.into_iter().flat_map(|window| window.range(from..));
         let deliveries = open.filter_map(|(_, id)| self.delivery(*id)).take(limit).collect();
-        lane_page(lane, from, last, limit, deliveries)
+        let follows = row.into_iter().flat_map(|row| &row.follows);
+        let follows = follows.filter_map(|(seq, before)| Some((Seq::new(*seq)?, *before)));
+        lane_page(lane, from, last, limit, deliveries, follows.collect())
     }
 
     fn load_unkeyed(
         &self,
         endpoint: EndpointId,
         after: Option<DeliveryId>,
-        due_by: Timestamp,
+        (due_by, due_beyond): (Timestamp, Timestamp),
         limit: usize,
     ) -> Page {
         let all = self.open_unkeyed.get(&endpoint).filter(|_| self.is_live(endpoint));
         let all = || all.into_iter().flatten().filter_map(|id| self.delivery(*id));
-        let due = |delivery: &Delivery| due_at(delivery).is_none_or(|until| until <= due_by);
+        let waits = |until: Timestamp| until > due_by && until <= due_beyond;
+        let due = |delivery: &Delivery| !due_at(delivery).is_some_and(waits);
         let rest = all().filter(|delivery| after.is_none_or(|after| delivery.id > after));
         let mut deliveries: Vec<_> = rest.filter(due).take(limit + 1).collect();
         let more = deliveries.len() > limit;
         deliveries.truncate(limit);
         let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
-        let next_due =
-            all().filter_map(|delivery| due_at(&delivery)).filter(|at| *at > due_by).min();
+        let next_due = all().filter_map(|delivery| due_at(&delivery)).filter(|at| waits(*at)).min();
         Page::Unkeyed { deliveries, next, next_due }
+    }
+
+    fn sweep(&self, sweep: &Sweep) -> Swept {
+        let stretch = (Bound::Excluded(sweep.after), Bound::Included(sweep.through));
+        // A stretch that ends before it begins is empty, and no range.
+        let rows = (sweep.after < sweep.through).then(|| self.rows.deliveries.range(stretch));
+        let open = rows
+            .into_iter()
+            .flatten()
+            .filter(|(_, row)| row.state.is_open() && self.is_live(row.endpoint));
+        let accepted = |(id, row): (&DeliveryId, &DeliveryRow)| Accepted {
+            id: *id,
+            endpoint: row.endpoint,
+            place: row.place,
+            replay: row.progress.replay,
+        };
+        let limit = sweep.limit as usize;
+        let mut deliveries: Vec<_> = open.map(accepted).take(limit + 1).collect();
+        let more = deliveries.len() > limit;
+        deliveries.truncate(limit);
+        let next = deliveries.last().map(|last| last.id).filter(|_| more);
+        Swept { deliveries, next, era: self.era() }
     }
 
     fn parcel(&self, id: DeliveryId) -> Option<Parcel> {
@@ -177,7 +217,7 @@ impl State {
             delivery: id,
             endpoint: row.endpoint,
             tenant: event.tenant.clone(),
-            seq: row.seq,
+            line: self.line_place(row.stood),
             event: event.event.clone(),
             accepted_at: event.accepted_at,
         })

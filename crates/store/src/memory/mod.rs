@@ -29,12 +29,17 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty one.
     pub fn new(setup: Setup) -> Self {
-        Self { state: Mutex::default(), setup }
+        let mut state = State::default();
+        state.begin_era(&*setup.source);
+        Self { state: Mutex::new(state), setup }
     }
 
-    /// One with all that a [`backup`](crate::Upkeep::backup) of a memory store holds.
+    /// One with all that a [`backup`](crate::Upkeep::backup) of a memory store holds, in a new era: what is
+    /// open goes out in new lines.
     pub fn restore(backup: &Path, setup: Setup) -> Result<Self> {
-        let state = upkeep::read_backup(backup, &setup.master_key)?;
+        let mut state = upkeep::read_backup(backup, &setup.master_key)?;
+        state.begin_era(&*setup.source);
+        state.move_open_lanes();
         Ok(Self { state: Mutex::new(state), setup })
     }
 

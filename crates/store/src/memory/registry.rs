@@ -49,7 +49,7 @@ impl Registry for MemoryStore {
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
         let state = self.state();
         let row = state.registry.endpoints.get(&id);
-        row.map(|row| self.endpoint_of(id, row)).transpose()
+        Ok(row.map(|row| self.endpoint_of(id, row)))
     }
 
     async fn endpoints(
@@ -65,8 +65,8 @@ impl Registry for MemoryStore {
                 && after.is_none_or(|after| id.to_bytes() > after)
         });
         let rows = rows.take(limit + 1);
-        let rows = rows.map(|(id, row)| Ok((id.to_bytes(), self.endpoint_of(*id, row)?)));
-        Ok(Listing::cut(rows.collect::<Result<_>>()?, limit, ListKind::Endpoints))
+        let rows = rows.map(|(id, row)| (id.to_bytes(), self.endpoint_of(*id, row)));
+        Ok(Listing::cut(rows.collect(), limit, ListKind::Endpoints))
     }
 
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
@@ -123,13 +123,13 @@ impl Registry for MemoryStore {
 }
 
 impl MemoryStore {
-    fn endpoint_of(&self, id: EndpointId, row: &EndpointRow) -> Result<Endpoint> {
+    fn endpoint_of(&self, id: EndpointId, row: &EndpointRow) -> Endpoint {
         let private = match row.removed_at {
-            Some(_) => EndpointPrivate::default(),
-            None => private::open_endpoint(&self.setup.master_key, id, &row.private)?,
+            Some(_) => Ok(EndpointPrivate::default()),
+            None => private::open_endpoint(&self.setup.master_key, id, &row.private),
         };
         let EndpointRow { tenant, settings, .. } = row.clone();
-        Ok(Endpoint {
+        Endpoint {
             id,
             tenant,
             settings,
@@ -140,7 +140,7 @@ impl MemoryStore {
             created_at: row.created_at,
             updated_at: row.updated_at,
             removed_at: row.removed_at,
-        })
+        }
     }
 }
 
@@ -161,8 +161,9 @@ impl RegistryRows {
         self.replays.values().filter(|replay| replay.finished_at.is_none())
     }
 
-    fn secret_mut(&mut self, id: SecretId) -> Result<&mut SecretRow> {
-        self.secrets.get_mut(&id).ok_or_else(|| StoreError::not_found("secret", id))
+    fn secret_mut(&mut self, endpoint: EndpointId, id: SecretId) -> Result<&mut SecretRow> {
+        let row = self.secrets.get_mut(&id).filter(|row| row.endpoint == endpoint);
+        row.ok_or_else(|| StoreError::not_found("secret", id))
     }
 }
 
@@ -209,9 +210,11 @@ impl Desk<'_> {
                 self.rows.secrets.retain(|_, secret| secret.endpoint != id);
             }
             Write::CreateSecret(new) => self.create_secret(&new)?,
-            Write::ExpireSecret(id, at) => self.rows.secret_mut(id)?.expires_at = Some(at),
-            Write::RemoveSecret(id) => {
-                self.rows.secret_mut(id)?;
+            Write::ExpireSecret { endpoint, id, at } => {
+                self.rows.secret_mut(endpoint, id)?.expires_at = Some(at);
+            }
+            Write::RemoveSecret { endpoint, id } => {
+                self.rows.secret_mut(endpoint, id)?;
                 self.rows.secrets.remove(&id);
             }
             Write::PutEventType(record) => {

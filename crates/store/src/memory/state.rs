@@ -18,7 +18,7 @@ use crate::figures::Bucket;
 use crate::numbers::{STANDINGS, Standing};
 use crate::{
     ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, Event, EventTypeRecord,
-    IdempotencyKey, IdempotencyRecord, Replay, Tenant,
+    IdempotencyKey, IdempotencyRecord, LinePlace, Replay, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
@@ -65,6 +65,9 @@ pub(crate) struct Rows {
     pub(crate) last_event: i64,
     /// The last number given to a lane.
     pub(crate) last_lane: u64,
+    /// The random ids of the store's eras; the last one is the current. Since schema 3.
+    #[serde(default)]
+    pub(crate) eras: Vec<u64>,
     pub(crate) events: BTreeMap<i64, EventRow>,
     pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
     pub(crate) lanes: BTreeMap<LaneId, LaneRow>,
@@ -110,8 +113,9 @@ pub(crate) struct DeliveryRow {
     pub(crate) event: i64,
     pub(crate) endpoint: EndpointId,
     pub(crate) place: Option<Place>,
-    /// The seq it has or had.
-    pub(crate) seq: Option<Seq>,
+    /// The place it has or had. Since schema 3.
+    #[serde(default)]
+    pub(crate) stood: Option<Place>,
     pub(crate) state: DeliveryState,
     pub(crate) progress: Progress,
     pub(crate) changed_at: Timestamp,
@@ -122,6 +126,63 @@ pub(crate) struct LaneRow {
     pub(crate) endpoint: EndpointId,
     pub(crate) key: Option<Key>,
     pub(crate) last: Seq,
+    /// The line that it is in. Since schema 3, as all that follows.
+    #[serde(default)]
+    pub(crate) line: Line,
+    /// The lines before it, by the last number of each.
+    #[serde(default)]
+    pub(crate) old_lines: BTreeMap<u64, Line>,
+    /// By seq: which one it follows, where that is not the one before.
+    #[serde(default)]
+    pub(crate) follows: BTreeMap<u64, u64>,
+    /// When its last delivery was made.
+    #[serde(default)]
+    pub(crate) used_at: Timestamp,
+}
+
+/// One run of a lane's numbers.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// The id of the era in which it began.
+    pub(crate) era: u64,
+    /// How many numbers the lane had given out before.
+    pub(crate) before: u64,
+}
+
+impl LaneRow {
+    /// The line that a number of the lane belongs to.
+    fn line_of(&self, seq: Seq) -> Line {
+        let old = self.old_lines.range(seq.get()..).next().map(|(_, line)| *line);
+        old.unwrap_or(self.line)
+    }
+
+    /// Begins a line with the first of the open deliveries. Only those are sent in it: each of them, and
+    /// the lane's next one, follows the open one before it.
+    fn begin_line(&mut self, era: u64, open: &BTreeMap<Seq, DeliveryId>) {
+        let mut seqs = open.keys().map(|seq| seq.get()).chain([self.last.get() + 1]);
+        let Some(first) = seqs.next() else { return };
+        let before = first - 1;
+        self.old_lines.insert(self.last.get(), self.line);
+        self.line = Line { era, before };
+        let left = self.old_lines.split_off(&first).into_values();
+        self.old_lines.extend(left.filter(|line| line.before < before).map(|line| (before, line)));
+        let mut follows = first;
+        for seq in seqs {
+            if follows != seq - 1 {
+                self.follows.insert(seq, follows);
+            }
+            follows = seq;
+        }
+    }
+
+    /// Notes that a number was closed without being delivered.
+    pub(crate) fn skipped(&mut self, seq: Seq) {
+        let before = self.follows.remove(&seq.get()).unwrap_or(seq.get() - 1);
+        match self.follows.values_mut().find(|follows| **follows == seq.get()) {
+            Some(follows) => *follows = before,
+            None => drop(self.follows.insert(seq.get() + 1, before)),
+        }
+    }
 }
 
 impl State {
@@ -139,6 +200,26 @@ impl State {
         }
         state.rows = rows;
         state
+    }
+
+    pub(crate) fn era(&self) -> u64 {
+        self.rows.eras.last().copied().unwrap_or_default()
+    }
+
+    /// Moves all lanes with open deliveries into the current era.
+    pub(crate) fn move_open_lanes(&mut self) {
+        let era = self.era();
+        for ((_, lane), open) in &self.open_lanes {
+            let row = self.rows.lanes.get_mut(lane).expect("a lane with open deliveries has a row");
+            row.begin_line(era, open);
+        }
+    }
+
+    /// A place in a lane, as its line has it. Nothing if the lane was pruned.
+    pub(crate) fn line_place(&self, place: Option<Place>) -> Option<LinePlace> {
+        let Place { lane, seq } = place?;
+        let line = self.rows.lanes.get(&lane)?.line_of(seq);
+        Some(LinePlace::new(line.era, lane, seq, line.before))
     }
 
     /// A delivery stands here from now on.

@@ -5,21 +5,21 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
 use async_trait::async_trait;
-use railpost_engine::{DeliveryState, Timestamp};
-use railpost_wire::{EndpointId, TenantId};
+use railpost_engine::{DeliveryState, DiscardReason, Timestamp};
+use railpost_wire::{DeliveryId, EndpointId, TenantId};
 use serde::{Deserialize, Serialize};
 
 use super::MemoryStore;
-use super::state::{EventRow, RegistryRows, Rows, State};
+use super::state::{DeliveryRow, EventRow, RegistryRows, Rows, State};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
 use crate::{
-    Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result, StoreError,
-    Upkeep, check,
+    Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result, Source,
+    StoreError, Upkeep, check,
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -28,7 +28,11 @@ impl Upkeep for MemoryStore {
         let after = step.position()?;
         let now = self.setup.source.now();
         let mut state = self.state();
-        let mut pruned = Pruned { others: state.prune_others(&step, now), ..Pruned::default() };
+        let mut pruned = Pruned {
+            others: state.prune_others(&step, now),
+            lanes: state.prune_lanes(&step),
+            ..Pruned::default()
+        };
         let range = state.rows.events.range(after + 1..).take(step.limit as usize);
         let seen: Vec<i64> = range.map(|(num, _)| *num).collect();
         for num in &seen {
@@ -62,6 +66,32 @@ impl Upkeep for MemoryStore {
             state.erase_endpoints(tenant);
         }
         Ok(done)
+    }
+
+    async fn close_removed(&self, limit: u32) -> Result<u64> {
+        check::step(limit)?;
+        let now = self.setup.source.now();
+        let mut state = self.state();
+        let needless = |row: &DeliveryRow| {
+            let dead = matches!(row.state, DeliveryState::Dead { .. });
+            (dead || row.state.is_open()) && state.is_removed(row.endpoint)
+        };
+        let rows = state.rows.deliveries.iter().filter(|(_, row)| needless(row));
+        let ids: Vec<_> = rows.map(|(id, _)| *id).take(limit as usize).collect();
+        for id in &ids {
+            state.discard_with_endpoint(*id, now);
+        }
+        Ok(ids.len() as u64)
+    }
+
+    async fn begin_era(&self) -> Result<()> {
+        self.state().begin_era(&*self.setup.source);
+        Ok(())
+    }
+
+    /// Memory is not looked through: the machine does that.
+    async fn verify(&self) -> Result<()> {
+        Ok(())
     }
 
     async fn backup(&self, to: &Path) -> Result<()> {
@@ -104,6 +134,36 @@ impl State {
 
     fn is_removed(&self, endpoint: EndpointId) -> bool {
         self.registry.endpoints.get(&endpoint).is_none_or(|row| row.removed_at.is_some())
+    }
+
+    pub(super) fn begin_era(&mut self, source: &dyn Source) {
+        let mut id = [0; 8];
+        source.fill_random(&mut id);
+        self.rows.eras.push(u64::from_be_bytes(id));
+    }
+
+    fn discard_with_endpoint(&mut self, id: DeliveryId, now: Timestamp) {
+        let Some(row) = self.rows.deliveries.get_mut(&id) else { return };
+        let (endpoint, place, was) = (row.endpoint, row.place, row.state);
+        row.state = DeliveryState::Discarded { reason: DiscardReason::EndpointRemoved };
+        row.changed_at = now;
+        let state = row.state;
+        self.leave(id, endpoint, place, was);
+        self.enter(id, endpoint, place, state);
+    }
+
+    fn prune_lanes(&mut self, step: &PruneStep) -> u64 {
+        let Self { rows, open_lanes, lane_ids, .. } = self;
+        let before = rows.lanes.len();
+        rows.lanes.retain(|id, lane| {
+            let needed =
+                lane.used_at >= step.lanes_before || open_lanes.contains_key(&(lane.endpoint, *id));
+            if !needed {
+                lane_ids.remove(&(lane.endpoint, lane.key.clone()));
+            }
+            needed
+        });
+        (before - rows.lanes.len()) as u64
     }
 
     fn prune_others(&mut self, step: &PruneStep, now: Timestamp) -> u64 {

@@ -113,7 +113,7 @@ macro_rules! deliveries_sql {
                SELECT * FROM deliveries AS d WHERE d.endpoint = q.num AND d.id < $3 AND d.id >= $4 ",
             $standing, " ORDER BY d.id DESC LIMIT $5) AS d \
              WHERE q.tenant = (SELECT num FROM tenants WHERE id = $1 AND NOT erasing) \
-             AND q.removed_at IS NULL AND ($2::bytea IS NULL OR q.id = $2) \
+             AND ($2::bytea IS NULL OR q.id = $2) \
              ORDER BY d.id DESC LIMIT $5) AS d ",
             view_joins!(), " ORDER BY d.id DESC"
         )

@@ -1,7 +1,7 @@
-//! What a node remembers of the registry and of backlogs, and how it notices that it is old.
+//! What a node remembers of tenants and of their backlogs, and how it notices that it is old.
 //!
-//! Every change to the registry counts `store.registry` up. What is remembered belongs to one count,
-//! and an accept commits only if the count is still that one.
+//! Every change to a tenant that its accepts have to know of counts `tenants.changes` up. What is
+//! remembered of a tenant belongs to one count, and an accept commits only if the count is still that one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ pub(super) struct TenantEntry {
     pub(super) num: i64,
     pub(super) backlog_max: u64,
     pub(super) subscribers: Arc<[Subscriber]>,
-    /// The count of changes that it belongs to.
-    pub(super) registry: i64,
+    /// The count of the tenant's changes that it belongs to.
+    pub(super) changes: i64,
 }
 
 #[derive(Debug, Default)]
@@ -51,51 +51,55 @@ impl Directory {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The registry has changed.
-    pub(super) fn forget(&self) {
-        *self.memory() = Memory::default();
+    /// Tenants, by their numbers, have changed. How much each has open stays known.
+    pub(super) fn forget(&self, nums: &[i64]) {
+        if !nums.is_empty() {
+            self.memory().tenants.retain(|_, entry| !nums.contains(&entry.num));
+        }
     }
 
-    /// Entries that belong to one count of changes; or for each tenant why there is none.
+    /// The open deliveries of tenants, by their numbers, have to be counted again.
+    pub(super) fn forget_backlogs(&self, nums: &[i64]) {
+        let memory = &mut *self.memory();
+        for num in nums {
+            memory.backlogs.remove(num);
+        }
+    }
+
+    /// For each tenant its entry, or why there is none.
     pub(super) async fn entries(
         &self,
         link: &Link,
-        tenants: impl Iterator<Item = &TenantId> + Clone,
+        tenants: impl Iterator<Item = &TenantId>,
     ) -> Result<Vec<Result<TenantEntry>>> {
-        loop {
-            let mut found = Vec::new();
-            for tenant in tenants.clone() {
-                match self.entry(link, tenant).await {
-                    Err(error) if error.is_environment() => return Err(error),
-                    entry => found.push(entry),
-                }
+        let mut found = Vec::new();
+        for tenant in tenants {
+            match self.entry(link, tenant).await {
+                Err(error) if error.is_environment() => return Err(error),
+                entry => found.push(entry),
             }
-            let mut counts = found.iter().flatten().map(|entry| entry.registry);
-            let first = counts.next();
-            if counts.all(|count| Some(count) == first) {
-                return Ok(found);
-            }
-            self.forget();
         }
+        Ok(found)
     }
 
     async fn entry(&self, link: &Link, tenant: &TenantId) -> Result<TenantEntry> {
         if let Some(known) = self.memory().tenants.get(tenant) {
             return Ok(known.clone());
         }
-        let sql = "SELECT s.registry, t.num, t.settings FROM store AS s, tenants AS t \
+        let sql = "SELECT t.changes, t.num, t.settings FROM tenants AS t \
                    WHERE t.id = $1 AND NOT t.erasing";
         let rows = link.query(sql, &[&tenant.as_str()]).await?;
         let found = one(&rows, |columns| {
-            let registry = columns.number("a count of changes")?;
+            let changes = columns.number("a count of changes")?;
             let num: i64 = columns.number("a tenant's number")?;
-            Ok((registry, num, columns.json::<TenantSettings>("a tenant's settings")?))
+            Ok((changes, num, columns.json::<TenantSettings>("a tenant's settings")?))
         })?;
-        let (registry, num, settings) =
+        let (changes, num, settings) =
             found.ok_or_else(|| StoreError::not_found("tenant", tenant))?;
         let subscribers = subscribers(link, num).await?;
         let backlog_max = settings.backlog_max.unwrap_or(BACKLOG_MAX);
-        let entry = TenantEntry { num, backlog_max, subscribers, registry };
+        // Read after the count: if they have changed since, the count has too, and an accept notices.
+        let entry = TenantEntry { num, backlog_max, subscribers, changes };
         let mut memory = self.memory();
         let endpoints = entry.subscribers.iter().map(|subscriber| (subscriber.id, num));
         memory.tenant_of.extend(endpoints);
@@ -163,4 +167,28 @@ async fn subscribers(link: &Link, tenant: i64) -> Result<Arc<[Subscriber]>> {
                WHERE tenant = $1 AND removed_at IS NULL ORDER BY id";
     let rows = link.query(sql, &[&tenant]).await?;
     Ok(all(&rows, |columns| rows::subscriber(columns))?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_one_tenant_leaves_the_others_and_all_backlogs_known() {
+        let directory = Directory::default();
+        for (num, id) in [(1, "one"), (2, "two")] {
+            let entry = TenantEntry { num, backlog_max: 9, subscribers: Arc::new([]), changes: 0 };
+            directory.memory().tenants.insert(id.parse().unwrap(), entry);
+            let backlog = Backlog { open: 5, counted_at: Instant::now() };
+            directory.memory().backlogs.insert(num, backlog);
+        }
+        directory.forget(&[1]);
+        let known: Vec<_> = directory.memory().tenants.keys().map(TenantId::to_string).collect();
+        assert_eq!(known, ["two"]);
+        directory.opened(1, 2);
+        assert_eq!(directory.memory().backlogs[&1].open, 7);
+        directory.forget_backlogs(&[1]);
+        assert!(!directory.memory().backlogs.contains_key(&1));
+        assert_eq!(directory.memory().backlogs[&2].open, 5);
+    }
 }

@@ -5,18 +5,22 @@ use tokio_postgres::error::SqlState;
 
 use crate::StoreError;
 
+/// What the store's own functions say to a caller that is not the store's holder.
+const NOT_THE_HOLDER: &str = "RP001";
+
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         translate(&error)
     }
 }
 
-fn translate(error: &Error) -> StoreError {
+pub(super) fn translate(error: &Error) -> StoreError {
     let Some(db) = error.as_db_error() else {
         return StoreError::Unavailable(format!("PostgreSQL: {}", with_cause(error)));
     };
     let problem = format!("PostgreSQL: {} ({})", db.message(), db.code().code());
     match db.code() {
+        code if code.code() == NOT_THE_HOLDER => StoreError::Locked(db.message().to_owned()),
         &SqlState::DISK_FULL => StoreError::Full(problem),
         &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::INSUFFICIENT_PRIVILEGE => {
             StoreError::ReadOnly(problem)

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
-use tokio_postgres::Transaction;
 
 use super::link::Values;
-use super::node::Node;
-use super::registry::hold_registry;
+use super::node::{HeldTransaction, Node};
 use super::rows::all;
 use crate::figures::{Bucket, READ_MAX, answer};
 use crate::limits::FIGURES_PRUNE_MAX;
@@ -23,10 +21,9 @@ pub(super) async fn add_figures(node: &Node, sums: &BTreeMap<Bucket, Figures>) -
     if sums.is_empty() {
         return Ok(());
     }
-    node.transact(async |transaction| {
-        // Losing them costs a dent in a chart, so nobody waits for the disk.
-        transaction.batch_execute("SET LOCAL synchronous_commit = off").await?;
-        hold_registry(transaction).await?;
+    // Losing them costs a dent in a chart, so nobody waits for the disk.
+    let adding = async |transaction: &HeldTransaction<'_>| {
+        transaction.share_registry().await?;
         let nums = nums(transaction, sums.keys().map(|bucket| &bucket.scope)).await?;
         // By key: in the order in which every node locks them.
         let keyed = sums.iter().filter_map(|(bucket, figures)| {
@@ -35,13 +32,13 @@ pub(super) async fn add_figures(node: &Node, sums: &BTreeMap<Bucket, Figures>) -
             Some(((resolution, at, scope_number(&bucket.scope), num), figures))
         });
         add(transaction, &keyed.collect()).await
-    })
-    .await
+    };
+    node.upkeep.run(adding).await
 }
 
 /// What the scopes are called in rows, without those that are not there any more.
 async fn nums<'a>(
-    transaction: &Transaction<'_>,
+    transaction: &HeldTransaction<'_>,
     scopes: impl Iterator<Item = &'a FiguresScope>,
 ) -> Result<BTreeMap<FiguresScope, i64>> {
     let mut nums = BTreeMap::new();
@@ -69,7 +66,7 @@ async fn nums<'a>(
 
 /// Makes the rows that are missing, locks all of them, and adds. Another node that adds to the same
 /// ones waits for its turn.
-async fn add(transaction: &Transaction<'_>, sums: &BTreeMap<Key, &Figures>) -> Result<()> {
+async fn add(transaction: &HeldTransaction<'_>, sums: &BTreeMap<Key, &Figures>) -> Result<()> {
     let resolutions: Vec<i64> = sums.keys().map(|key| key.0).collect();
     let ats: Vec<i64> = sums.keys().map(|key| key.1).collect();
     let scopes: Vec<i64> = sums.keys().map(|key| key.2).collect();
@@ -129,8 +126,10 @@ pub(super) async fn figures(
 }
 
 /// Deletes what is past its time and says how many rows that were.
-pub(super) async fn prune_figures(node: &Node) -> Result<u64> {
-    let now = node.setup.source.now();
+pub(super) async fn prune_figures(
+    transaction: &HeldTransaction<'_>,
+    now: Timestamp,
+) -> Result<u64> {
     let mut gone = 0;
     for resolution in [Resolution::Minute, Resolution::Hour] {
         let sql = "WITH gone AS (DELETE FROM figures WHERE (resolution, at, scope, num) IN ( \
@@ -139,7 +138,7 @@ pub(super) async fn prune_figures(node: &Node) -> Result<u64> {
                    SELECT count(*) FROM gone";
         let (number, from) = (resolution_number(resolution), millis(resolution.kept_from(now)));
         let values: Values<'_> = &[&number, &from, &i64::from(FIGURES_PRUNE_MAX)];
-        let rows = node.records.query(sql, values).await?;
+        let rows = transaction.query(sql, values).await?;
         gone += super::rows::one(&rows, |columns| columns.number::<u64>("a count"))?.unwrap_or(0);
     }
     Ok(gone)
@@ -147,7 +146,7 @@ pub(super) async fn prune_figures(node: &Node) -> Result<u64> {
 
 /// Deletes up to `limit` rows of a tenant and its endpoints.
 pub(super) async fn erase_figures(
-    transaction: &Transaction<'_>,
+    transaction: &HeldTransaction<'_>,
     tenant: i64,
     limit: i64,
 ) -> Result<i64> {

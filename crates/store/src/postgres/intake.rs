@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use railpost_engine::{Accepted, LaneId, Place, Timestamp};
-use railpost_wire::{DeliveryId, EndpointId, EventId, Key, Seq, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, EventId, Key, TenantId};
 
 use super::directory::TenantEntry;
-use super::groups::Call;
+use super::groups::{Call, Weight};
 use super::node::Node;
 use super::rows::all;
 use crate::delivery_ids::{DeliveryIds, nth};
@@ -16,9 +16,16 @@ use crate::limits::COLLISIONS_MAX;
 use crate::numbers::millis;
 use crate::rows::{self, Columns, event_columns};
 use crate::{
-    AcceptBatch, Event, IdempotencyKey, IdempotencyRecord, Receipt, Result, Source, StoreError,
-    check,
+    AcceptBatch, Event, IdempotencyKey, IdempotencyRecord, LinePlace, NewDelivery, Receipt, Result,
+    Source, StoreError, check,
 };
+
+/// A delivery's place in its lane and in its line.
+#[derive(Clone, Debug)]
+pub(super) struct NewPlace {
+    pub(super) place: Place,
+    line: LinePlace,
+}
 
 pub(super) type AcceptCall = Call<Arc<AcceptBatch>, Vec<Receipt>>;
 
@@ -30,14 +37,23 @@ struct Pending {
 
 /// What the database said of a group.
 enum Verdict {
-    Placed(Vec<(usize, Place)>),
-    /// The registry has changed, or another node was in the way.
+    Placed(Vec<(usize, NewPlace)>),
+    /// Another node was in the way.
     Again,
+    /// These tenants have changed since they were looked up, by their numbers.
+    Stale(Vec<i64>),
     /// These events, or the answers to these requests, are on record.
     Known {
         events: Vec<usize>,
         answers: Vec<usize>,
     },
+}
+
+/// What a call adds to its group.
+pub(super) fn weight(batch: &Arc<AcceptBatch>) -> Weight {
+    let answer = batch.idempotency.as_ref().map_or(0, |record| record.response.body.len());
+    let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
+    Weight { items: batch.events.len(), bytes: payloads + answer }
 }
 
 /// Serves a group of calls. Those that name the same event or request take turns.
@@ -110,8 +126,9 @@ async fn try_group(node: &Node, group: &mut Vec<Pending>) -> Result<bool> {
             });
             Ok(true)
         }
-        Verdict::Again => {
-            node.directory.forget();
+        Verdict::Again => Ok(false),
+        Verdict::Stale(tenants) => {
+            node.directory.forget(&tenants);
             Ok(false)
         }
         Verdict::Known { events, answers } => {
@@ -178,12 +195,18 @@ impl Pending {
         let ids: Vec<_> = indexes.iter().map(|index| batch.events[*index].id.to_string()).collect();
         let found = node.reader().query(sql, &[&batch.tenant.as_str(), &ids]).await?;
         let found = all(&found, |columns| Ok((rows::event(columns)?, columns.instant()?)))?;
-        for (stored, accepted_at) in found {
-            let index = indexes.iter().find(|index| batch.events[**index].id == stored.id);
-            if let Some(index) = index {
-                check::same_event(*index, &stored, &batch.events[*index])?;
-                self.known[*index] = Some(accepted_at);
-            }
+        let mut found: Vec<_> = found
+            .into_iter()
+            .filter_map(|(stored, accepted_at)| {
+                let index = indexes.iter().find(|index| batch.events[**index].id == stored.id)?;
+                Some((*index, stored, accepted_at))
+            })
+            .collect();
+        // If several events conflict, the first one is named.
+        found.sort_unstable_by_key(|(index, ..)| *index);
+        for (index, stored, accepted_at) in found {
+            check::same_event(index, &stored, &batch.events[index])?;
+            self.known[index] = Some(accepted_at);
         }
         Ok(())
     }
@@ -238,7 +261,8 @@ async fn learn(
 
 /// A group as arrays, and how to find the calls' own in them again.
 struct Plan<'a> {
-    registry: i64,
+    /// The tenants by their numbers, with the count of changes that is known of each.
+    tenants: BTreeMap<i64, i64>,
     /// By call: how many deliveries.
     counts: Vec<u64>,
     /// By call and event: when it was accepted before, or its deliveries.
@@ -269,6 +293,7 @@ struct Events<'a> {
     schema_version: Vec<Option<i64>>,
     time: Vec<i64>,
     traceparent: Vec<Option<&'a str>>,
+    cloudevent: Vec<Option<String>>,
     payload: Vec<&'a [u8]>,
     first: Vec<[u8; 16]>,
     last: Vec<Vec<u8>>,
@@ -305,7 +330,7 @@ impl<'a> Plan<'a> {
         now: Timestamp,
     ) -> Self {
         let mut plan = Self {
-            registry: entries.first().map_or(0, |entry| entry.registry),
+            tenants: BTreeMap::new(),
             counts: vec![],
             outcomes: vec![],
             event_owners: vec![],
@@ -317,6 +342,9 @@ impl<'a> Plan<'a> {
         };
         let mut ids = ids.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for (call, (pending, entry)) in group.iter().zip(entries).enumerate() {
+            // If two calls know different counts, the lower one is old, and that is what counts.
+            let changes = plan.tenants.entry(entry.num).or_insert(entry.changes);
+            *changes = entry.changes.min(*changes);
             let before = plan.deliveries.id.len();
             let mut outcomes: Vec<_> =
                 pending.known.iter().map(|at| Outcome::Known(at.unwrap_or(now))).collect();
@@ -349,15 +377,23 @@ impl<'a> Plan<'a> {
     }
 
     async fn write(&self, node: &Node, now: Timestamp) -> Result<Verdict> {
-        let sql = "SELECT what, ord, lane, seq FROM railpost_accept($1, $2, $3, $4, $5, $6, $7, \
-                   $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, \
-                   $24, $25)";
+        let sql = "SELECT what, ord, lane, seq, line_before, era FROM railpost_accept( \
+                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+                   $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)";
+        let holder = node.lock.holder().await?;
+        let session = node.accepts.session().await?;
+        let server = session.server;
+        let (tenants, changes): (Vec<i64>, Vec<i64>) = self.tenants.iter().unzip();
         let (e, d, i) = (&self.events, &self.deliveries, &self.answers);
         let ids: Vec<&[u8]> = d.id.iter().map(<[u8; 16]>::as_slice).collect();
         let firsts: Vec<&[u8]> = e.first.iter().map(<[u8; 16]>::as_slice).collect();
         let values: super::link::Values<'_> = &[
-            &self.registry,
+            &holder,
+            &server.system,
+            &server.timeline,
             &millis(now),
+            &tenants,
+            &changes,
             &e.tenant,
             &e.id,
             &e.event_type,
@@ -366,6 +402,7 @@ impl<'a> Plan<'a> {
             &e.schema_version,
             &e.time,
             &e.traceparent,
+            &e.cloudevent,
             &e.payload,
             &firsts,
             &e.last,
@@ -382,26 +419,58 @@ impl<'a> Plan<'a> {
             &i.tenant,
             &i.expires_at,
         ];
-        match node.accepts.try_query(sql, values).await? {
-            Ok(rows) => verdict(&rows),
+        let mark = node.unflushed().mark();
+        match node.accepts.try_query_on(&session, sql, values).await? {
+            Ok(rows) => {
+                let verdict = self.verdict(&rows)?;
+                if matches!(verdict, Verdict::Placed(_)) && !e.id.is_empty() {
+                    node.unflushed().flushed(mark);
+                }
+                Ok(verdict)
+            }
             Err(_collision) => Ok(Verdict::Again),
         }
     }
 
-    fn receipts(&self, places: &[(usize, Place)]) -> Vec<Vec<Receipt>> {
+    fn receipts(&self, places: &[(usize, NewPlace)]) -> Vec<Vec<Receipt>> {
         let mut by_delivery = vec![None; self.deliveries.id.len()];
         for (index, place) in places {
-            by_delivery[*index] = Some(*place);
+            by_delivery[*index] = Some(place);
         }
         let receipt = |outcome: &Outcome| match outcome {
             Outcome::Known(accepted_at) => Receipt::Duplicate { accepted_at: *accepted_at },
             Outcome::Fresh(from, count) => {
-                let accepted = |index: usize| self.deliveries.accepted(index, by_delivery[index]);
-                let deliveries = (*from..from + count).map(accepted).collect();
+                let made = |index: usize| self.deliveries.made(index, by_delivery[index]);
+                let deliveries = (*from..from + count).map(made).collect();
                 Receipt::Accepted { accepted_at: self.accepted_at, deliveries }
             }
         };
         self.outcomes.iter().map(|events| events.iter().map(receipt).collect()).collect()
+    }
+
+    fn verdict(&self, rows: &[tokio_postgres::Row]) -> Result<Verdict> {
+        let (mut places, mut events, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stale = Vec::new();
+        let row = |columns: &mut super::rows::Found<'_>| {
+            let (what, ord) = (columns.word()?, columns.number::<usize>("a place in an array")?);
+            Ok((what, ord, new_place(columns)?))
+        };
+        for (what, ord, place) in all(rows, row)? {
+            match (what.as_str(), place) {
+                ("stale", _) => stale.extend(self.tenants.keys().nth(ord - 1)),
+                ("event", _) => events.push(ord - 1),
+                ("answered", _) => answers.push(ord - 1),
+                (_, Some(place)) => places.push((ord - 1, place)),
+                (_, None) => {
+                    return Err(StoreError::Corrupt("a delivery without a place".to_owned()));
+                }
+            }
+        }
+        Ok(match (stale.is_empty(), events.is_empty() && answers.is_empty()) {
+            (false, _) => Verdict::Stale(stale),
+            (true, false) => Verdict::Known { events, answers },
+            (true, true) => Verdict::Placed(places),
+        })
     }
 
     /// Whose the events and the requests with these places in the arrays are.
@@ -411,27 +480,14 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn verdict(rows: &[tokio_postgres::Row]) -> Result<Verdict> {
-    let (mut places, mut events, mut answers) = (Vec::new(), Vec::new(), Vec::new());
-    for (what, ord, place) in all(rows, place_row)? {
-        match (what.as_str(), place) {
-            ("stale", _) => return Ok(Verdict::Again),
-            ("event", _) => events.push(ord - 1),
-            ("answered", _) => answers.push(ord - 1),
-            (_, Some(place)) => places.push((ord - 1, place)),
-            (_, None) => return Err(StoreError::Corrupt("a delivery without a place".to_owned())),
-        }
-    }
-    if events.is_empty() && answers.is_empty() {
-        return Ok(Verdict::Placed(places));
-    }
-    Ok(Verdict::Known { events, answers })
-}
-
-fn place_row(columns: &mut super::rows::Found<'_>) -> Result<(String, usize, Option<Place>)> {
-    let (what, ord) = (columns.word()?, columns.number("a place in an array")?);
-    let (lane, seq) = (columns.number("a lane")?, columns.seq()?);
-    Ok((what, ord, seq.map(|seq: Seq| Place { lane: LaneId(lane), seq })))
+/// Reads `lane, seq, line_before, era`; nothing if there is no seq.
+pub(super) fn new_place(columns: &mut super::rows::Found<'_>) -> Result<Option<NewPlace>> {
+    let (lane, seq) = (LaneId(columns.number("a lane")?), columns.seq()?);
+    let (before, era) = (columns.number("a line's beginning")?, columns.int()?);
+    Ok(seq.zip(era).map(|(seq, era)| NewPlace {
+        place: Place { lane, seq },
+        line: LinePlace::new(era.cast_unsigned(), lane, seq, before),
+    }))
 }
 
 impl<'a> Events<'a> {
@@ -444,6 +500,7 @@ impl<'a> Events<'a> {
         self.schema_version.push(event.schema_version.map(i64::from));
         self.time.push(millis(event.time));
         self.traceparent.push(event.traceparent.as_deref());
+        self.cloudevent.push(event.cloudevent.as_ref().map(|identity| identity.to_json()));
         self.payload.push(&event.payload);
         self.first.push(first.to_bytes());
         self.last.push(last);
@@ -459,9 +516,11 @@ impl<'a> Deliveries<'a> {
         self.to.push(to.id);
     }
 
-    fn accepted(&self, index: usize, place: Option<Place>) -> Accepted {
+    fn made(&self, index: usize, place: Option<&NewPlace>) -> NewDelivery {
         let id = DeliveryId::from_bytes(self.id[index]);
-        Accepted { id, endpoint: self.to[index], place }
+        let (endpoint, in_lane) = (self.to[index], place.map(|place| place.place));
+        let accepted = Accepted { id, endpoint, place: in_lane, replay: false };
+        NewDelivery { accepted, line: place.map(|place| place.line.clone()) }
     }
 }
 

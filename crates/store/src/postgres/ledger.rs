@@ -4,14 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use railpost_engine::{
-    AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Transition,
+    Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Place,
+    Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
 
-use super::groups::Call;
-use super::link::{Link, Values};
-use super::node::Node;
-use super::rows::{all, one};
+use super::groups::{Call, Weight};
+use super::link::{Link, Session, Values};
+use super::node::{HeldTransaction, Node};
+use super::rows::{Found, all, one};
+use crate::limits::{
+    ATTEMPT_MESSAGE_LEN_MAX, LIST_SCAN_MAX, RESPONSE_BODY_LEN_MAX, RESPONSE_HEADERS_LEN_MAX,
+};
 use crate::loading::{attempt_view, lane_page};
 use crate::numbers::{
     LAST_OPEN, OPEN, Standing, endpoint_status_number, failure_number, legal_from, millis, stage,
@@ -20,16 +24,99 @@ use crate::numbers::{
 use crate::rows::{self, Columns, delivery_columns, parcel_columns, to_json, view_joins};
 use crate::{
     AttemptDetail, AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
-    StoreError, brief,
+    StoreError, Sweep, Swept, brief,
 };
 
 pub(super) type RecordCall = Call<Arc<RecordBatch>, Recorded>;
 
-/// Serves a group of calls as one statement.
-pub(super) async fn serve(node: &Node, link: &Link, calls: Vec<RecordCall>) {
-    let batches: Vec<&RecordBatch> = calls.iter().map(|call| &*call.input).collect();
-    let plan = Plan::new(&batches);
-    match plan.write(link).await {
+/// What a call adds to its group, once its attempts are cut to their bounds.
+pub(super) fn weight(batch: &Arc<RecordBatch>) -> Weight {
+    let of_attempt = |detail: &AttemptDetail| {
+        let headers = detail.response_headers.iter().map(|(name, value)| name.len() + value.len());
+        detail.response_body.len().min(RESPONSE_BODY_LEN_MAX)
+            + headers.sum::<usize>().min(RESPONSE_HEADERS_LEN_MAX)
+            + detail.message.as_ref().map_or(0, String::len).min(ATTEMPT_MESSAGE_LEN_MAX)
+    };
+    let attempts = batch.transitions.iter().filter_map(|(_, detail)| detail.as_deref());
+    let rows = batch.transitions.len() + batch.endpoints.len();
+    let bytes = rows * ROW_LEN + attempts.map(of_attempt).sum::<usize>();
+    Weight { items: batch.transitions.len(), bytes }
+}
+
+/// About how many bytes a record takes, but for what came back from the receiver.
+const ROW_LEN: usize = 256;
+
+/// Serves a group of calls that need not wait for the disk as one statement.
+pub(super) async fn serve_visible(node: &Node, calls: Vec<RecordCall>) {
+    let plan = Plan::new(calls.iter().map(|call| &*call.input));
+    let written = write_visible(node, &plan, calls.iter().map(|call| &call.input)).await;
+    answer(node, &plan, calls, written);
+}
+
+/// What a crash may have lost is written before anything else, and what is written here is kept for the
+/// same case.
+async fn write_visible(
+    node: &Node,
+    plan: &Plan,
+    batches: impl Iterator<Item = &Arc<RecordBatch>>,
+) -> Result<Verdict> {
+    let holder = node.lock.holder().await?;
+    let session = node.records.session().await?;
+    write_lost_again(node, &session, holder).await?;
+    let (durable, mark) = {
+        let unflushed = node.unflushed();
+        (unflushed.is_due(), unflushed.mark())
+    };
+    let verdict = plan
+        .write(&node.records, &session, holder, WriteMode { durable, once_more: false })
+        .await?;
+    let mut unflushed = node.unflushed();
+    if durable && plan.changed_something(&verdict) {
+        unflushed.flushed(mark);
+    } else {
+        let written = batches.filter(|batch| !batch.transitions.is_empty());
+        written.for_each(|batch| unflushed.keep(batch.clone(), &session));
+    }
+    Ok(verdict)
+}
+
+async fn write_lost_again(node: &Node, session: &Arc<Session>, holder: i64) -> Result<()> {
+    let lost = node.unflushed().lost_before(session);
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let mark = node.unflushed().mark();
+    let plan = Plan::new(lost.iter().map(|batch| &**batch));
+    let mode = WriteMode { durable: true, once_more: true };
+    let verdict = plan.write(&node.records, session, holder, mode).await?;
+    let mut unflushed = node.unflushed();
+    unflushed.written_again(session);
+    if plan.changed_something(&verdict) {
+        unflushed.flushed(mark);
+    }
+    Ok(())
+}
+
+/// Serves a group of calls that wait for the disk as one statement.
+pub(super) async fn serve_durable(node: &Node, calls: Vec<RecordCall>) {
+    let plan = Plan::new(calls.iter().map(|call| &*call.input));
+    let writing = async {
+        let holder = node.lock.holder().await?;
+        let session = node.durable_records.session().await?;
+        let mode = WriteMode { durable: true, once_more: false };
+        let mark = node.unflushed().mark();
+        let verdict = plan.write(&node.durable_records, &session, holder, mode).await?;
+        if plan.changed_something(&verdict) {
+            node.unflushed().flushed(mark);
+        }
+        Ok(verdict)
+    };
+    let written = writing.await;
+    answer(node, &plan, calls, written);
+}
+
+fn answer(node: &Node, plan: &Plan, calls: Vec<RecordCall>, written: Result<Verdict>) {
+    match written {
         Ok(verdict) => {
             plan.count_closed(node, &verdict);
             let answers = plan.answers(&verdict);
@@ -37,6 +124,15 @@ pub(super) async fn serve(node: &Node, link: &Link, calls: Vec<RecordCall>) {
         }
         Err(error) => calls.into_iter().for_each(|call| call.answer(Err(error.clone()))),
     }
+}
+
+/// WriteMode a group is written.
+#[derive(Clone, Copy)]
+struct WriteMode {
+    /// It is on disk when it is answered.
+    durable: bool,
+    /// It may have been written before.
+    once_more: bool,
 }
 
 /// What the database said of a group.
@@ -109,15 +205,17 @@ struct Endpoints {
     call: Vec<i32>,
     id: Vec<Vec<u8>>,
     status: Vec<i64>,
+    was: Vec<i64>,
     failing_since: Vec<Option<i64>>,
     at: Vec<i64>,
 }
 
 impl Plan {
-    fn new(batches: &[&RecordBatch]) -> Self {
-        let mut plan = Self { calls: batches.len(), ..Self::default() };
+    fn new<'a>(batches: impl Iterator<Item = &'a RecordBatch>) -> Self {
+        let mut plan = Self::default();
         let mut rounds: HashMap<DeliveryId, i32> = HashMap::new();
-        for (call, batch) in batches.iter().enumerate() {
+        for (call, batch) in batches.enumerate() {
+            plan.calls += 1;
             let call = call as i32;
             plan.fences.add(call, batch);
             for (transition, detail) in &batch.transitions {
@@ -147,12 +245,22 @@ impl Plan {
         self.transitions.add(call, round, transition, told);
     }
 
-    async fn write(&self, link: &Link) -> Result<Verdict> {
+    async fn write(
+        &self,
+        link: &Link,
+        session: &Arc<Session>,
+        holder: i64,
+        mode: WriteMode,
+    ) -> Result<Verdict> {
         let sql = "SELECT what, ord, standing FROM railpost_record($1, $2, $3, $4, $5, $6, $7, $8, \
                    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
-                   $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)";
+                   $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, \
+                   $42)";
         let (f, t, a, p) = (&self.fences, &self.transitions, &self.attempts, &self.endpoints);
         let values: Values<'_> = &[
+            &holder,
+            &mode.durable,
+            &mode.once_more,
             &f.call,
             &f.partition,
             &f.epoch,
@@ -189,13 +297,14 @@ impl Plan {
             &p.call,
             &p.id,
             &p.status,
+            &p.was,
             &p.failing_since,
             &p.at,
         ];
-        let rows = link.query(sql, values).await?;
+        let rows = link.query_on(session, sql, values).await?;
         let mut verdict = Verdict { fenced: HashMap::new(), skipped: HashMap::new() };
         for row in &rows {
-            let columns = &mut super::rows::Found::new(row);
+            let columns = &mut Found::new(row);
             let (what, ord) = (columns.word()?, columns.number::<usize>("a place in an array")?);
             if what == "fenced" {
                 verdict.fenced.insert(ord, Partition(columns.number("a partition")?));
@@ -204,6 +313,13 @@ impl Plan {
             }
         }
         Ok(verdict)
+    }
+
+    /// Whether it wrote anything, so that its commit had something to wait for.
+    fn changed_something(&self, verdict: &Verdict) -> bool {
+        let fenced = |call: &i32| verdict.fenced.contains_key(&(*call as usize));
+        let counted = self.transitions.call.iter().filter(|call| !fenced(call)).count();
+        counted > verdict.skipped.len()
     }
 
     fn answers(&self, verdict: &Verdict) -> Vec<Result<Recorded>> {
@@ -311,6 +427,7 @@ impl Endpoints {
         self.call.push(call);
         self.id.push(record.endpoint.to_bytes().to_vec());
         self.status.push(endpoint_status_number(record.status));
+        self.was.push(endpoint_status_number(record.was));
         self.failing_since.push(record.failing_since.map(millis));
         self.at.push(millis(record.at));
     }
@@ -325,11 +442,15 @@ pub(super) async fn fence(node: &Node, partition: Partition, epoch: Epoch) -> Re
                ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch \
                WHERE p.epoch <= excluded.epoch RETURNING id";
     let epoch = i64::try_from(epoch.0).unwrap_or(i64::MAX);
-    let rows = node.accepts.query(sql, &[&i32::from(partition.0), &epoch]).await?;
-    if rows.is_empty() {
-        return Err(StoreError::Fenced { partition });
-    }
-    Ok(())
+    let fencing = async |held: &HeldTransaction<'_>| match held
+        .query(sql, &[&i32::from(partition.0), &epoch])
+        .await?
+        .is_empty()
+    {
+        true => Err(StoreError::Fenced { partition }),
+        false => Ok(()),
+    };
+    node.changes.run(fencing).await
 }
 
 pub(super) async fn load(node: &Node, load: Load) -> Result<Page> {
@@ -340,8 +461,9 @@ pub(super) async fn load(node: &Node, load: Load) -> Result<Page> {
         Load::Lane { endpoint, lane, from, limit } => {
             load_lane(node.reader(), endpoint, lane, from, limit).await.map(Page::Lane)
         }
-        Load::Unkeyed { endpoint, after, due_by, limit } => {
-            load_unkeyed(node.reader(), endpoint, after, millis(due_by), limit as usize).await
+        Load::Unkeyed { endpoint, after, due_by, due_beyond, limit } => {
+            let due = (millis(due_by), millis(due_beyond));
+            load_unkeyed(node.reader(), endpoint, after, due, limit as usize).await
         }
     }
 }
@@ -350,7 +472,7 @@ async fn load_unkeyed(
     reader: &Link,
     endpoint: EndpointId,
     after: Option<DeliveryId>,
-    due_by: i64,
+    (due_by, due_beyond): (i64, i64),
     limit: usize,
 ) -> Result<Page> {
     let sql = concat!(
@@ -358,11 +480,11 @@ async fn load_unkeyed(
         delivery_columns!(),
         " FROM endpoints AS p JOIN deliveries AS d ON d.endpoint = p.num WHERE p.id = $1 \
          AND p.removed_at IS NULL AND d.id > $2 AND d.standing <= 3 AND d.lane IS NULL \
-         AND (d.due IS NULL OR d.due <= $3) ORDER BY d.id LIMIT $4"
+         AND (d.due IS NULL OR d.due <= $3 OR d.due > $5) ORDER BY d.id LIMIT $4"
     );
     let (id, after) = (endpoint.to_bytes(), after.map_or([0; 16], DeliveryId::to_bytes));
     let most = limit as i64 + 1;
-    let values: Values<'_> = &[&id.as_slice(), &after.as_slice(), &due_by, &most];
+    let values: Values<'_> = &[&id.as_slice(), &after.as_slice(), &due_by, &most, &due_beyond];
     let rows = reader.query(sql, values).await?;
     let mut deliveries = all(&rows, |columns| rows::delivery(columns, endpoint))?;
     let more = deliveries.len() > limit;
@@ -370,8 +492,8 @@ async fn load_unkeyed(
     let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
     let sql = "SELECT d.due FROM endpoints AS p JOIN deliveries AS d ON d.endpoint = p.num \
                WHERE p.id = $1 AND p.removed_at IS NULL AND d.standing = 2 \
-               AND d.lane IS NULL AND d.due > $2 ORDER BY d.due LIMIT 1";
-    let rows = reader.query(sql, &[&id.as_slice(), &due_by]).await?;
+               AND d.lane IS NULL AND d.due > $2 AND d.due <= $3 ORDER BY d.due LIMIT 1";
+    let rows = reader.query(sql, &[&id.as_slice(), &due_by, &due_beyond]).await?;
     let next_due = one(&rows, |columns| columns.number("an instant"))?.map(timestamp);
     Ok(Page::Unkeyed { deliveries, next, next_due })
 }
@@ -411,11 +533,13 @@ async fn load_lanes(
         let (lane, last) = (LaneId(columns.number("a lane")?), columns.need_seq()?);
         Ok((lane, last, rows::delivery(columns, endpoint)?))
     })?;
+    let mut follows = follows(reader, found.iter().map(|(lane, _, _)| *lane)).await?;
     let mut lanes = Vec::new();
     for stretch in found.chunk_by(|a, b| a.0 == b.0) {
         let (lane, last, _) = stretch[0];
         let deliveries = stretch.iter().map(|(_, _, delivery)| *delivery).collect();
-        lanes.push(lane_page(lane, Seq::FIRST, Some(last), window as usize, deliveries));
+        let follows = follows.remove(&lane).unwrap_or_default();
+        lanes.push(lane_page(lane, Seq::FIRST, Some(last), window as usize, deliveries, follows));
     }
     let more = lanes.len() > limit;
     lanes.truncate(limit);
@@ -447,14 +571,104 @@ async fn load_lane(
     let last = one(&rows, |columns| columns.need_seq())?;
     let mut deliveries: Vec<Delivery> = Vec::new();
     for row in rows.iter().filter(|row| row.get::<_, Option<&[u8]>>(1).is_some()) {
-        let columns = &mut super::rows::Found::new(row);
+        let columns = &mut Found::new(row);
         columns.need_seq()?;
         deliveries.push(rows::delivery(columns, endpoint)?);
     }
-    Ok(lane_page(lane, from, last, limit as usize, deliveries))
+    let follows = match last {
+        Some(_) => follows(reader, std::iter::once(lane)).await?.remove(&lane),
+        None => None,
+    };
+    let follows = follows.unwrap_or_default();
+    Ok(lane_page(lane, from, last, limit as usize, deliveries, follows))
 }
 
-pub(super) async fn parcels(node: &Node, deliveries: &[DeliveryId]) -> Result<Vec<Parcel>> {
+/// By lane: which numbers do not follow the one before them, and which one they follow instead.
+async fn follows(
+    reader: &Link,
+    lanes: impl Iterator<Item = LaneId>,
+) -> Result<HashMap<LaneId, Vec<(Seq, u64)>>> {
+    let mut numbers: Vec<i64> = lanes.map(|lane| lane.0 as i64).collect();
+    numbers.dedup();
+    let sql =
+        "SELECT lane, seq, follows FROM lane_follows WHERE lane = ANY ($1) ORDER BY lane, seq";
+    let rows = reader.query(sql, &[&numbers]).await?;
+    let mut by_lane = HashMap::<LaneId, Vec<(Seq, u64)>>::new();
+    for row in &rows {
+        let columns = &mut Found::new(row);
+        let (lane, seq) = (LaneId(columns.number("a lane")?), columns.need_seq()?);
+        by_lane.entry(lane).or_default().push((seq, columns.number("a seq")?));
+    }
+    Ok(by_lane)
+}
+
+/// Walks deliveries by their ids, open or not, so many at most: a stretch that is closed costs no more.
+pub(super) async fn sweep(node: &Node, sweep: &Sweep) -> Result<Swept> {
+    let sql = "WITH seen AS MATERIALIZED ( \
+                 SELECT d.id, d.endpoint, d.lane, d.seq, d.standing, d.replay FROM deliveries AS d \
+                 WHERE d.id > $1 AND d.id <= $2 ORDER BY d.id LIMIT $3), \
+               open AS ( \
+                 SELECT s.id, p.id AS endpoint, s.lane, s.seq, s.replay FROM seen AS s \
+                 JOIN endpoints AS p ON p.num = s.endpoint AND p.removed_at IS NULL \
+                 WHERE s.standing <= 3 ORDER BY s.id LIMIT $4) \
+               SELECT (SELECT e.id FROM eras AS e ORDER BY e.num DESC LIMIT 1), \
+                 (SELECT s.id FROM seen AS s ORDER BY s.id DESC LIMIT 1), \
+                 (SELECT count(*) FROM seen), o.id, o.endpoint, o.lane, o.seq, o.replay \
+               FROM (SELECT) AS one LEFT JOIN open AS o ON true ORDER BY o.id";
+    let (after, through) = (sweep.after.to_bytes(), sweep.through.to_bytes());
+    let (scan, limit) = (i64::from(LIST_SCAN_MAX), sweep.limit as usize);
+    let values: Values<'_> = &[&after.as_slice(), &through.as_slice(), &scan, &(limit as i64 + 1)];
+    let rows = node.reader().query(sql, values).await?;
+    let (mut era, mut last_seen, mut seen) = (0, None, 0);
+    let mut deliveries = Vec::new();
+    for row in &rows {
+        let columns = &mut Found::new(row);
+        era = columns.number::<i64>("an era")?.cast_unsigned();
+        last_seen = columns.maybe_array("a delivery's id")?.map(DeliveryId::from_bytes);
+        seen = columns.number("a count")?;
+        if let Some(id) = columns.maybe_array("a delivery's id")? {
+            deliveries.push(swept(DeliveryId::from_bytes(id), columns)?);
+        }
+    }
+    let cut = deliveries.len() > limit;
+    deliveries.truncate(limit);
+    let last_listed = deliveries.last().map(|accepted| accepted.id);
+    let next = if cut { last_listed } else { last_seen.filter(|_| seen == scan) };
+    Ok(Swept { deliveries, next, era })
+}
+
+fn swept(id: DeliveryId, columns: &mut Found<'_>) -> Result<Accepted> {
+    let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    let (lane, seq) = (columns.maybe_number("a lane")?.map(LaneId), columns.seq()?);
+    let place = lane.zip(seq).map(|(lane, seq)| Place { lane, seq });
+    Ok(Accepted { id, endpoint, place, replay: columns.flag()? })
+}
+
+/// One that cannot be read does not keep the others back: if the server stumbles over it, each is asked
+/// for by itself.
+pub(super) async fn parcels(
+    node: &Node,
+    deliveries: &[DeliveryId],
+) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
+    match read_parcels(node, deliveries).await {
+        Err(StoreError::Corrupt(_)) => {}
+        read => return read,
+    }
+    let mut parcels = Vec::new();
+    for delivery in deliveries {
+        match read_parcels(node, &[*delivery]).await {
+            Ok(read) => parcels.extend(read),
+            Err(error @ StoreError::Corrupt(_)) => parcels.push((*delivery, Err(error))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(parcels)
+}
+
+async fn read_parcels(
+    node: &Node,
+    deliveries: &[DeliveryId],
+) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
     let sql = concat!(
         "SELECT ",
         parcel_columns!(),
@@ -463,5 +677,10 @@ pub(super) async fn parcels(node: &Node, deliveries: &[DeliveryId]) -> Result<Ve
         " WHERE d.id = ANY ($1)"
     );
     let ids: Vec<Vec<u8>> = deliveries.iter().map(|id| id.to_bytes().to_vec()).collect();
-    all(&node.reader().query(sql, &[&ids]).await?, |columns| rows::parcel(columns))
+    let rows = node.reader().query(sql, &[&ids]).await?;
+    let parcel = |row| {
+        let id = DeliveryId::from_bytes(Found::new(row).array("a delivery's id")?);
+        Ok((id, rows::parcel(&mut Found::new(row))))
+    };
+    rows.iter().map(parcel).collect()
 }

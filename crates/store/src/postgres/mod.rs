@@ -10,10 +10,12 @@
 mod errors;
 mod tls;
 mod link;
+mod lock;
 mod groups;
 mod schema;
 mod rows;
 mod directory;
+mod unflushed;
 mod node;
 mod intake;
 mod redeliver;
@@ -32,9 +34,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
+use tokio::task::AbortHandle;
 
 use groups::Queue;
-use link::Address;
+use link::{Address, Purpose};
+use lock::{LockWatch, ServerLock, TakenLock};
 use node::Node;
 
 use crate::figures::by_bucket;
@@ -45,7 +49,7 @@ use crate::{
     EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
     IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
     Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
-    Result, Setup, StoredEvent, Tenant, Upkeep, check,
+    Result, Setup, StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
 };
 
 /// A store in a PostgreSQL database.
@@ -53,8 +57,9 @@ use crate::{
 pub struct PostgresStore {
     node: Arc<Node>,
     accepts: Queue<Arc<AcceptBatch>, Vec<Receipt>>,
-    records: Queue<Arc<RecordBatch>, Recorded>,
+    records: Arc<Queue<Arc<RecordBatch>, Recorded>>,
     durable_records: Queue<Arc<RecordBatch>, Recorded>,
+    watching: AbortHandle,
 }
 
 /// Where a PostgreSQL database is.
@@ -80,45 +85,85 @@ impl From<&str> for PostgresAddress {
 }
 
 impl PostgresStore {
-    /// Connects, and brings the schema up to date. Refuses one that a later version made or that
-    /// belongs to another master key.
+    /// Whether the schema holds a store. Changes nothing.
+    pub async fn exists(address: &PostgresAddress) -> Result<bool> {
+        let address = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
+        let (mut client, _) = address.connect(Purpose::LongWork).await?;
+        schema::exists(&client.transaction().await?).await
+    }
+
+    /// Connects, takes the store's lock, and brings the schema up to date. Refuses one that another
+    /// server has, that a later version made or that belongs to another master key.
     pub async fn connect(address: &PostgresAddress, setup: Setup) -> Result<Self> {
         let address = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
-        let mut client = address.connect().await?;
-        schema::prepare(&mut client, &setup).await?;
-        Ok(Self::start(address, setup))
+        let taken = TakenLock::take(&address).await?;
+        Self::open(address, taken, setup).await
     }
 
-    /// Fills an empty schema with what a [`backup`](crate::Upkeep::backup) holds, and connects.
+    /// Fills an empty schema with what a [`backup`](crate::Upkeep::backup) holds, and connects. A new era
+    /// begins, because what was written after the backup is lost: what is open goes out in new lines. All
+    /// of it is one transaction.
     pub async fn restore(address: &PostgresAddress, backup: &Path, setup: Setup) -> Result<Self> {
-        let link = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
-        let mut client = link.connect().await?;
-        backup::restore(&mut client, backup, &setup.master_key).await?;
-        Self::connect(address, setup).await
+        let address = Address::new(&address.url, address.root_certificates_pem.as_deref())?;
+        let mut taken = TakenLock::take(&address).await?;
+        backup::restore(&mut taken, backup, &setup).await?;
+        Self::open(address, taken, setup).await
     }
 
-    fn start(address: Address, setup: Setup) -> Self {
-        let node = Arc::new(Node::new(address, setup));
+    async fn open(address: Address, mut taken: TakenLock, setup: Setup) -> Result<Self> {
+        schema::prepare(&mut taken.client, &setup).await?;
+        let lock = ServerLock::start(taken, address.clone(), setup.clone()).await?;
+        Ok(Self::start(address, setup, lock))
+    }
+
+    /// Another node under the same lock: what a test of races between nodes needs.
+    #[doc(hidden)]
+    pub fn second_node(&self) -> Self {
+        let Node { address, setup, lock, .. } = &*self.node;
+        Self::start(address.clone(), setup.clone(), lock.clone())
+    }
+
+    fn start(address: Address, setup: Setup, lock: Arc<ServerLock>) -> Self {
+        let watch = lock.watch();
+        let node = Arc::new(Node::new(address, setup, lock));
         let (a, r, d) = (node.clone(), node.clone(), node.clone());
-        let transitions = |batch: &Arc<RecordBatch>| batch.transitions.len();
-        Self {
-            accepts: Queue::start(
-                |batch: &Arc<AcceptBatch>| batch.events.len(),
-                move |calls| {
-                    let node = a.clone();
-                    async move { intake::serve(&node, calls).await }
-                },
-            ),
-            records: Queue::start(transitions, move |calls| {
-                let node = r.clone();
-                async move { ledger::serve(&node, &node.records, calls).await }
-            }),
-            durable_records: Queue::start(transitions, move |calls| {
-                let node = d.clone();
-                async move { ledger::serve(&node, &node.durable_records, calls).await }
-            }),
-            node,
+        let accepts = Queue::start(intake::weight, move |calls| {
+            let node = a.clone();
+            async move { intake::serve(&node, calls).await }
+        });
+        let records = Arc::new(Queue::start(ledger::weight, move |calls| {
+            let node = r.clone();
+            async move { ledger::serve_visible(&node, calls).await }
+        }));
+        let durable_records = Queue::start(ledger::weight, move |calls| {
+            let node = d.clone();
+            async move { ledger::serve_durable(&node, calls).await }
+        });
+        let watching = tokio::spawn(watch_lock(watch, records.clone())).abort_handle();
+        Self { node, accepts, records, durable_records, watching }
+    }
+
+    /// Records that a crash of the server lost are written again before anything open is looked up.
+    async fn write_lost_records_again(&self) -> Result<()> {
+        if self.node.may_have_lost_records() {
+            self.records.call(Arc::default()).await?;
         }
+        Ok(())
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+/// Writes again what a crash of the server may have lost, as soon as the lock is taken again: an empty
+/// batch is enough, because every batch begins with that.
+async fn watch_lock(mut lock: LockWatch, records: Arc<Queue<Arc<RecordBatch>, Recorded>>) {
+    while lock.retaken().await.is_some() {
+        // If it fails, the next records or loads do it.
+        let _ = records.call(Arc::default()).await;
     }
 }
 
@@ -147,12 +192,22 @@ impl Ledger for PostgresStore {
 
     async fn load(&self, load: Load) -> Result<Page> {
         check::load(&load)?;
+        self.write_lost_records_again().await?;
         ledger::load(&self.node, load).await
     }
 
-    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
+    async fn parcels(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
         check::at_most("deliveries (entries)", deliveries.len(), PARCELS_MAX)?;
         ledger::parcels(&self.node, &deliveries).await
+    }
+
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+        check::sweep(&sweep)?;
+        self.write_lost_records_again().await?;
+        ledger::sweep(&self.node, &sweep).await
     }
 
     async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
@@ -309,6 +364,19 @@ impl Upkeep for PostgresStore {
 
     async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
         upkeep::erase_tenant(&self.node, tenant).await
+    }
+
+    async fn close_removed(&self, limit: u32) -> Result<u64> {
+        check::step(limit)?;
+        upkeep::close_removed(&self.node, limit).await
+    }
+
+    async fn begin_era(&self) -> Result<()> {
+        upkeep::begin_era(&self.node).await
+    }
+
+    async fn verify(&self) -> Result<()> {
+        upkeep::verify(&self.node).await
     }
 
     async fn backup(&self, to: &Path) -> Result<()> {

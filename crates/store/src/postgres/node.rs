@@ -1,20 +1,25 @@
 //! One process' side of a PostgreSQL store: its connections and its memory.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio_postgres::{Client, Transaction};
+use railpost_engine::Timestamp;
+use tokio_postgres::Transaction;
 
 use super::directory::Directory;
-use super::link::{Address, Link, duration};
+use super::link::{Address, Link, Purpose, ServerIdentity, Session, duration, unanswered};
+use super::lock::ServerLock;
+use super::unflushed::Unflushed;
 use crate::delivery_ids::DeliveryIds;
 use crate::limits::{PATIENCE, POSTGRES_READERS};
+use crate::numbers::millis;
 use crate::{Result, Setup, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) setup: Setup,
     pub(super) address: Address,
+    pub(super) lock: Arc<ServerLock>,
     pub(super) directory: Directory,
     pub(super) ids: Mutex<DeliveryIds>,
     /// Where accepts go: they wait for the disk.
@@ -23,29 +28,42 @@ pub(super) struct Node {
     pub(super) records: Link,
     /// Where records go that do.
     pub(super) durable_records: Link,
+    /// What the disk may not have yet of those that need not wait.
+    unflushed: Mutex<Unflushed>,
     readers: Vec<Link>,
     next_reader: AtomicUsize,
-    changes: tokio::sync::Mutex<Option<Client>>,
+    /// Where changes go, one after the other.
+    pub(super) changes: Transactions,
+    /// Where retention and figures go, so that they hold up nothing else.
+    pub(super) upkeep: Transactions,
+    /// The lane that pruning last looked at.
+    pub(super) lanes_pruned_to: AtomicI64,
 }
 
-/// Whoever waits for the disk says so, whatever the server's default is.
-const DURABLE: &str = "SET synchronous_commit = on";
-const VISIBLE: &str = "SET synchronous_commit = off";
-
 impl Node {
-    pub(super) fn new(address: Address, setup: Setup) -> Self {
-        let link = |greeting| Link::new(address.clone(), greeting);
+    pub(super) fn new(address: Address, setup: Setup, lock: Arc<ServerLock>) -> Self {
+        let link = |purpose| Link::new(address.clone(), purpose, lock.watch());
+        let transactions = |purpose| Transactions {
+            address: address.clone(),
+            purpose,
+            lock: lock.clone(),
+            session: tokio::sync::Mutex::default(),
+        };
         Self {
             setup,
             directory: Directory::default(),
             ids: Mutex::default(),
-            accepts: link(DURABLE),
-            records: link(VISIBLE),
-            durable_records: link(DURABLE),
-            readers: (0..POSTGRES_READERS).map(|_| link("")).collect(),
+            accepts: link(Purpose::Durable),
+            records: link(Purpose::Visible),
+            durable_records: link(Purpose::Durable),
+            unflushed: Mutex::default(),
+            readers: (0..POSTGRES_READERS).map(|_| link(Purpose::Visible)).collect(),
             next_reader: AtomicUsize::new(0),
-            changes: tokio::sync::Mutex::default(),
+            changes: transactions(Purpose::Durable),
+            upkeep: transactions(Purpose::Visible),
+            lanes_pruned_to: AtomicI64::new(0),
             address,
+            lock,
         }
     }
 
@@ -55,41 +73,115 @@ impl Node {
         &self.readers[turn % self.readers.len()]
     }
 
-    /// Runs `work` in a durable transaction of its own. All of it is committed, or nothing.
-    pub(super) async fn transact<T>(
-        &self,
-        work: impl AsyncFnOnce(&Transaction<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let mut place = self.changes.lock().await;
-        let mut client = match place.take().filter(|client| !client.is_closed()) {
-            Some(client) => client,
-            None => self.connect().await?,
-        };
-        let done = tokio::time::timeout(duration(PATIENCE), transact(&mut client, work)).await;
-        let done = done.unwrap_or_else(|_| {
-            let problem = format!("PostgreSQL does not answer within {PATIENCE}");
-            Err(StoreError::Unavailable(problem))
-        });
-        // A connection in trouble is not used again.
-        if !done.as_ref().is_err_and(StoreError::is_environment) {
-            *place = Some(client);
-        }
-        done
+    pub(super) fn unflushed(&self) -> MutexGuard<'_, Unflushed> {
+        self.unflushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connect(&self) -> Result<Client> {
-        let client = self.address.connect().await?;
-        client.batch_execute(DURABLE).await?;
-        Ok(client)
+    /// Whether the server may have crashed and lost records that were answered.
+    pub(super) fn may_have_lost_records(&self) -> bool {
+        !self.unflushed().is_empty() && !self.records.is_open()
     }
 }
 
-async fn transact<T>(
-    client: &mut Client,
-    work: impl AsyncFnOnce(&Transaction<'_>) -> Result<T>,
+/// A connection for transactions of several statements.
+#[derive(Debug)]
+pub(super) struct Transactions {
+    address: Address,
+    purpose: Purpose,
+    lock: Arc<ServerLock>,
+    session: tokio::sync::Mutex<Option<Session>>,
+}
+
+/// A transaction of the store's holder.
+pub(super) struct HeldTransaction<'a> {
+    pub(super) transaction: Transaction<'a>,
+    pub(super) server: ServerIdentity,
+    pub(super) holder: i64,
+}
+
+impl<'a> std::ops::Deref for HeldTransaction<'a> {
+    type Target = Transaction<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.transaction
+    }
+}
+
+impl HeldTransaction<'_> {
+    /// Nothing that accepts have to know of changes until the transaction ends. The first one on another
+    /// server begins an era.
+    pub(super) async fn enter(&self, now: Timestamp) -> Result<()> {
+        let ServerIdentity { system, timeline } = self.server;
+        let sql = "SELECT railpost_enter($1, $2, $3, $4)";
+        self.execute(sql, &[&self.holder, &system, &timeline, &millis(now)]).await?;
+        Ok(())
+    }
+
+    /// No accept commits until the transaction ends: what accepts have to know of may change.
+    pub(super) async fn lock_registry(&self) -> Result<()> {
+        let sql = "SELECT pg_advisory_xact_lock(railpost_lock_key('registry'))";
+        self.execute(sql, &[]).await?;
+        Ok(())
+    }
+
+    /// Keeps the registry as it is until the transaction ends: no tenant is erased meanwhile.
+    pub(super) async fn share_registry(&self) -> Result<()> {
+        let sql = "SELECT pg_advisory_xact_lock_shared(railpost_lock_key('registry'))";
+        self.execute(sql, &[]).await?;
+        Ok(())
+    }
+
+    pub(super) async fn begin_era(&self, now: Timestamp) -> Result<()> {
+        let ServerIdentity { system, timeline } = self.server;
+        self.lock_registry().await?;
+        let sql = "SELECT railpost_begin_era($1, $2, $3)";
+        self.execute(sql, &[&millis(now), &system, &timeline]).await?;
+        Ok(())
+    }
+}
+
+impl Transactions {
+    /// Runs `work` in a transaction of its own. All of it is committed, or nothing. Nobody else becomes
+    /// the store's holder meanwhile.
+    pub(super) async fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(&HeldTransaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let holder = self.lock.holder().await?;
+        let turn = tokio::time::timeout(duration(PATIENCE), self.session.lock()).await;
+        let mut place = turn.map_err(|_| {
+            StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {PATIENCE}"))
+        })?;
+        let lock = self.lock.watch();
+        let useful =
+            |session: &Session| !session.client.is_closed() && lock.is_held_on(session.server);
+        let mut session = match place.take().filter(useful) {
+            Some(session) => session,
+            None => Session::open(&self.address, self.purpose).await?,
+        };
+        if !lock.is_held_on(session.server) {
+            return Err(lock.moved());
+        }
+        let done = tokio::time::timeout(duration(PATIENCE), run(&mut session, holder, work)).await;
+        let done = done.unwrap_or_else(|_| Err(unanswered()));
+        // A connection in trouble is not used again.
+        if !done.as_ref().is_err_and(StoreError::is_environment) {
+            *place = Some(session);
+        }
+        done
+    }
+}
+
+async fn run<T>(
+    session: &mut Session,
+    holder: i64,
+    work: impl AsyncFnOnce(&HeldTransaction<'_>) -> Result<T>,
 ) -> Result<T> {
-    let transaction = client.transaction().await?;
-    let output = work(&transaction).await?;
-    transaction.commit().await?;
+    let server = session.server;
+    let transaction = session.client.transaction().await?;
+    transaction.execute("SELECT railpost_fence($1)", &[&holder]).await?;
+    let held = HeldTransaction { transaction, server, holder };
+    let output = work(&held).await?;
+    held.transaction.commit().await?;
     Ok(output)
 }

@@ -1,12 +1,11 @@
 //! Adding deliveries of events that were accepted before.
 
-use railpost_engine::{Accepted, LaneId, Place};
+use railpost_engine::Accepted;
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key};
-use tokio_postgres::Transaction;
 
 use super::directory::TenantEntry;
-use super::intake::lane_key;
-use super::node::Node;
+use super::intake::{lane_key, new_place};
+use super::node::{HeldTransaction, Node};
 use super::registry::remember;
 use super::rows::{all, one};
 use crate::fanout::Subscriber;
@@ -15,18 +14,28 @@ use crate::rows::Columns;
 use crate::{RedeliverBatch, Result, StoreError};
 
 pub(super) async fn redeliver(node: &Node, batch: &RedeliverBatch) -> Result<Vec<Accepted>> {
-    let tenants = std::iter::once(&batch.tenant);
-    let entry = node.directory.entries(node.reader(), tenants).await?.remove(0)?;
+    let mut entry = tenant_entry(node, batch).await?;
+    if let Err(StoreError::NotFound(_)) = orders(&entry, batch) {
+        // What is remembered may be older than the endpoint.
+        node.directory.forget(&[entry.num]);
+        entry = tenant_entry(node, batch).await?;
+    }
     let orders = orders(&entry, batch)?;
     node.directory.check_backlog(node.reader(), &entry, orders.len() as u64).await?;
     let done = node
-        .transact(async |transaction| write(node, transaction, &entry, batch, &orders).await)
+        .changes
+        .run(async |transaction| write(node, transaction, &entry, batch, &orders).await)
         .await;
     match &done {
         Ok(accepted) => node.directory.opened(entry.num, accepted.len() as u64),
-        Err(_) => node.directory.forget(),
+        Err(_) => node.directory.forget(&[entry.num]),
     }
     done
+}
+
+async fn tenant_entry(node: &Node, batch: &RedeliverBatch) -> Result<TenantEntry> {
+    let tenants = std::iter::once(&batch.tenant);
+    node.directory.entries(node.reader(), tenants).await?.remove(0)
 }
 
 /// Which event goes where.
@@ -43,14 +52,15 @@ fn orders<'a>(
 
 async fn write(
     node: &Node,
-    transaction: &Transaction<'_>,
+    transaction: &HeldTransaction<'_>,
     entry: &TenantEntry,
     batch: &RedeliverBatch,
     orders: &[(&EventId, &Subscriber)],
 ) -> Result<Vec<Accepted>> {
     let now = node.setup.source.now();
-    let sql = "SELECT registry FROM store WHERE registry = $1 FOR SHARE";
-    if transaction.query(sql, &[&entry.registry]).await?.is_empty() {
+    transaction.enter(now).await?;
+    let sql = "SELECT FROM tenants WHERE num = $1 AND changes = $2 AND NOT erasing";
+    if transaction.query(sql, &[&entry.num, &entry.changes]).await?.is_empty() {
         let problem = "the endpoints changed meanwhile: try again";
         return Err(StoreError::Unavailable(problem.to_owned()));
     }
@@ -69,25 +79,27 @@ async fn write(
     };
     let id_bytes: Vec<Vec<u8>> = ids.iter().map(|id| id.to_bytes().to_vec()).collect();
     let endpoints: Vec<i64> = orders.iter().map(|(_, to)| to.num).collect();
-    let sql = "SELECT ord, lane, seq FROM railpost_deliver($1, $2, $3, $4, true, $5)";
+    let sql = "SELECT ord, lane, seq, line_before, era \
+               FROM railpost_deliver($1, $2, $3, $4, true, $5)";
     let rows = transaction.query(sql, &[&id_bytes, &nums, &endpoints, &keys, &millis(now)]).await?;
     let mut places = vec![None; orders.len()];
     for (ord, place) in all(&rows, |columns| {
-        let ord: usize = columns.number("a place in an array")?;
-        let lane = LaneId(columns.number("a lane")?);
-        Ok((ord, Place { lane, seq: columns.need_seq()? }))
+        Ok((columns.number::<usize>("a place in an array")?, new_place(columns)?))
     })? {
-        places[ord - 1] = Some(place);
+        places[ord - 1] = place.map(|new| new.place);
     }
     let accepted = ids.into_iter().zip(orders).zip(places);
-    let accepted = accepted.map(|((id, (_, to)), place)| Accepted { id, endpoint: to.id, place });
+    let accepted = accepted.map(|((id, (_, to)), place)| {
+        let endpoint = to.id;
+        Accepted { id, endpoint, place, replay: true }
+    });
     Ok(accepted.collect())
 }
 
 /// An event's number and key. Its row is held until the delivery is committed: it is not pruned under
 /// it.
 async fn find_event(
-    transaction: &Transaction<'_>,
+    transaction: &HeldTransaction<'_>,
     tenant: i64,
     id: &EventId,
 ) -> Result<(i64, Option<Key>)> {

@@ -2,10 +2,9 @@
 
 use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
-use tokio_postgres::Transaction;
 
 use super::link::Values;
-use super::node::Node;
+use super::node::{HeldTransaction, Node};
 use super::rows::{all, one};
 use crate::check::{created, found};
 use crate::limits::SECRETS_MAX;
@@ -19,43 +18,54 @@ use crate::{
 };
 
 pub(super) async fn commit(node: &Node, change: &Change) -> Result<()> {
-    let done = node
-        .transact(async |transaction| {
-            let desk = Desk { transaction, setup: &node.setup, now: node.setup.source.now() };
-            desk.commit(change).await
+    let changed = node
+        .changes
+        .run(async |transaction| {
+            let (setup, now) = (&node.setup, node.setup.source.now());
+            let changed = ChangedTenants::default();
+            ChangeTransaction { transaction, setup, now, changed }.commit(change).await
         })
-        .await;
-    if change.concerns_accepts() {
-        node.directory.forget();
-    }
-    done
-}
-
-/// Says that the registry changes: accepts that went by the old one wait or start anew.
-pub(super) async fn announce(transaction: &Transaction<'_>) -> Result<()> {
-    transaction.execute("UPDATE store SET registry = registry + 1", &[]).await?;
+        .await?;
+    node.directory.forget(&changed.tenants);
+    node.directory.forget_backlogs(&changed.backlogs);
     Ok(())
 }
 
-/// Keeps the registry as it is until the transaction ends: no tenant is erased meanwhile.
-pub(super) async fn hold_registry(transaction: &Transaction<'_>) -> Result<()> {
-    transaction.execute("SELECT FROM store FOR SHARE", &[]).await?;
-    Ok(())
+/// The tenants, by their numbers, of which something else is to be known from here on.
+#[derive(Default)]
+pub(super) struct ChangedTenants {
+    /// Their endpoints or settings.
+    tenants: Vec<i64>,
+    /// How many open deliveries they have.
+    backlogs: Vec<i64>,
+}
+
+/// Whether accepts of the tenant have to know of it: which endpoints there are, what they want, and how
+/// much may be open.
+fn concerns_accepts(write: &Write) -> bool {
+    matches!(
+        write,
+        Write::UpdateTenant(..)
+            | Write::CreateEndpoint(_)
+            | Write::UpdateEndpoint { .. }
+            | Write::RemoveEndpoint(_)
+    )
 }
 
 /// A transaction that makes a change.
-pub(super) struct Desk<'a> {
-    pub(super) transaction: &'a Transaction<'a>,
+pub(super) struct ChangeTransaction<'a> {
+    pub(super) transaction: &'a HeldTransaction<'a>,
     setup: &'a Setup,
     now: Timestamp,
+    changed: ChangedTenants,
 }
 
-impl Desk<'_> {
-    async fn commit(&self, change: &Change) -> Result<()> {
-        if change.concerns_accepts() {
-            announce(self.transaction).await?;
+impl ChangeTransaction<'_> {
+    async fn commit(mut self, change: &Change) -> Result<ChangedTenants> {
+        if change.writes.iter().any(concerns_accepts) {
+            self.transaction.lock_registry().await?;
         } else {
-            hold_registry(self.transaction).await?;
+            self.transaction.share_registry().await?;
         }
         if let Some(record) = &change.idempotency {
             remember(self.transaction, record, self.now).await?;
@@ -63,17 +73,24 @@ impl Desk<'_> {
         for write in &change.writes {
             self.write(write).await?;
         }
-        match &change.audit {
-            Some(entry) => self.write_audit(entry).await,
-            None => Ok(()),
+        if let Some(entry) = &change.audit {
+            self.write_audit(entry).await?;
         }
+        Ok(self.changed)
+    }
+
+    /// Counts a change that accepts of the tenant have to know of.
+    async fn tenant_changed(&mut self, num: i64) -> Result<()> {
+        self.execute("UPDATE tenants SET changes = changes + 1 WHERE num = $1", &[&num]).await?;
+        self.changed.tenants.push(num);
+        Ok(())
     }
 
     pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64> {
         Ok(self.transaction.execute(sql, values).await?)
     }
 
-    async fn write(&self, write: &Write) -> Result<()> {
+    async fn write(&mut self, write: &Write) -> Result<()> {
         let at = millis(self.now);
         match write {
             Write::CreateTenant(id, settings) => {
@@ -86,13 +103,16 @@ impl Desk<'_> {
                 let sql = "UPDATE tenants SET settings = $2, updated_at = $3 \
                            WHERE id = $1 AND NOT erasing";
                 let changed = self.execute(sql, &[&id.as_str(), &to_json(settings), &at]).await?;
-                found(changed, "tenant", id)
+                found(changed, "tenant", id)?;
+                let num = self.tenant(id).await?;
+                self.tenant_changed(num).await
             }
             Write::CreateEndpoint(new) => self.create_endpoint(new, at).await,
             Write::UpdateEndpoint { id, settings, private, revision } => {
-                let (_, stored) = self.endpoint(*id).await?;
-                check::revision(id, stored, *revision)?;
-                self.update_endpoint(*id, settings, private, at).await
+                let stored = self.endpoint(*id).await?;
+                check::revision(id, stored.revision, *revision)?;
+                self.update_endpoint(*id, settings, private, at).await?;
+                self.tenant_changed(stored.tenant).await
             }
             Write::SetEndpointStatus(id, status) => {
                 let sql = "UPDATE endpoints SET status = $2, updated_at = $3, failing_since = \
@@ -105,16 +125,20 @@ impl Desk<'_> {
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at).await,
             Write::CreateSecret(new) => self.create_secret(new, at).await,
-            Write::ExpireSecret(id, until) => {
-                let sql = "UPDATE secrets SET expires_at = $2 WHERE id = $1";
-                let bytes = id.to_bytes();
-                let changed = self.execute(sql, &[&bytes.as_slice(), &millis(*until)]).await?;
-                found(changed, "secret", id)
+            Write::ExpireSecret { endpoint, id, at: until } => {
+                let sql = "UPDATE secrets SET expires_at = $3 WHERE id = $1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = $2)";
+                let (secret, endpoint) = (id.to_bytes(), endpoint.to_bytes());
+                let values: Values<'_> =
+                    &[&secret.as_slice(), &endpoint.as_slice(), &millis(*until)];
+                found(self.execute(sql, values).await?, "secret", id)
             }
-            Write::RemoveSecret(id) => {
-                let bytes = id.to_bytes();
-                let sql = "DELETE FROM secrets WHERE id = $1";
-                found(self.execute(sql, &[&bytes.as_slice()]).await?, "secret", id)
+            Write::RemoveSecret { endpoint, id } => {
+                let sql = "DELETE FROM secrets WHERE id = $1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = $2)";
+                let (secret, endpoint) = (id.to_bytes(), endpoint.to_bytes());
+                let gone = self.execute(sql, &[&secret.as_slice(), &endpoint.as_slice()]).await?;
+                found(gone, "secret", id)
             }
             Write::PutEventType(record) => self.put_event_type(record).await,
             Write::RemoveEventType(tenant, name) => {
@@ -143,17 +167,21 @@ impl Desk<'_> {
         num.ok_or_else(|| StoreError::not_found("tenant", id))
     }
 
-    /// An endpoint's number and revision.
-    async fn endpoint(&self, id: EndpointId) -> Result<(i64, u64)> {
-        let sql = "SELECT num, revision FROM endpoints WHERE id = $1 AND removed_at IS NULL";
+    async fn endpoint(&self, id: EndpointId) -> Result<StoredEndpoint> {
+        let sql = "SELECT num, tenant, revision FROM endpoints \
+                   WHERE id = $1 AND removed_at IS NULL";
         let rows = self.transaction.query(sql, &[&id.to_bytes().as_slice()]).await?;
         let found = one(&rows, |columns| {
-            Ok((columns.number("an endpoint's number")?, columns.number("a revision")?))
+            Ok(StoredEndpoint {
+                num: columns.number("an endpoint's number")?,
+                tenant: columns.number("a tenant's number")?,
+                revision: columns.number("a revision")?,
+            })
         })?;
         found.ok_or_else(|| StoreError::not_found("endpoint", id))
     }
 
-    async fn create_endpoint(&self, new: &NewEndpoint, at: i64) -> Result<()> {
+    async fn create_endpoint(&mut self, new: &NewEndpoint, at: i64) -> Result<()> {
         let tenant = self.tenant(&new.tenant).await?;
         let sealed = private::seal_endpoint(self.setup, new.id, &new.private);
         let sql = "INSERT INTO endpoints \
@@ -162,7 +190,8 @@ impl Desk<'_> {
         let status = endpoint_status_number(EndpointStatus::Active);
         let (id, settings) = (new.id.to_bytes(), to_json(&new.settings));
         let values: Values<'_> = &[&id.as_slice(), &tenant, &settings, &sealed, &status, &at];
-        created(self.execute(sql, values).await?, "endpoint", new.id)
+        created(self.execute(sql, values).await?, "endpoint", new.id)?;
+        self.tenant_changed(tenant).await
     }
 
     async fn update_endpoint(
@@ -180,17 +209,18 @@ impl Desk<'_> {
         found(changed, "endpoint", id)
     }
 
-    async fn remove_endpoint(&self, id: EndpointId, at: i64) -> Result<()> {
-        let (num, _) = self.endpoint(id).await?;
+    async fn remove_endpoint(&mut self, id: EndpointId, at: i64) -> Result<()> {
+        let StoredEndpoint { num, tenant, .. } = self.endpoint(id).await?;
         self.execute("DELETE FROM secrets WHERE endpoint = $1", &[&num]).await?;
-        let sql = "UPDATE endpoints SET removed_at = $2, updated_at = $2, private = '' \
-                   WHERE num = $1";
+        let sql = "UPDATE endpoints SET removed_at = $2, updated_at = $2, private = '', \
+                   to_close = true WHERE num = $1";
         self.execute(sql, &[&num, &at]).await?;
-        Ok(())
+        self.changed.backlogs.push(tenant);
+        self.tenant_changed(tenant).await
     }
 
     async fn create_secret(&self, new: &NewSecret, at: i64) -> Result<()> {
-        let (endpoint, _) = self.endpoint(new.endpoint).await?;
+        let StoredEndpoint { num: endpoint, .. } = self.endpoint(new.endpoint).await?;
         let sealed = private::seal_secret(self.setup, new.id, &new.value);
         let sql = "INSERT INTO secrets (id, endpoint, sealed, created_at, expires_at) \
                    VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
@@ -244,9 +274,16 @@ impl Desk<'_> {
     }
 }
 
+/// What a change needs to know of an endpoint.
+struct StoredEndpoint {
+    num: i64,
+    tenant: i64,
+    revision: u64,
+}
+
 /// Writes down what was answered, unless something else was.
 pub(super) async fn remember(
-    transaction: &Transaction<'_>,
+    transaction: &HeldTransaction<'_>,
     record: &IdempotencyRecord,
     now: Timestamp,
 ) -> Result<()> {

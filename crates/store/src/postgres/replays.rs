@@ -4,7 +4,7 @@ use railpost_wire::{ReplayId, TenantId};
 
 use super::link::Values;
 use super::node::Node;
-use super::registry::Desk;
+use super::registry::ChangeTransaction;
 use super::rows::{all, one};
 use crate::check::{self, replay_put};
 use crate::listing::ListKind;
@@ -12,7 +12,7 @@ use crate::numbers::millis;
 use crate::rows::{Columns, to_json};
 use crate::{Listing, PageRequest, Replay, Result};
 
-impl Desk<'_> {
+impl ChangeTransaction<'_> {
     pub(super) async fn put_replay(&self, replay: &Replay) -> Result<()> {
         let tenant = self.tenant(&replay.tenant).await?;
         let id = replay.id.to_bytes();

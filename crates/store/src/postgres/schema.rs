@@ -8,8 +8,12 @@ use tokio_postgres::{Client, Transaction};
 use crate::{Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of nothing.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
@@ -29,14 +33,20 @@ pub(super) async fn prepare(client: &mut Client, setup: &Setup) -> Result<()> {
     if found == SCHEMA {
         return Ok(());
     }
-    migrate(&change, found, SCHEMA).await?;
+    upgrade(&change, found).await?;
     if found == 0 {
         let check = setup.master_key.check_value(&*setup.source);
-        let sql = "INSERT INTO store (id, version, key_check) VALUES (1, 0, $1)";
-        change.execute(sql, &[&check]).await?;
+        let sql = "INSERT INTO store (id, version, key_check) VALUES (1, $1, $2)";
+        change.execute(sql, &[&(SCHEMA as i32), &check]).await?;
     }
-    change.execute("UPDATE store SET version = $1", &[&(SCHEMA as i32)]).await?;
     Ok(change.commit().await?)
+}
+
+/// Makes the newest version out of an earlier one.
+pub(super) async fn upgrade(change: &Transaction<'_>, from: u32) -> Result<()> {
+    migrate(change, from, SCHEMA).await?;
+    change.execute("UPDATE store SET version = $1", &[&(SCHEMA as i32)]).await?;
+    Ok(())
 }
 
 /// Makes the tables of a version out of nothing.
@@ -58,10 +68,15 @@ pub(super) async fn lock(change: &Transaction<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Whether there is a store.
+pub(super) async fn exists(change: &Transaction<'_>) -> Result<bool> {
+    let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.store') IS NOT NULL";
+    Ok(change.query_one(sql, &[]).await?.get(0))
+}
+
 /// The version of what is there: 0 if nothing is.
 pub(super) async fn version(change: &Transaction<'_>) -> Result<u32> {
-    let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.store') IS NOT NULL";
-    if !change.query_one(sql, &[]).await?.get::<_, bool>(0) {
+    if !exists(change).await? {
         return Ok(0);
     }
     let version: i32 = change.query_one("SELECT version FROM store", &[]).await?.get(0);

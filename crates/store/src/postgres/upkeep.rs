@@ -1,22 +1,27 @@
 //! Retention, erasure and health of a PostgreSQL store.
 
-use railpost_wire::TenantId;
-use tokio_postgres::Transaction;
+use std::sync::atomic::Ordering;
 
+use futures_util::TryStreamExt;
+use railpost_engine::Timestamp;
+use railpost_wire::TenantId;
+
+use super::backup::TABLES;
+use super::errors::translate;
 use super::figures::{erase_figures, prune_figures};
-use super::link::Values;
-use super::node::Node;
-use super::registry::announce;
-use super::rows::one;
+use super::link::{Purpose, Values};
+use super::node::{HeldTransaction, Node};
+use super::rows::{Found, one};
 use super::schema::SCHEMA;
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
 use crate::numbers::millis;
 use crate::rows::Columns;
-use crate::{Cursor, Health, PruneStep, Pruned, Result};
+use crate::{Cursor, Health, PruneStep, Pruned, Result, StoreError};
 
 /// Looks at events in order, locks those that nobody else has, and deletes what nothing needs. A
-/// redelivery holds its event's row, so that it is not deleted under it.
+/// redelivery holds its event's row, so that it is not deleted under it. The first young one ends it,
+/// unless it is of the future: then a clock was wrong, and older ones may follow.
 const PRUNE: &str = "
     WITH seen AS MATERIALIZED (
         SELECT num, accepted_at, first, last FROM events WHERE num > $1 ORDER BY num LIMIT $2
@@ -46,25 +51,46 @@ const PRUNE: &str = "
     )
     SELECT (SELECT count(*) FROM events_gone), (SELECT count(*) FROM deliveries_gone),
         (SELECT count(*) FROM seen), (SELECT max(num) FROM seen),
-        EXISTS (SELECT FROM seen WHERE accepted_at >= $3)";
+        EXISTS (SELECT FROM seen WHERE accepted_at >= $3 AND accepted_at <= $5)";
 
 pub(super) async fn prune(node: &Node, step: &PruneStep) -> Result<Pruned> {
     let (after, limit) = (step.position()?, i64::from(step.limit));
     let (closed_before, dead_before) = (millis(step.closed_before), millis(step.dead_before));
-    let others = prune_others(node, closed_before).await?;
-    let values: Values<'_> = &[&after, &limit, &closed_before, &dead_before];
-    let rows = node.records.query(PRUNE, values).await?;
+    let now = node.setup.source.now();
+    let others = node.upkeep.run(async |held| prune_others(held, closed_before, now).await).await?;
+    let lanes = node.upkeep.run(async |held| prune_lanes(node, held, step).await).await?;
+    let pruning = async |held: &HeldTransaction<'_>| {
+        let values: Values<'_> = &[&after, &limit, &closed_before, &dead_before, &millis(now)];
+        Ok(held.query(PRUNE, values).await?)
+    };
+    let rows = node.upkeep.run(pruning).await?;
     let pruned = one(&rows, |columns| {
         let (events, deliveries) = (columns.number("a count")?, columns.number("a count")?);
         let (seen, last): (i64, _) = (columns.number("a count")?, columns.int()?);
         let more = seen == limit && !columns.flag()?;
         let next = last.filter(|_| more).map(|last| Cursor::at(ListKind::Events, &last));
-        Ok(Pruned { events, deliveries, others, next })
+        Ok(Pruned { events, deliveries, lanes, others, next })
     })?;
     Ok(pruned.unwrap_or_default())
 }
 
-async fn prune_others(node: &Node, closed_before: i64) -> Result<u64> {
+/// Looks at the next few lanes, from the first one on when all were looked at.
+async fn prune_lanes(node: &Node, held: &HeldTransaction<'_>, step: &PruneStep) -> Result<u64> {
+    let after = node.lanes_pruned_to.load(Ordering::Relaxed);
+    let sql = "SELECT gone, looked_at FROM railpost_prune_lanes($1, $2, $3)";
+    let values: Values<'_> = &[&after, &i64::from(step.limit), &millis(step.lanes_before)];
+    let row = held.query_one(sql, values).await?;
+    let columns = &mut Found::new(&row);
+    let (gone, looked_at) = (columns.number("a count")?, columns.int()?);
+    node.lanes_pruned_to.store(looked_at.unwrap_or(0), Ordering::Relaxed);
+    Ok(gone)
+}
+
+async fn prune_others(
+    held: &HeldTransaction<'_>,
+    closed_before: i64,
+    now: Timestamp,
+) -> Result<u64> {
     let sql = "
         WITH audit_gone AS (
             DELETE FROM audit WHERE id IN (
@@ -80,36 +106,36 @@ async fn prune_others(node: &Node, closed_before: i64) -> Result<u64> {
         )
         SELECT (SELECT count(*) FROM audit_gone) + (SELECT count(*) FROM answers_gone)
             + (SELECT count(*) FROM replays_gone)";
-    let now = millis(node.setup.source.now());
     let most = i64::from(UPKEEP_STEP_MAX);
-    let rows = node.records.query(sql, &[&closed_before, &now, &most]).await?;
+    let rows = held.query(sql, &[&closed_before, &millis(now), &most]).await?;
     let others: u64 = one(&rows, |columns| columns.number("a count"))?.unwrap_or_default();
-    Ok(others + prune_figures(node).await?)
+    Ok(others + prune_figures(held, now).await?)
 }
 
 /// One step; true when nothing is left.
 pub(super) async fn erase_tenant(node: &Node, tenant: &TenantId) -> Result<bool> {
-    let done = node.transact(async |transaction| erase_step(transaction, tenant).await).await;
-    node.directory.forget();
-    done
+    node.changes.run(async |transaction| erase_step(transaction, tenant).await).await
 }
 
-async fn erase_step(transaction: &Transaction<'_>, tenant: &TenantId) -> Result<bool> {
+async fn erase_step(transaction: &HeldTransaction<'_>, tenant: &TenantId) -> Result<bool> {
     let sql = "SELECT num, erasing FROM tenants WHERE id = $1 FOR UPDATE";
     let rows = transaction.query(sql, &[&tenant.as_str()]).await?;
     let found =
         one(&rows, |columns| Ok((columns.number::<i64>("a tenant's number")?, columns.flag()?)))?;
     let Some((num, erasing)) = found else { return Ok(true) };
     if !erasing {
-        announce(transaction).await?;
+        transaction.lock_registry().await?;
         erase_registry(transaction, tenant, num).await?;
     }
     let most = i64::from(UPKEEP_STEP_MAX);
     let events: i64 = transaction.query_one(ERASE_EVENTS, &[&num, &most]).await?.get(0);
-    let sql = "DELETE FROM lanes WHERE id IN (SELECT l.id FROM endpoints AS p \
-               JOIN lanes AS l ON l.endpoint = p.num WHERE p.tenant = $1 LIMIT $2)";
+    let sql = "WITH gone AS (DELETE FROM lanes WHERE id IN (SELECT l.id FROM endpoints AS p \
+                 JOIN lanes AS l ON l.endpoint = p.num WHERE p.tenant = $1 LIMIT $2) RETURNING id) \
+               SELECT coalesce(array_agg(id), '{}') FROM gone";
     let left = most - events;
-    let left = left - transaction.execute(sql, &[&num, &left]).await? as i64;
+    let lanes: Vec<i64> = transaction.query_one(sql, &[&num, &left]).await?.get(0);
+    transaction.execute("SELECT railpost_forget_lanes($1)", &[&lanes]).await?;
+    let left = left - lanes.len() as i64;
     let left = left - erase_figures(transaction, num, left).await?;
     if left == 0 {
         return Ok(false);
@@ -136,9 +162,13 @@ const ERASE_EVENTS: &str = "
     SELECT count(*) FROM events_gone";
 
 /// Hides the tenant, and deletes all that its events do not need to be found.
-async fn erase_registry(transaction: &Transaction<'_>, tenant: &TenantId, num: i64) -> Result<()> {
+async fn erase_registry(
+    transaction: &HeldTransaction<'_>,
+    tenant: &TenantId,
+    num: i64,
+) -> Result<()> {
     for sql in [
-        "UPDATE tenants SET erasing = true, settings = '{}' WHERE num = $1",
+        "UPDATE tenants SET erasing = true, settings = '{}', changes = changes + 1 WHERE num = $1",
         "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = $1)",
         "DELETE FROM event_types WHERE tenant = $1",
         "DELETE FROM api_keys WHERE tenant = $1",
@@ -154,8 +184,97 @@ async fn erase_registry(transaction: &Transaction<'_>, tenant: &TenantId, num: i
     Ok(())
 }
 
+/// One step of closing what removed endpoints have open. An endpoint with nothing left is not looked at
+/// again: nothing is added to one that was removed.
+pub(super) async fn close_removed(node: &Node, limit: u32) -> Result<u64> {
+    let now = millis(node.setup.source.now());
+    let closing = async |held: &HeldTransaction<'_>| {
+        let mut left = i64::from(limit);
+        while left > 0 {
+            let sql = "SELECT num FROM endpoints WHERE to_close ORDER BY num LIMIT 1 FOR UPDATE";
+            let rows = held.query(sql, &[]).await?;
+            let next = one(&rows, |columns| columns.number::<i64>("an endpoint's number"))?;
+            let Some(endpoint) = next else { break };
+            let closed = held.execute(CLOSE_REMOVED, &[&endpoint, &left, &now]).await? as i64;
+            if closed < left {
+                let sql = "UPDATE endpoints SET to_close = false WHERE num = $1";
+                held.execute(sql, &[&endpoint]).await?;
+            }
+            left -= closed;
+        }
+        Ok(u64::from(limit) - left as u64)
+    };
+    node.upkeep.run(closing).await
+}
+
+/// Each part has an index of its own. Discarded, because the endpoint was removed: numbers.rs has the
+/// numbers.
+const CLOSE_REMOVED: &str = "
+    WITH needless AS MATERIALIZED (
+        SELECT id FROM deliveries
+            WHERE endpoint = $1 AND standing <= 3 AND lane IS NOT NULL
+        UNION ALL
+        SELECT id FROM deliveries WHERE endpoint = $1 AND standing <= 3 AND lane IS NULL
+        UNION ALL
+        SELECT id FROM deliveries WHERE endpoint = $1 AND standing IN (3, 4) AND standing = 4
+        LIMIT $2
+    )
+    UPDATE deliveries AS d SET standing = 6, reason = 2, due = NULL, changed_at = $3
+        FROM needless AS n WHERE d.id = n.id AND d.standing <= 4";
+
+pub(super) async fn begin_era(node: &Node) -> Result<()> {
+    let now = node.setup.source.now();
+    node.changes.run(async |held| held.begin_era(now).await).await
+}
+
+/// Reads every row of every table through, so that the server looks at each page's checksum (if it keeps
+/// them) and at every value that lies elsewhere. Where the extension `amcheck` is installed and this role
+/// may use it, each index is compared with its table too.
+pub(super) async fn verify(node: &Node) -> Result<()> {
+    let (client, _) = node.address.connect(Purpose::LongWork).await?;
+    for (table, _) in TABLES {
+        let sql = format!("COPY {table} TO STDOUT (FORMAT binary)");
+        let reading = async {
+            let mut rows = std::pin::pin!(client.copy_out(&sql).await?);
+            while rows.try_next().await?.is_some() {}
+            Ok(())
+        };
+        reading.await.map_err(|error| damage(table, &error))?;
+    }
+    let sql = "SELECT c.relname::text, format('%I.bt_index_check(%s, true)', n.nspname, c.oid) \
+               FROM pg_extension AS x JOIN pg_namespace AS n ON n.oid = x.extnamespace, \
+               pg_class AS c JOIN pg_am AS m ON m.oid = c.relam AND m.amname = 'btree' \
+               WHERE x.extname = 'amcheck' AND c.relkind = 'i' \
+               AND c.relnamespace = current_schema()::regnamespace AND has_function_privilege( \
+                 to_regprocedure(format('%I.bt_index_check(regclass, boolean)', n.nspname)), \
+                 'execute')";
+    for row in client.query(sql, &[]).await? {
+        let (index, check): (String, String) = (row.get(0), row.get(1));
+        let checked = client.batch_execute(&format!("SELECT {check}")).await;
+        checked.map_err(|error| damage(&index, &error))?;
+    }
+    Ok(())
+}
+
+/// What the server says of a table or index that it cannot read through.
+fn damage(relation: &str, error: &tokio_postgres::Error) -> StoreError {
+    let damaged = error.code().is_some_and(|code| {
+        let code = code.code();
+        // Internal errors and damaged data, and what the disk does not give back.
+        code.starts_with("XX") || code == "58030"
+    });
+    match error.as_db_error().filter(|_| damaged) {
+        Some(db) => StoreError::Corrupt(format!("{relation}: {}", db.message())),
+        None => translate(error),
+    }
+}
+
 pub(super) async fn check(node: &Node) -> Result<Health> {
-    node.accepts.query("UPDATE store SET key_check = key_check", &[]).await?;
+    let writing = async |held: &HeldTransaction<'_>| {
+        held.execute("UPDATE store SET key_check = key_check", &[]).await?;
+        Ok(())
+    };
+    node.changes.run(writing).await?;
     let sql = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c \
                WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'";
     let rows = node.reader().query(sql, &[]).await?;

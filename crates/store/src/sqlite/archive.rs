@@ -5,7 +5,6 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Params};
 
 use super::rows::{Scan, all, listing, one, open_deliveries};
-use super::unsettled::Unsettled;
 use crate::delivery_ids::nth;
 use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
@@ -67,16 +66,20 @@ pub(super) fn delivery(db: &Connection, id: DeliveryId) -> Result<Option<Deliver
     one(db, sql, [id.to_bytes()], |columns| rows::view(columns))
 }
 
-/// The numbers of a tenant's endpoints, or of the one that is asked for.
-fn endpoints(db: &Connection, tenant: &TenantId, endpoint: Option<EndpointId>) -> Result<Vec<i64>> {
-    let sql = "SELECT p.num, p.id FROM tenants AS t JOIN endpoints AS p ON p.tenant = t.num \
-               WHERE t.id = ?1 AND NOT t.erasing AND p.removed_at IS NULL";
-    let all = all(db, sql, [tenant.as_str()], |columns| {
-        let num: i64 = columns.number("an endpoint's number")?;
-        Ok((num, EndpointId::from_bytes(columns.array("an endpoint's id")?)))
-    })?;
-    let wanted = all.into_iter().filter(|(_, id)| endpoint.is_none_or(|wanted| *id == wanted));
-    Ok(wanted.map(|(num, _)| num).collect())
+/// The numbers of a tenant's endpoints, or of the one that is asked for; with those removed, if `removed`.
+fn endpoints(
+    db: &Connection,
+    tenant: &TenantId,
+    endpoint: Option<EndpointId>,
+    removed: bool,
+) -> Result<Vec<i64>> {
+    let which = if endpoint.is_some() { "p.id = ?3" } else { "?3 IS NULL" };
+    let sql = format!(
+        "SELECT p.num FROM tenants AS t JOIN endpoints AS p ON p.tenant = t.num \
+         WHERE t.id = ?1 AND NOT t.erasing AND (?2 OR p.removed_at IS NULL) AND {which}"
+    );
+    let values = (tenant.as_str(), removed, endpoint.map(EndpointId::to_bytes));
+    all(db, &sql, values, |columns| columns.number("an endpoint's number"))
 }
 
 /// Each endpoint's deliveries are in order; the lists of several are merged, page by page.
@@ -95,7 +98,7 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
         view_joins!()
     );
     let mut pages = Vec::new();
-    let endpoints = endpoints(db, &query.tenant, query.endpoint)?;
+    let endpoints = endpoints(db, &query.tenant, query.endpoint, true)?;
     // However many endpoints there are, together they are looked at no longer than one.
     let most = (LIST_SCAN_MAX as usize / endpoints.len().max(1)).max(limit + 1);
     let scan = Scan { kind: ListKind::Deliveries, limit, most, wants: &|view| query.wants(view) };
@@ -189,11 +192,7 @@ pub(super) fn attempts(
     Ok(Listing::cut(found?, limit, ListKind::Attempts))
 }
 
-pub(super) fn held_lanes(
-    db: &Connection,
-    query: &HeldLaneQuery,
-    unsettled: &Unsettled,
-) -> Result<Listing<HeldLane>> {
+pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listing<HeldLane>> {
     let limit = query.page.limit()?;
     let after = query.page.position::<[u8; 16]>(ListKind::HeldLanes)?.unwrap_or_default();
     let sql = concat!(
@@ -207,12 +206,9 @@ pub(super) fn held_lanes(
                ORDER BY d.id LIMIT ?3"
     );
     let mut found = Vec::new();
-    for endpoint in endpoints(db, &query.tenant, query.endpoint)? {
-        found.extend(all(db, sql, (endpoint, after, limit + 1), |columns| {
-            let (id, held) = rows::held_lane(columns)?;
-            let last = unsettled.last(held.lane).map_or(held.last, |seq| seq.max(held.last));
-            Ok((id, HeldLane { last, ..held }))
-        })?);
+    for endpoint in endpoints(db, &query.tenant, query.endpoint, false)? {
+        let values = (endpoint, after, limit + 1);
+        found.extend(all(db, sql, values, |columns| rows::held_lane(columns))?);
     }
     found.sort_unstable_by_key(|(id, _)| *id);
     found.truncate(limit + 1);
@@ -233,7 +229,7 @@ pub(super) fn totals(db: &Connection, tenant: Option<&TenantId>) -> Result<Count
     }
 }
 
-/// Counts the deliveries of those endpoints, as good as without a look at their rows.
+/// Counts the deliveries of those endpoints from the indexes of what is open and what is dead.
 fn count(db: &Connection, whose: &str, values: impl Params) -> Result<Counts> {
     let sql = format!(
         "WITH whose AS (SELECT num FROM endpoints AS p WHERE {whose} AND p.removed_at IS NULL) \

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use railpost_engine::Timestamp;
 use rusqlite::Connection;
 
-use super::desk::Desk;
 use super::rows::{all, one};
+use super::session::WriteSession;
 use crate::figures::{Bucket, READ_MAX, answer};
 use crate::limits::FIGURES_PRUNE_MAX;
 use crate::numbers::{SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_number, scope_number};
 use crate::rows::Columns;
 use crate::{Figures, FiguresScope, Period, Resolution, Result};
 
-impl Desk<'_> {
+impl WriteSession<'_> {
     pub(super) fn add_figures(&self, sums: &BTreeMap<Bucket, Figures>) -> Result<()> {
         let mut nums = BTreeMap::new();
         for (bucket, figures) in sums {

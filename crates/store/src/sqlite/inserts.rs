@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use railpost_engine::{LaneId, Place, Timestamp};
-use railpost_wire::{DeliveryId, Key};
+use railpost_engine::{Place, Timestamp};
+use railpost_wire::DeliveryId;
 use rusqlite::{Connection, Result, Statement, ToSql};
 
-use super::lanes::key_bytes;
+use super::lanes::{Lane, LaneKey, key_bytes};
 use crate::AcceptBatch;
 use crate::limits::INSERT_ROWS;
 use crate::numbers::{PENDING, millis};
@@ -33,22 +33,20 @@ pub(super) struct NewEvent {
 /// A lane that was made for a key, or for everything of its endpoint.
 #[derive(Debug)]
 pub(super) struct NewLane {
-    pub(super) id: LaneId,
-    /// Its endpoint's num.
-    pub(super) endpoint: i64,
-    pub(super) key: Option<Key>,
+    pub(super) at: LaneKey,
+    pub(super) lane: Lane,
 }
 
 /// A delivery that was made.
 #[derive(Debug)]
-pub(super) struct NewDelivery {
+pub(super) struct DeliveryInsert {
     pub(super) id: DeliveryId,
     /// Its event's num.
     pub(super) event: i64,
     /// Its endpoint's num.
     pub(super) endpoint: i64,
     pub(super) place: Option<Place>,
-    /// Whether the event was accepted earlier.
+    /// Whether the event was accepted earlier, and a person asked for it again.
     pub(super) again: bool,
     pub(super) made_at: Timestamp,
 }
@@ -57,7 +55,7 @@ pub(super) struct NewDelivery {
 macro_rules! event_values {
     () => {
         "tenant, id, type, key, content_type, schema_version, time, accepted_at, traceparent, \
-         first, fanout, payload"
+         cloudevent, first, fanout, payload"
     };
 }
 
@@ -66,7 +64,7 @@ macro_rules! event_values {
 pub(super) struct Inserts<'f> {
     events: Vec<NewEvent>,
     lanes: Vec<NewLane>,
-    deliveries: Vec<NewDelivery>,
+    deliveries: Vec<DeliveryInsert>,
     into_first_event: Insert<'f>,
     into_later_events: Insert<'f>,
     into_lanes: Insert<'f>,
@@ -90,11 +88,15 @@ impl<'f> Inserts<'f> {
                 concat!("events (", event_values!(), ")"),
                 &INSERT_ROWS,
             )?,
-            into_lanes: Insert::new(db, "lanes (id, endpoint, last_seq)", &INSERT_ROWS)?,
+            into_lanes: Insert::new(
+                db,
+                "lanes (id, endpoint, last_seq, era, line_before, used_at)",
+                &INSERT_ROWS,
+            )?,
             into_lane_keys: Insert::new(db, "lane_keys (endpoint, key, lane)", &INSERT_ROWS)?,
             into_deliveries: Insert::new(
                 db,
-                "deliveries (id, event, endpoint, lane, seq, standing, again, changed_at)",
+                "deliveries (id, event, endpoint, lane, seq, standing, replay, again, changed_at)",
                 &INSERT_ROWS,
             )?,
         })
@@ -108,7 +110,12 @@ impl<'f> Inserts<'f> {
         self.lanes.push(lane);
     }
 
-    pub(super) fn add_delivery(&mut self, delivery: NewDelivery) {
+    /// The lanes that are to be added.
+    pub(super) fn new_lanes(&mut self) -> &mut [NewLane] {
+        &mut self.lanes
+    }
+
+    pub(super) fn add_delivery(&mut self, delivery: DeliveryInsert) {
         self.deliveries.push(delivery);
     }
 
@@ -149,30 +156,37 @@ fn give_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
     values.give(millis(event.time))?;
     values.give(millis(new.accepted_at))?;
     values.give(&event.traceparent)?;
+    values.give(event.cloudevent.as_ref().map(|identity| identity.to_json()))?;
     values.give(new.first.to_bytes())?;
     values.give(new.fanout)?;
     values.give(&event.payload[..])
 }
 
 fn give_lane(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
-    values.give(new.id.0)?;
-    values.give(new.endpoint)?;
-    values.give(0)
+    let Lane { id, last, era, line_before, used_at, .. } = new.lane;
+    values.give(id.0)?;
+    values.give(new.at.0)?;
+    values.give(last)?;
+    values.give(era)?;
+    values.give(line_before)?;
+    values.give(used_at)
 }
 
 fn give_lane_key(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
-    values.give(new.endpoint)?;
-    values.give(key_bytes(new.key.as_ref()))?;
-    values.give(new.id.0)
+    let (endpoint, key) = &new.at;
+    values.give(*endpoint)?;
+    values.give(key_bytes(key.as_ref()))?;
+    values.give(new.lane.id.0)
 }
 
-fn give_delivery(new: &NewDelivery, values: &mut Values<'_, '_>) -> Result<()> {
+fn give_delivery(new: &DeliveryInsert, values: &mut Values<'_, '_>) -> Result<()> {
     values.give(new.id.to_bytes())?;
     values.give(new.event)?;
     values.give(new.endpoint)?;
     values.give(new.place.map(|place| place.lane.0))?;
     values.give(new.place.map(|place| place.seq.get()))?;
     values.give(PENDING)?;
+    values.give(new.again)?;
     values.give(new.again)?;
     values.give(millis(new.made_at))
 }
@@ -242,9 +256,8 @@ mod tests {
     use railpost_wire::{EndpointId, EventId, Seq, TenantId};
     use tempfile::TempDir;
 
-    use super::super::desk::testing::{self, in_a_group};
-    use super::super::desk::{Desk, OpenFile};
-    use super::super::unsettled::Unsettled;
+    use super::super::session::testing::{self, in_a_group};
+    use super::super::session::{OpenFile, WriteSession};
     use super::*;
     use crate::{
         EndpointPrivate, EndpointSettings, Event, NewEndpoint, Receipt, RedeliverBatch,
@@ -267,6 +280,7 @@ mod tests {
             schema_version: None,
             time: Timestamp::from_millis(number),
             traceparent: None,
+            cloudevent: None,
         }
     }
 
@@ -278,24 +292,24 @@ mod tests {
     /// A file with a tenant and an endpoint.
     fn open(folder: &TempDir) -> OpenFile {
         let file = testing::open(&folder.path().join("store.db"));
-        let mut desk = file.desk(Unsettled::default()).unwrap();
+        let mut session = file.session().unwrap();
         let endpoint = NewEndpoint {
             id: ENDPOINT,
             tenant: tenant(),
             settings: EndpointSettings::all_events("https://example.com"),
             private: EndpointPrivate::default(),
         };
-        in_a_group(&mut desk, |desk| {
+        in_a_group(&mut session, |session| {
             let create = Write::CreateTenant(tenant(), TenantSettings::default());
-            desk.commit(&create.into()).unwrap();
-            desk.commit(&Write::CreateEndpoint(endpoint).into()).unwrap();
+            session.commit(&create.into()).unwrap();
+            session.commit(&Write::CreateEndpoint(endpoint).into()).unwrap();
         });
-        drop(desk);
+        drop(session);
         file
     }
 
-    fn numbers(desk: &Desk<'_>, sql: &str) -> Vec<u64> {
-        let mut statement = desk.db.prepare(sql).unwrap();
+    fn numbers(session: &WriteSession<'_>, sql: &str) -> Vec<u64> {
+        let mut statement = session.db.prepare(sql).unwrap();
         let rows = statement.query_map([], |row| row.get(0)).unwrap();
         rows.map(Result::unwrap).collect()
     }
@@ -304,41 +318,42 @@ mod tests {
     fn however_many_a_group_accepts_each_is_added_once() {
         let folder = TempDir::new().unwrap();
         let file = open(&folder);
-        let mut desk = file.desk(Unsettled::default()).unwrap();
+        let mut session = file.session().unwrap();
         let [most, ..] = INSERT_ROWS;
         let mut before = 0;
         for count in (0..=2 * most as u64 + 1).step_by(3) {
             let numbers_now = before..before + count;
-            let accepted = in_a_group(&mut desk, |desk| desk.accept(&batch(numbers_now)).unwrap());
+            let accepted =
+                in_a_group(&mut session, |session| session.accept(&batch(numbers_now)).unwrap());
             assert_eq!(accepted.len() as u64, count);
             before += count;
         }
         let all: Vec<u64> = (0..before).collect();
         let payloads = "SELECT CAST(CAST(payload AS TEXT) AS INTEGER) FROM events ORDER BY num";
-        assert_eq!(numbers(&desk, payloads), all);
+        assert_eq!(numbers(&session, payloads), all);
         // Each has a lane of its own, and its delivery stands there.
         let delivered = "SELECT CAST(substr(CAST(k.key AS TEXT), 2) AS INTEGER) FROM deliveries AS d \
                          JOIN lane_keys AS k USING (lane) JOIN lanes AS l ON l.id = d.lane \
                          JOIN events AS e ON e.num = d.event AND e.key = k.key ORDER BY d.id";
-        assert_eq!(numbers(&desk, delivered), all);
-        assert_eq!(numbers(&desk, "SELECT count(*) FROM deliveries WHERE seq <> 1"), [0]);
+        assert_eq!(numbers(&session, delivered), all);
+        assert_eq!(numbers(&session, "SELECT count(*) FROM deliveries WHERE seq <> 1"), [0]);
     }
 
     #[test]
     fn events_have_the_numbers_their_deliveries_know_even_after_the_last_ones_are_gone() {
         let folder = TempDir::new().unwrap();
         let file = open(&folder);
-        let mut desk = file.desk(Unsettled::default()).unwrap();
-        in_a_group(&mut desk, |desk| desk.accept(&batch(0..10)).unwrap());
-        in_a_group(&mut desk, |desk| {
+        let mut session = file.session().unwrap();
+        in_a_group(&mut session, |session| session.accept(&batch(0..10)).unwrap());
+        in_a_group(&mut session, |session| {
             let gone = "DELETE FROM deliveries WHERE event > 5; DELETE FROM events WHERE num > 5";
-            desk.db.execute_batch(gone).unwrap();
+            session.db.execute_batch(gone).unwrap();
         });
-        in_a_group(&mut desk, |desk| desk.accept(&batch(10..30)).unwrap());
+        in_a_group(&mut session, |session| session.accept(&batch(10..30)).unwrap());
         let keys = "SELECT CAST(substr(CAST(e.key AS TEXT), 2) AS INTEGER) FROM deliveries AS d \
                     JOIN lane_keys AS k USING (lane) \
                     JOIN events AS e ON e.num = d.event AND e.key = k.key ORDER BY d.id";
-        assert_eq!(numbers(&desk, keys), Vec::from_iter((0..5).chain(10..30)));
+        assert_eq!(numbers(&session, keys), Vec::from_iter((0..5).chain(10..30)));
     }
 
     /// A statement of many rows that may have to be undone by itself keeps a copy of each page that it
@@ -347,13 +362,13 @@ mod tests {
     fn to_add_many_events_or_deliveries_copies_no_page() {
         let folder = TempDir::new().unwrap();
         let file = open(&folder);
-        let desk = file.desk(Unsettled::default()).unwrap();
-        let Inserts { into_later_events, into_lane_keys, into_deliveries, .. } = &desk.inserts;
+        let session = file.session().unwrap();
+        let Inserts { into_later_events, into_lane_keys, into_deliveries, .. } = &session.inserts;
         for (rows, statement) in
             [into_later_events, into_lane_keys, into_deliveries].iter().flat_map(|i| &i.by_rows)
         {
             let sql = statement.expanded_sql().unwrap();
-            let mut explained = desk.db.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            let mut explained = session.db.prepare(&format!("EXPLAIN {sql}")).unwrap();
             let steps = explained.query_map([], |row| Ok((row.get(1)?, row.get(3)?))).unwrap();
             let steps: Vec<(String, i64)> = steps.map(Result::unwrap).collect();
             assert!(steps.iter().any(|(name, _)| name == "Insert" || name == "IdxInsert"));
@@ -369,48 +384,48 @@ mod tests {
     fn whoever_looks_finds_what_the_group_accepted() {
         let folder = TempDir::new().unwrap();
         let file = open(&folder);
-        let mut desk = file.desk(Unsettled::default()).unwrap();
-        desk.begin(true).unwrap();
-        desk.accept(&batch([1])).unwrap();
-        desk.accept(&batch([1])).unwrap();
-        desk.end().unwrap_err();
-        desk.give_up();
-        assert!(desk.grows_wary());
-        in_a_group(&mut desk, |desk| {
-            let first = desk.accept(&batch([1])).unwrap();
+        let mut session = file.session().unwrap();
+        session.begin(true).unwrap();
+        session.accept(&batch([1])).unwrap();
+        session.accept(&batch([1])).unwrap();
+        session.end().unwrap_err();
+        session.give_up();
+        assert!(session.looks_up_next());
+        in_a_group(&mut session, |session| {
+            let first = session.accept(&batch([1])).unwrap();
             assert!(matches!(first[..], [Receipt::Accepted { .. }]), "{first:?}");
-            let second = desk.accept(&batch([1])).unwrap();
+            let second = session.accept(&batch([1])).unwrap();
             assert!(matches!(second[..], [Receipt::Duplicate { .. }]), "{second:?}");
         });
-        in_a_group(&mut desk, |desk| {
-            desk.accept(&batch([2])).unwrap();
+        in_a_group(&mut session, |session| {
+            session.accept(&batch([2])).unwrap();
             let orders = vec![(event(2).id, ENDPOINT)];
             let again = RedeliverBatch { tenant: tenant(), orders, idempotency: None };
-            let place = desk.redeliver(&again).unwrap()[0].place.unwrap();
+            let place = session.redeliver(&again).unwrap()[0].place.unwrap();
             assert_eq!(place.seq, Seq::FIRST.next());
         });
-        in_a_group(&mut desk, |desk| {
-            desk.accept(&batch([3])).unwrap();
-            desk.erase_tenant(&tenant()).unwrap();
+        in_a_group(&mut session, |session| {
+            session.accept(&batch([3])).unwrap();
+            session.erase_tenant(&tenant()).unwrap();
         });
-        assert_eq!(numbers(&desk, "SELECT count(*) FROM events"), [0]);
-        assert_eq!(numbers(&desk, "SELECT count(*) FROM deliveries"), [0]);
+        assert_eq!(numbers(&session, "SELECT count(*) FROM events"), [0]);
+        assert_eq!(numbers(&session, "SELECT count(*) FROM deliveries"), [0]);
     }
 
     #[test]
     fn what_a_failed_group_accepted_is_not_added_by_the_next() {
         let folder = TempDir::new().unwrap();
         let file = open(&folder);
-        let mut desk = file.desk(Unsettled::default()).unwrap();
-        desk.begin(true).unwrap();
-        desk.accept(&batch([1, 2])).unwrap();
-        desk.give_up();
-        in_a_group(&mut desk, |desk| desk.accept(&batch([3])).unwrap());
+        let mut session = file.session().unwrap();
+        session.begin(true).unwrap();
+        session.accept(&batch([1, 2])).unwrap();
+        session.give_up();
+        in_a_group(&mut session, |session| session.accept(&batch([3])).unwrap());
         assert_eq!(
-            numbers(&desk, "SELECT CAST(CAST(payload AS TEXT) AS INTEGER) FROM events"),
+            numbers(&session, "SELECT CAST(CAST(payload AS TEXT) AS INTEGER) FROM events"),
             [3]
         );
-        assert_eq!(numbers(&desk, "SELECT count(*) FROM lane_keys"), [1]);
-        assert_eq!(numbers(&desk, "SELECT count(*) FROM deliveries"), [1]);
+        assert_eq!(numbers(&session, "SELECT count(*) FROM lane_keys"), [1]);
+        assert_eq!(numbers(&session, "SELECT count(*) FROM deliveries"), [1]);
     }
 }

@@ -6,37 +6,37 @@ use railpost_engine::{Accepted, Timestamp};
 use railpost_wire::{DeliveryId, Key, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::desk::Desk;
-use super::inserts::{Inserts, NewDelivery, NewEvent};
-use super::notes::{Notes, TenantEntry};
+use super::cache::{TenantEntry, WriterCache};
+use super::inserts::{DeliveryInsert, Inserts, NewEvent};
 use super::rows::one;
+use super::session::WriteSession;
 use crate::delivery_ids::nth;
 use crate::fanout::Subscriber;
 use crate::numbers::millis;
 use crate::rows::{self, Columns, event_columns};
 use crate::{
-    AcceptBatch, Event, IdempotencyRecord, Receipt, RedeliverBatch, Result, Source, StoreError,
-    check,
+    AcceptBatch, Event, IdempotencyRecord, NewDelivery, Receipt, RedeliverBatch, Result, Source,
+    StoreError, check,
 };
 
-impl<'f> Desk<'f> {
-    /// Checks everything before it writes anything, but for one thing: unless the group is wary, the
-    /// insert finds out whether an event was accepted before, and its group is tried again.
+impl<'f> WriteSession<'f> {
+    /// Checks everything before it writes anything, but for one thing: unless the group looks
+    /// events up, the insert finds out whether one was accepted before, and its group is tried again.
     pub(super) fn accept(&mut self, batch: &Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         let now = self.now();
-        let tenant = self.notes.tenant(self.db, &batch.tenant)?;
+        let tenant = self.cache.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let mut known = vec![None; batch.events.len()];
-        let looks = self.is_wary() || self.check_backlog(&tenant, batch, &known).is_err();
+        let looks = self.looks_up() || self.check_backlog(&tenant, batch, &known).is_err();
         if looks {
             self.add_accepted()?;
             known = self.accepted_before(tenant.num, &batch.events)?;
             self.check_backlog(&tenant, batch, &known)?;
         }
-        let mut shelf = self.shelf(now);
+        let mut writer = self.delivery_writer(now);
         let receipts = known.into_iter().enumerate().map(|(index, known)| match known {
             Some(accepted_at) => Ok(Receipt::Duplicate { accepted_at }),
-            None => shelf.add_event(&tenant, batch, index),
+            None => writer.add_event(&tenant, batch, index),
         });
         let receipts = receipts.collect::<Result<_>>()?;
         self.remember(batch.idempotency.as_deref())?;
@@ -46,7 +46,7 @@ impl<'f> Desk<'f> {
     pub(super) fn redeliver(&mut self, batch: &RedeliverBatch) -> Result<Vec<Accepted>> {
         self.add_accepted()?;
         let now = self.now();
-        let tenant = self.notes.tenant(self.db, &batch.tenant)?;
+        let tenant = self.cache.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref(), now)?;
         let mut orders = Vec::with_capacity(batch.orders.len());
         for (event, endpoint) in &batch.orders {
@@ -59,18 +59,19 @@ impl<'f> Desk<'f> {
             orders.push((num, key, to.ok_or_else(|| StoreError::not_found("endpoint", endpoint))?));
         }
         self.check_room(&tenant, orders.len())?;
-        let mut shelf = self.shelf(now);
-        let accepted =
-            orders.iter().map(|(event, key, to)| shelf.add_again(*event, key.as_ref(), to));
+        let mut writer = self.delivery_writer(now);
+        let accepted = orders
+            .iter()
+            .map(|(event, key, to)| writer.add_again(&tenant, *event, key.as_ref(), to));
         let accepted = accepted.collect::<Result<_>>()?;
         self.remember(batch.idempotency.as_deref())?;
         Ok(accepted)
     }
 
-    fn shelf(&mut self, now: Timestamp) -> Shelf<'_, 'f> {
+    fn delivery_writer(&mut self, now: Timestamp) -> DeliveryWriter<'_, 'f> {
         let (db, source) = (self.db, &*self.setup.source);
-        let (inserts, notes) = (&mut self.inserts, &mut self.notes);
-        Shelf { db, inserts, notes, source, now }
+        let (inserts, cache) = (&mut self.inserts, &mut self.cache);
+        DeliveryWriter { db, inserts, cache, source, now }
     }
 
     /// When the tenant's events of these ids were accepted before, if they were.
@@ -110,11 +111,19 @@ impl<'f> Desk<'f> {
     }
 
     fn check_room(&mut self, tenant: &TenantEntry, added: usize) -> Result<()> {
-        let (open, max) = (self.notes.backlog(self.db, tenant.num)?, tenant.backlog_max);
+        let (open, max) = (self.backlog(tenant.num)?, tenant.backlog_max);
         if added > 0 && open + added as u64 > max {
             return Err(StoreError::BacklogFull { open, max });
         }
         Ok(())
+    }
+
+    fn backlog(&mut self, tenant: i64) -> Result<u64> {
+        if let Some(open) = self.cache.backlog.get(tenant) {
+            return Ok(open);
+        }
+        self.add_accepted()?;
+        self.cache.backlog.count(self.db, tenant)
     }
 
     pub(super) fn check_idempotency(
@@ -152,17 +161,17 @@ impl<'f> Desk<'f> {
     }
 }
 
-/// Where events and deliveries are put.
-struct Shelf<'a, 'f> {
+/// Adds events and deliveries to a group.
+struct DeliveryWriter<'a, 'f> {
     db: &'f Connection,
     inserts: &'a mut Inserts<'f>,
-    notes: &'a mut Notes,
+    cache: &'a mut WriterCache,
     source: &'a dyn Source,
     now: Timestamp,
 }
 
-impl Shelf<'_, '_> {
-    /// Adds the event that stands there in the batch.
+impl DeliveryWriter<'_, '_> {
+    /// Adds the event with this index in the batch.
     fn add_event(
         &mut self,
         tenant: &TenantEntry,
@@ -171,8 +180,8 @@ impl Shelf<'_, '_> {
     ) -> Result<Receipt> {
         let event = &batch.events[index];
         let fanout = tenant.wanting(event).count();
-        let first = self.notes.ids.take(self.source, self.now, fanout);
-        let num = self.notes.next_event(self.db)?;
+        let first = self.cache.ids.take(self.source, self.now, fanout);
+        let num = self.cache.next_event(self.db)?;
         let (tenant_num, batch, accepted_at) = (tenant.num, batch.clone(), self.now);
         self.inserts.add_event(NewEvent {
             num,
@@ -187,13 +196,22 @@ impl Shelf<'_, '_> {
             self.add_delivery(nth(first, index), num, event.key.as_ref(), to, false)
         });
         let deliveries = deliveries.collect::<Result<_>>()?;
+        self.cache.backlog.change(tenant.num, fanout as i64);
         Ok(Receipt::Accepted { accepted_at, deliveries })
     }
 
     /// Adds a delivery of an event that was accepted earlier.
-    fn add_again(&mut self, event: i64, key: Option<&Key>, to: &Subscriber) -> Result<Accepted> {
-        let id = self.notes.ids.take(self.source, self.now, 1);
-        self.add_delivery(id, event, key, to, true)
+    fn add_again(
+        &mut self,
+        tenant: &TenantEntry,
+        event: i64,
+        key: Option<&Key>,
+        to: &Subscriber,
+    ) -> Result<Accepted> {
+        let id = self.cache.ids.take(self.source, self.now, 1);
+        let added = self.add_delivery(id, event, key, to, true)?;
+        self.cache.backlog.change(tenant.num, 1);
+        Ok(added.accepted)
     }
 
     fn add_delivery(
@@ -203,15 +221,16 @@ impl Shelf<'_, '_> {
         key: Option<&Key>,
         to: &Subscriber,
         again: bool,
-    ) -> Result<Accepted> {
-        let lane = to.lane_for(key).map(Option::<&Key>::cloned);
-        let lanes = &mut self.notes.lanes;
-        let place = lane.map(|key| lanes.next_place(self.db, self.inserts, to, key, id));
-        let place = place.transpose()?;
+    ) -> Result<NewDelivery> {
         let (endpoint, made_at) = (to.num, self.now);
-        self.inserts.add_delivery(NewDelivery { id, event, endpoint, place, again, made_at });
-        self.notes.backlog_changed(self.db, to.id, 1)?;
-        Ok(Accepted { id, endpoint: to.id, place })
+        let lane = to.lane_for(key).map(Option::<&Key>::cloned);
+        let lanes = &mut self.cache.lanes;
+        let place =
+            lane.map(|key| lanes.next_place(self.db, self.inserts, (endpoint, key), made_at));
+        let (place, line) = place.transpose()?.unzip();
+        self.inserts.add_delivery(DeliveryInsert { id, event, endpoint, place, again, made_at });
+        let accepted = Accepted { id, endpoint: to.id, place, replay: again };
+        Ok(NewDelivery { accepted, line })
     }
 }
 

@@ -1,24 +1,26 @@
 //! Records in SQLite, and what the engine and the sender read back.
 
 use railpost_engine::{
-    AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Timestamp, Transition,
+    Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Place,
+    Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
-use super::desk::Desk;
-use super::notes::Notes;
-use super::rows::{all, first};
-use super::unsettled::{Seen, Unsettled};
+use super::cache::WriterCache;
+use super::lanes;
+use super::rows::{Found, all, first, one};
+use super::session::WriteSession;
+use crate::limits::LIST_SCAN_MAX;
 use crate::loading::{attempt_view, lane_page};
 use crate::numbers::{
     DEAD, LAST_OPEN, OPEN, Standing, endpoint_status_number, failure_number, legal_from, millis,
     stage, timestamp,
 };
-use crate::rows::{self, delivery_columns, parcel_columns, to_json, view_joins};
+use crate::rows::{self, Columns, delivery_columns, parcel_columns, to_json, view_joins};
 use crate::{
     AttemptDetail, AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
-    StoreError, brief,
+    StoreError, Sweep, Swept, brief,
 };
 
 /// Writes a transition if the record allows it, and something more.
@@ -35,24 +37,24 @@ macro_rules! update_sql {
     };
 }
 
-impl Desk<'_> {
+impl WriteSession<'_> {
     pub(super) fn record(&mut self, batch: &RecordBatch) -> Result<Recorded> {
         self.check_epoch(batch)?;
         let mut recorded = Recorded::default();
-        let mut journal = Journal::new(self.db, &mut self.notes)?;
+        let mut writer = TransitionWriter::new(self.db, &mut self.cache)?;
         for (transition, detail) in &batch.transitions {
-            match journal.record(transition, detail.as_deref())? {
+            match writer.record(transition, detail.as_deref())? {
                 None => recorded.applied += 1,
                 Some(skipped) => recorded.skipped.push(skipped),
             }
         }
-        drop(journal);
+        drop(writer);
         batch.endpoints.iter().try_for_each(|record| self.record_endpoint(record))?;
         Ok(recorded)
     }
 
     fn check_epoch(&mut self, batch: &RecordBatch) -> Result<()> {
-        let partitions = self.notes.partitions(self.db)?;
+        let partitions = self.cache.partitions(self.db)?;
         if partitions.is_empty() {
             return Ok(());
         }
@@ -67,39 +69,47 @@ impl Desk<'_> {
 
     fn record_endpoint(&self, record: &EndpointRecord) -> Result<()> {
         let sql = "UPDATE endpoints SET status = ?2, failing_since = ?3, updated_at = ?4 \
-                   WHERE id = ?1";
+                   WHERE id = ?1 AND status = ?5";
         self.db.prepare_cached(sql)?.execute((
             record.endpoint.to_bytes(),
             endpoint_status_number(record.status),
             record.failing_since.map(millis),
             millis(record.at),
+            endpoint_status_number(record.was),
         ))?;
         Ok(())
     }
 
     pub(super) fn fence(&mut self, partition: Partition, epoch: Epoch) -> Result<()> {
-        if self.notes.partitions(self.db)?.get(&partition.0).is_some_and(|stored| *stored > epoch.0)
+        if self.cache.partitions(self.db)?.get(&partition.0).is_some_and(|stored| *stored > epoch.0)
         {
             return Err(StoreError::Fenced { partition });
         }
         let sql = "REPLACE INTO partitions (id, epoch) VALUES (?1, ?2)";
         self.db.prepare_cached(sql)?.execute((partition.0, epoch.0))?;
-        self.notes.forget_registry();
+        self.cache.registry_changed();
         Ok(())
     }
 }
 
-/// Where transitions are written down, with the usual statement at hand.
-struct Journal<'a> {
+/// Writes transitions, with the usual statement at hand.
+struct TransitionWriter<'a> {
     db: &'a Connection,
-    notes: &'a mut Notes,
+    cache: &'a mut WriterCache,
     update: CachedStatement<'a>,
 }
 
-impl<'a> Journal<'a> {
-    fn new(db: &'a Connection, notes: &'a mut Notes) -> Result<Self> {
+/// A delivery's row before a transition.
+struct Before {
+    standing: i64,
+    /// Its endpoint's num, its lane and its seq, if it has a place.
+    place: Option<(i64, i64, i64)>,
+}
+
+impl<'a> TransitionWriter<'a> {
+    fn new(db: &'a Connection, cache: &'a mut WriterCache) -> Result<Self> {
         let update = db.prepare_cached(update_sql!(""))?;
-        Ok(Self { db, notes, update })
+        Ok(Self { db, cache, update })
     }
 
     /// Nothing, or why it was skipped.
@@ -115,19 +125,21 @@ impl<'a> Journal<'a> {
         // What follows an attempt follows an open state: one statement does it. A person's decision
         // may follow a dead letter too, which may have been open or not.
         let was_open = from & !OPEN == 0;
-        let before = if was_open { None } else { self.standing(transition.delivery)? };
+        let skips = transition.state.is_skipped();
+        let before = if was_open && !skips { None } else { self.before(transition.delivery)? };
         if self.write_transition(transition, standing, from, told.as_deref())? == 0 {
             return self.skipped(transition.delivery).map(Some);
         }
-        if let Some(place) = transition.place {
-            let at = (transition.delivery, place);
-            self.notes.lanes.stands(self.db, at, standing.number)?;
-        }
-        let was_open = before.map_or(was_open, |before| before <= LAST_OPEN);
+        let was_open = before.as_ref().map_or(was_open, |before| before.standing <= LAST_OPEN);
         match (was_open, standing.number <= LAST_OPEN) {
-            (true, false) => self.notes.backlog_changed(self.db, transition.endpoint, -1)?,
-            (false, true) => self.notes.backlog_changed(self.db, transition.endpoint, 1)?,
+            (true, false) => self.cache.backlog_changed(self.db, transition.endpoint, -1)?,
+            (false, true) => self.cache.backlog_changed(self.db, transition.endpoint, 1)?,
             _ => {}
+        }
+        if let Some((endpoint, lane, seq)) =
+            before.and_then(|before| before.place).filter(|_| skips)
+        {
+            lanes::skip(self.db, endpoint, lane, seq)?;
         }
         if let Some(detail) = detail.filter(|_| told.is_none()) {
             let view = attempt_view(detail, transition);
@@ -136,14 +148,20 @@ impl<'a> Journal<'a> {
         Ok(None)
     }
 
-    fn standing(&self, delivery: DeliveryId) -> Result<Option<i64>> {
-        let sql = "SELECT standing FROM deliveries WHERE id = ?1";
-        let mut statement = self.db.prepare_cached(sql)?;
-        Ok(statement.query_row([delivery.to_bytes()], |row| row.get(0)).optional()?)
+    fn before(&self, delivery: DeliveryId) -> Result<Option<Before>> {
+        let sql = "SELECT standing, endpoint, lane, seq FROM deliveries WHERE id = ?1";
+        one(self.db, sql, [delivery.to_bytes()], |columns| {
+            let standing = columns.number("a standing")?;
+            let (endpoint, lane, seq) = (columns.int()?, columns.int()?, columns.int()?);
+            let place = endpoint.zip(lane).zip(seq);
+            let place = place.map(|((endpoint, lane), seq)| (endpoint, lane, seq));
+            Ok(Before { standing, place })
+        })
     }
 
     fn skipped(&self, delivery: DeliveryId) -> Result<Skipped> {
-        let on_record = self.standing(delivery)?.map(stage).transpose()?;
+        let before = self.before(delivery)?;
+        let on_record = before.map(|before| stage(before.standing)).transpose()?;
         Ok(Skipped { delivery, on_record })
     }
 
@@ -172,8 +190,10 @@ impl<'a> Journal<'a> {
             from,
         );
         if standing.number == DEAD {
-            let leave =
-                update_sql!(", left_seq = coalesce(seq, left_seq), lane = NULL, seq = NULL");
+            let leave = update_sql!(
+                ", left_lane = coalesce(lane, left_lane), left_seq = coalesce(seq, left_seq), \
+                 lane = NULL, seq = NULL"
+            );
             return Ok(self.db.prepare_cached(leave)?.execute(values)?);
         }
         Ok(self.update.execute(values)?)
@@ -225,151 +245,112 @@ impl<'a> Journal<'a> {
 /// No lane has this number: they start with 1.
 const BEFORE_ALL: LaneId = LaneId(0);
 
-/// A load, and what was seen of the ends of its lanes before its read begins.
-pub(super) struct Asked {
-    load: Load,
-    seen: Vec<(LaneId, Seen)>,
-}
-
-impl Asked {
-    pub(super) fn new(load: Load, unsettled: &Unsettled) -> Self {
-        let seen = match load {
-            Load::Lane { lane, from, limit, .. } => {
-                let seen = unsettled.see(lane, from, limit as usize);
-                seen.map(|seen| (lane, seen)).into_iter().collect()
-            }
-            Load::Lanes { endpoint, after, limit, window } => {
-                let after = after.unwrap_or(BEFORE_ALL);
-                unsettled.see_lanes(endpoint, after, limit as usize + 1, window as usize)
-            }
-            Load::Unkeyed { .. } => Vec::new(),
-        };
-        Self { load, seen }
-    }
-}
-
-pub(super) fn load(db: &Connection, asked: &Asked, unsettled: &Unsettled) -> Result<Page> {
-    let Asked { load, seen } = asked;
+pub(super) fn load(db: &Connection, load: &Load) -> Result<Page> {
     let (Load::Lanes { endpoint, .. }
     | Load::Lane { endpoint, .. }
     | Load::Unkeyed { endpoint, .. }) = *load;
     let sql = "SELECT num FROM endpoints WHERE id = ?1 AND removed_at IS NULL";
     let num = db.prepare_cached(sql)?.query_row([endpoint.to_bytes()], |row| row.get(0));
     // No endpoint has the number 0, so there is nothing to find.
-    let from = Shelf { db, endpoint, num: num.optional()?.unwrap_or(0), seen };
+    let reader = EndpointReader { db, endpoint, num: num.optional()?.unwrap_or(0) };
     match *load {
-        Load::Lanes { after, limit, window, .. } => {
-            from.lanes(after, limit as usize, window, unsettled)
+        Load::Lanes { after, limit, window, .. } => reader.lanes(after, limit as usize, window),
+        Load::Lane { lane, from, limit, .. } => reader.lane(lane, from, limit).map(Page::Lane),
+        Load::Unkeyed { after, due_by, due_beyond, limit, .. } => {
+            reader.unkeyed(after, (millis(due_by), millis(due_beyond)), limit as usize)
         }
-        Load::Lane { lane, from: seq, limit, .. } => from.lane(lane, seq, limit).map(Page::Lane),
-        Load::Unkeyed { after, due_by, limit, .. } => from.unkeyed(after, due_by, limit as usize),
     }
 }
 
-/// The deliveries of one endpoint.
-struct Shelf<'a> {
+/// The open deliveries of one endpoint.
+struct EndpointReader<'a> {
     db: &'a Connection,
     endpoint: EndpointId,
     num: i64,
-    /// By ascending lane.
-    seen: &'a [(LaneId, Seen)],
 }
 
-impl Shelf<'_> {
+impl EndpointReader<'_> {
     /// One seek per lane: what lies in a lane beyond its window is never looked at.
-    fn lanes(
-        &self,
-        after: Option<LaneId>,
-        limit: usize,
-        window: u32,
-        unsettled: &Unsettled,
-    ) -> Result<Page> {
+    fn lanes(&self, after: Option<LaneId>, limit: usize, window: u32) -> Result<Page> {
         let (mut last, mut lanes) = (after.unwrap_or(BEFORE_ALL), Vec::new());
-        // Beyond this lane nobody looked.
-        let horizon = self.seen.get(limit).map(|(lane, _)| *lane);
         while let Some(lane) = self.lane_after(last)? {
-            if lanes.len() == limit || horizon.is_some_and(|horizon| lane > horizon) {
+            if lanes.len() == limit {
                 return Ok(Page::Lanes { lanes, next: Some(last) });
             }
-            let page = self.lane(lane, Seq::FIRST, window)?;
-            // Those who were seen may all be closed by now, and others stand behind them.
-            if !page.deliveries.is_empty() || page.through < page.last {
-                // This may be newer than the read: it says that there is more, but not that everything
-                // up to there is closed or listed.
-                let last = page.last.max(unsettled.last(lane));
-                lanes.push(LanePage { last, ..page });
-            }
+            lanes.push(self.lane(lane, Seq::FIRST, window)?);
             last = lane;
         }
-        Ok(Page::Lanes { lanes, next: horizon.map(|_| last) })
+        Ok(Page::Lanes { lanes, next: None })
     }
 
-    /// The next lane that somebody stands in, or stood when it was seen.
+    /// The next lane that has an open delivery.
     fn lane_after(&self, last: LaneId) -> Result<Option<LaneId>> {
-        let sql = "SELECT lane FROM places WHERE endpoint = ?1 AND lane > ?2 ORDER BY lane LIMIT 1";
+        let sql = "SELECT lane FROM deliveries INDEXED BY deliveries_open \
+                   WHERE endpoint = ?1 AND lane > ?2 AND standing <= 3 ORDER BY lane LIMIT 1";
         let mut statement = self.db.prepare_cached(sql)?;
-        let settled = statement.query_row((self.num, row_number(last)), |row| row.get(0));
-        let settled = settled.optional()?.map(LaneId);
-        let seen = self.seen.iter().map(|(lane, _)| *lane).find(|lane| *lane > last);
-        Ok(settled.into_iter().chain(seen).min())
+        let lane = statement.query_row((self.num, row_number(last)), |row| row.get(0));
+        Ok(lane.optional()?.map(LaneId))
     }
 
-    /// The lane's row knows up to where everyone has a place who is open. Beyond that are those who were
-    /// seen.
     fn lane(&self, lane: LaneId, from: Seq, limit: u32) -> Result<LanePage> {
         let sql = "SELECT last_seq FROM lanes WHERE id = ?1 AND endpoint = ?2";
         let number = row_number(lane);
-        let row = self.db.prepare_cached(sql)?.query_row((number, self.num), |row| row.get(0));
-        let row = row.optional()?.and_then(Seq::new);
+        let last = self.db.prepare_cached(sql)?.query_row((number, self.num), |row| row.get(0));
+        let last = last.optional()?.and_then(Seq::new);
         let sql = concat!(
             "SELECT ",
             delivery_columns!(),
-            " FROM places AS p JOIN deliveries AS d ON d.id = p.delivery \
-             WHERE p.endpoint = ?1 AND p.lane = ?2 AND p.seq >= ?3 ORDER BY p.seq LIMIT ?4"
+            " FROM deliveries AS d INDEXED BY deliveries_open WHERE endpoint = ?1 AND lane = ?2 \
+             AND seq >= ?3 AND standing <= 3 ORDER BY seq LIMIT ?4"
         );
-        let mut deliveries = self.deliveries(sql, (self.num, number, from.get(), limit))?;
-        let seen = self.seen.iter().find(|(seen, _)| *seen == lane).map(|(_, seen)| seen);
-        let sql = concat!(
-            "SELECT ",
-            delivery_columns!(),
-            " FROM deliveries AS d WHERE id = ?1 AND lane = ?2 AND seq > ?3 AND standing <= 3"
-        );
-        let settled = row.map_or(0, Seq::get);
-        for delivery in seen.iter().flat_map(|seen| &seen.deliveries) {
-            deliveries.extend(self.deliveries(sql, (delivery.to_bytes(), number, settled))?);
-        }
-        deliveries.truncate(limit as usize);
-        let through = row.max(seen.map(|seen| seen.through));
-        let page = lane_page(lane, from, through, limit as usize, deliveries);
-        Ok(LanePage { last: row.max(seen.map(|seen| seen.last)), ..page })
+        let deliveries = self.deliveries(sql, (self.num, number, from.get(), limit))?;
+        let follows = if last.is_some() { self.follows(number, from)? } else { vec![] };
+        Ok(lane_page(lane, from, last, limit as usize, deliveries, follows))
     }
 
-    fn unkeyed(&self, after: Option<DeliveryId>, due_by: Timestamp, limit: usize) -> Result<Page> {
+    /// What of a lane does not follow the one before it. There is little: what the lane has passed goes.
+    fn follows(&self, lane: i64, from: Seq) -> Result<Vec<(Seq, u64)>> {
+        let sql =
+            "SELECT seq, follows FROM lane_follows WHERE lane = ?1 AND seq >= ?2 ORDER BY seq";
+        all(self.db, sql, (lane, from.get()), |columns| {
+            Ok((columns.need_seq()?, columns.number("a seq")?))
+        })
+    }
+
+    /// Those that wait until an instant between the two are left out.
+    fn unkeyed(
+        &self,
+        after: Option<DeliveryId>,
+        (due_by, due_beyond): (i64, i64),
+        limit: usize,
+    ) -> Result<Page> {
         let sql = concat!(
             "SELECT ",
             delivery_columns!(),
-            " FROM deliveries AS d INDEXED BY deliveries_unkeyed \
-             WHERE endpoint = ?1 AND id > ?2 AND standing <= 3 AND lane IS NULL \
-             AND (due IS NULL OR due <= ?3) ORDER BY id LIMIT ?4"
+            " FROM deliveries AS d INDEXED BY deliveries_open \
+             WHERE endpoint = ?1 AND lane IS NULL AND seq IS NULL AND id > ?2 AND standing <= 3 \
+             AND (due IS NULL OR due <= ?3 OR due > ?4) ORDER BY id LIMIT ?5"
         );
         let after = after.map_or([0; 16], DeliveryId::to_bytes);
-        let mut deliveries = self.deliveries(sql, (self.num, after, millis(due_by), limit + 1))?;
+        let mut deliveries =
+            self.deliveries(sql, (self.num, after, due_by, due_beyond, limit + 1))?;
         let more = deliveries.len() > limit;
         deliveries.truncate(limit);
         let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
-        Ok(Page::Unkeyed { deliveries, next, next_due: self.next_due(due_by)? })
+        let next_due = self.next_due(due_by, due_beyond)?;
+        Ok(Page::Unkeyed { deliveries, next, next_due })
     }
 
     fn deliveries(&self, sql: &str, values: impl Params) -> Result<Vec<Delivery>> {
         all(self.db, sql, values, |columns| rows::delivery(columns, self.endpoint))
     }
 
-    fn next_due(&self, due_by: Timestamp) -> Result<Option<Timestamp>> {
+    fn next_due(&self, due_by: i64, due_beyond: i64) -> Result<Option<Timestamp>> {
         let sql = "SELECT due FROM deliveries INDEXED BY deliveries_due \
-                   WHERE endpoint = ?1 AND due > ?2 AND standing = 2 AND lane IS NULL \
-                   ORDER BY due LIMIT 1";
+                   WHERE endpoint = ?1 AND due > ?2 AND due <= ?3 AND standing = 2 \
+                   AND lane IS NULL ORDER BY due LIMIT 1";
         let mut statement = self.db.prepare_cached(sql)?;
-        let due = statement.query_row((self.num, millis(due_by)), |row| row.get(0));
+        let due = statement.query_row((self.num, due_by, due_beyond), |row| row.get(0));
         Ok(due.optional()?.map(timestamp))
     }
 }
@@ -379,7 +360,11 @@ fn row_number(lane: LaneId) -> i64 {
     i64::try_from(lane.0).unwrap_or(i64::MAX)
 }
 
-pub(super) fn parcels(db: &Connection, deliveries: &[DeliveryId]) -> Result<Vec<Parcel>> {
+/// Row by row: one that cannot be read does not keep the others back.
+pub(super) fn parcels(
+    db: &Connection,
+    deliveries: &[DeliveryId],
+) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
     let sql = concat!(
         "SELECT ",
         parcel_columns!(),
@@ -388,9 +373,49 @@ pub(super) fn parcels(db: &Connection, deliveries: &[DeliveryId]) -> Result<Vec<
         " WHERE d.id = ?1"
     );
     // In the order of the table and, nearly, of the events: neighbours share pages.
-    let mut ids: Vec<_> = deliveries.iter().map(|id| id.to_bytes()).collect();
+    let mut ids = deliveries.to_vec();
     ids.sort_unstable();
     let mut statement = db.prepare_cached(sql)?;
-    let found = ids.iter().map(|id| first(&mut statement, [id], |columns| rows::parcel(columns)));
-    found.filter_map(Result::transpose).collect()
+    let found = ids.into_iter().filter_map(|id| {
+        let parcel = first(&mut statement, [id.to_bytes()], |columns| rows::parcel(columns));
+        Some((id, parcel.map_err(|error| error.of_row("delivery", id)).transpose()?))
+    });
+    Ok(found.collect())
+}
+
+/// Looks at a stretch of the table, and at no more rows of it than a list does.
+pub(super) fn sweep(db: &Connection, sweep: &Sweep) -> Result<Swept> {
+    let sql = "SELECT d.id, p.id, d.lane, d.seq, d.replay, \
+               d.standing <= 3 AND p.removed_at IS NULL FROM deliveries AS d \
+               CROSS JOIN endpoints AS p ON p.num = d.endpoint \
+               WHERE d.id > ?1 AND d.id <= ?2 ORDER BY d.id";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query((sweep.after.to_bytes(), sweep.through.to_bytes()))?;
+    let (mut deliveries, mut looked_at, mut last) = (Vec::new(), 0, sweep.after);
+    let mut next = None;
+    while let Some(row) = rows.next()? {
+        if looked_at == LIST_SCAN_MAX {
+            next = Some(last);
+            break;
+        }
+        let (accepted, is_open) = swept(&mut Found::new(row))?;
+        if is_open && deliveries.len() == sweep.limit as usize {
+            next = Some(last);
+            break;
+        }
+        (looked_at, last) = (looked_at + 1, accepted.id);
+        deliveries.extend(Some(accepted).filter(|_| is_open));
+    }
+    let sql = "SELECT id FROM eras ORDER BY num DESC LIMIT 1";
+    let era: i64 = db.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(Swept { deliveries, next, era: era.cast_unsigned() })
+}
+
+/// A delivery, and whether it is open.
+fn swept(columns: &mut Found<'_, '_>) -> Result<(Accepted, bool)> {
+    let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+    let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    let (lane, seq) = (columns.maybe_number("a lane")?, columns.seq()?);
+    let place = lane.map(LaneId).zip(seq).map(|(lane, seq)| Place { lane, seq });
+    Ok((Accepted { id, endpoint, place, replay: columns.flag()? }, columns.flag()?))
 }

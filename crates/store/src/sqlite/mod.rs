@@ -7,12 +7,12 @@ mod errors;
 mod schema;
 mod statements;
 mod rows;
-mod unsettled;
+mod stop;
 mod lanes;
-mod notes;
-mod room;
-mod keeper;
-mod desk;
+mod backlog;
+mod cache;
+mod checkpointer;
+mod session;
 mod writer;
 mod readers;
 mod inserts;
@@ -24,10 +24,12 @@ mod archive;
 mod replays;
 mod figures;
 mod upkeep;
+mod restore;
 #[cfg(test)]
-mod faults;
+mod faults_test;
 #[cfg(test)]
-mod settling;
+#[cfg(feature = "conformance")]
+mod model_test;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -38,21 +40,21 @@ use railpost_engine::{Accepted, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use rusqlite::Connection;
 
-use desk::OpenFile;
-use ledger::Asked;
 use readers::Readers;
-use unsettled::Unsettled;
+use session::OpenFile;
+use stop::StopReason;
 use writer::{Order, Writer};
 
 use crate::figures::by_bucket;
 use crate::limits::PARCELS_MAX;
 use crate::{
-    AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
-    EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
-    IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
-    Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
-    Result, Setup, StoreError, StoredEvent, Tenant, Upkeep, check,
+    AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
+    Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
+    Epoch, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
+    HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, Ledger, Listing, PageRequest, Parcel,
+    Partition, Period, PruneStep, Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch,
+    Registry, Replay, Resolution, Result, Setup, StoreError, StoredEvent, Sweep, Swept, Tenant,
+    Upkeep, check,
 };
 
 /// A store in a SQLite file.
@@ -61,7 +63,6 @@ pub struct SqliteStore {
     // In this order they go: the writer closes the file last, which tidies it, and before the lock.
     readers: Readers,
     writer: Writer,
-    unsettled: Unsettled,
     setup: Setup,
     path: PathBuf,
     _lock: File,
@@ -72,10 +73,23 @@ impl SqliteStore {
     /// wrote, that belongs to another master key, or that is no store.
     pub fn open(path: &Path, setup: Setup) -> Result<Self> {
         let lock = lock(path)?;
-        let unsettled = Unsettled::default();
-        let writer = Writer::start(OpenFile::open(path, setup.clone())?, unsettled.clone())?;
+        restore::finish(path)?;
+        let stop = StopReason::default();
+        let file = OpenFile::open(path, setup.clone(), stop.clone())?;
+        let writer = Writer::start(file, stop)?;
         let readers = Readers::new(path);
-        Ok(Self { writer, readers, unsettled, setup, path: path.to_owned(), _lock: lock })
+        Ok(Self { writer, readers, setup, path: path.to_owned(), _lock: lock })
+    }
+
+    /// Puts a backup in the place of the store, in a new era: what is open goes out in new lines. The store that was there is kept beside it, as
+    /// `….before-restore-` and the time: that file it answers.
+    ///
+    /// Refuses while another process has the store, and a backup that is damaged, that is no store, that a
+    /// later version wrote or that belongs to another master key: then the store stays as it is. A crash
+    /// leaves the old store or the new one, and the next start finds it.
+    pub fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Option<PathBuf>> {
+        let _lock = lock(path)?;
+        restore::restore(path, backup, setup)
     }
 }
 
@@ -100,22 +114,33 @@ fn lock(path: &Path) -> Result<File> {
 }
 
 /// What is durable before it is answered.
-fn durable(items: usize) -> Order {
-    Order { durability: Durability::Durable, items }
+fn durable(items: usize, bytes: usize) -> Order {
+    Order { durability: Durability::Durable, items, bytes }
+}
+
+/// How many bytes the answer has that is kept for a request that may come again.
+fn response_len(record: &Option<Box<IdempotencyRecord>>) -> usize {
+    record.as_ref().map_or(0, |record| record.response.body.len())
+}
+
+/// What is seen when it is answered: a crash may lose it.
+fn visible(items: usize) -> Order {
+    Order { durability: Durability::Visible, items, bytes: 0 }
 }
 
 #[async_trait]
 impl Intake for SqliteStore {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
-        let order = durable(batch.events.len());
-        self.writer.write(order, move |desk| desk.accept(&batch)).await
+        let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
+        let order = durable(batch.events.len(), payloads + response_len(&batch.idempotency));
+        self.writer.write(order, move |session| session.accept(&batch)).await
     }
 
     async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
         check::redeliver(&batch)?;
-        let order = durable(batch.orders.len());
-        self.writer.write(order, move |desk| desk.redeliver(&batch)).await
+        let order = durable(batch.orders.len(), response_len(&batch.idempotency));
+        self.writer.write(order, move |session| session.redeliver(&batch)).await
     }
 }
 
@@ -123,8 +148,11 @@ impl Intake for SqliteStore {
 impl Ledger for SqliteStore {
     async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded> {
         check::record(&batch)?;
-        let order = Order { durability: batch.durability, items: batch.transitions.len() };
-        self.writer.write(order, move |desk| desk.record(&batch)).await
+        let details = batch.transitions.iter().filter_map(|(_, detail)| detail.as_deref());
+        let bytes = details.map(AttemptDetail::stored_len).sum();
+        let items = batch.transitions.len();
+        let order = Order { durability: batch.durability, items, bytes };
+        self.writer.write(order, move |session| session.record(&batch)).await
     }
 
     async fn load(&self, load: Load) -> Result<Page> {
@@ -134,22 +162,28 @@ impl Ledger for SqliteStore {
     /// On one snapshot: a thread that is woken and pages that are found serve all of them.
     async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<Page>> {
         loads.iter().try_for_each(check::load)?;
-        let unsettled = self.unsettled.clone();
-        let asked: Vec<_> = loads.into_iter().map(|load| Asked::new(load, &unsettled)).collect();
         let load_all = move |db: &Connection| {
-            asked.iter().map(|asked| ledger::load(db, asked, &unsettled)).collect()
+            loads.iter().map(|load| ledger::load(db, load)).collect::<Result<_>>()
         };
         self.readers.read(load_all).await
     }
 
-    async fn parcels(&self, deliveries: Vec<DeliveryId>) -> Result<Vec<Parcel>> {
+    async fn parcels(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
         check::at_most("deliveries (entries)", deliveries.len(), PARCELS_MAX)?;
         self.readers.read(move |db| ledger::parcels(db, &deliveries)).await
     }
 
+    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+        check::sweep(&sweep)?;
+        self.readers.read(move |db| ledger::sweep(db, &sweep)).await
+    }
+
     async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
         check::epoch(epoch)?;
-        self.writer.write(durable(1), move |desk| desk.fence(partition, epoch)).await
+        self.writer.write(durable(1, 0), move |session| session.fence(partition, epoch)).await
     }
 }
 
@@ -157,7 +191,8 @@ impl Ledger for SqliteStore {
 impl Registry for SqliteStore {
     async fn commit(&self, change: Change) -> Result<()> {
         check::change(&change)?;
-        self.writer.write(durable(1), move |desk| desk.commit(&change)).await
+        let order = durable(1, response_len(&change.idempotency));
+        self.writer.write(order, move |session| session.commit(&change)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
@@ -283,8 +318,7 @@ impl Archive for SqliteStore {
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
-        let unsettled = self.unsettled.clone();
-        self.readers.read(move |db| archive::held_lanes(db, &query, &unsettled)).await
+        self.readers.read(move |db| archive::held_lanes(db, &query)).await
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
@@ -312,13 +346,28 @@ impl Upkeep for SqliteStore {
     async fn prune(&self, step: PruneStep) -> Result<Pruned> {
         check::prune(&step)?;
         // What a crash brings back is pruned again.
-        let order = Order { durability: Durability::Visible, items: step.limit as usize };
-        self.writer.write(order, move |desk| desk.prune(&step)).await
+        let order = visible(step.limit as usize);
+        self.writer.write(order, move |session| session.prune(&step)).await
     }
 
     async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
         let tenant = tenant.clone();
-        self.writer.write(durable(1), move |desk| desk.erase_tenant(&tenant)).await
+        self.writer.write(durable(1, 0), move |session| session.erase_tenant(&tenant)).await
+    }
+
+    async fn close_removed(&self, limit: u32) -> Result<u64> {
+        check::step(limit)?;
+        // What a crash opens again is closed again.
+        let order = visible(limit as usize);
+        self.writer.write(order, move |session| session.close_removed(limit)).await
+    }
+
+    async fn begin_era(&self) -> Result<()> {
+        self.writer.write(durable(1, 0), upkeep::begin_era).await
+    }
+
+    async fn verify(&self) -> Result<()> {
+        self.readers.read_apart(upkeep::verify).await
     }
 
     async fn backup(&self, to: &Path) -> Result<()> {
@@ -328,13 +377,13 @@ impl Upkeep for SqliteStore {
 
     async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()> {
         check::figures(&batch)?;
-        let order = Order { durability: Durability::Visible, items: batch.len() };
+        let order = visible(batch.len());
         let sums = by_bucket(batch);
-        self.writer.write(order, move |desk| desk.add_figures(&sums)).await
+        self.writer.write(order, move |session| session.add_figures(&sums)).await
     }
 
     async fn check(&self) -> Result<Health> {
-        self.writer.write(durable(1), desk::touch).await?;
+        self.writer.write(durable(1, 0), session::touch).await?;
         let size = std::fs::metadata(&self.path).map(|data| data.len());
         let size_bytes = size.map_err(|error| {
             StoreError::Unavailable(format!("cannot see {}: {error}", self.path.display()))

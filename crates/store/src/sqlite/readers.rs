@@ -53,6 +53,16 @@ impl Readers {
         task.await.map_err(|error| StoreError::Unavailable(format!("a reader broke: {error}")))?
     }
 
+    /// The same on a connection of its own, for work that takes long: no reader waits for it.
+    pub(super) async fn read_apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let path = self.path.clone();
+        let task = tokio::task::spawn_blocking(move || work(&open(&path)?));
+        task.await.map_err(|error| StoreError::Unavailable(format!("a reader broke: {error}")))?
+    }
+
     fn read_now<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let db = idle.map_or_else(|| open(&self.path), Ok)?;

@@ -4,9 +4,9 @@ use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
-use super::desk::Desk;
 use super::errors::At;
 use super::rows::{all, one};
+use super::session::WriteSession;
 use crate::check::{created, found};
 use crate::limits::SECRETS_MAX;
 use crate::listing::ListKind;
@@ -18,25 +18,43 @@ use crate::{
     Tenant, Write, check, private,
 };
 
-impl Desk<'_> {
+impl WriteSession<'_> {
     /// All of the change or nothing of it: its writes may find out late that they contradict what is
     /// stored.
     pub(super) fn commit(&mut self, change: &Change) -> Result<()> {
         self.add_accepted()?;
         let now = self.now();
         self.check_idempotency(change.idempotency.as_deref(), now)?;
+        let removed = self.open_of_removed(change)?;
         self.db.execute_batch("SAVEPOINT change").at("the start of a change")?;
         let done = self.write_change(change, now);
         let end =
             if done.is_ok() { "RELEASE change" } else { "ROLLBACK TO change; RELEASE change" };
         self.db.execute_batch(end).at("the end of a change")?;
         if change.concerns_accepts() {
-            self.notes.forget_registry();
+            self.cache.registry_changed();
         }
-        if change.writes.iter().any(|write| matches!(write, Write::RemoveEndpoint(_))) {
-            self.notes.forget_backlogs();
+        if done.is_ok() {
+            for (tenant, open) in removed {
+                self.cache.backlog.change(tenant, -open);
+            }
         }
         done
+    }
+
+    /// How many open deliveries the endpoints have that a change removes, each with its tenant's num.
+    fn open_of_removed(&self, change: &Change) -> Result<Vec<(i64, i64)>> {
+        let mut removed = Vec::new();
+        for write in &change.writes {
+            let Write::RemoveEndpoint(id) = write else { continue };
+            let sql = "SELECT p.tenant, (SELECT count(*) FROM deliveries INDEXED BY deliveries_open \
+                       WHERE endpoint = p.num AND standing <= 3) \
+                       FROM endpoints AS p WHERE p.id = ?1 AND p.removed_at IS NULL";
+            removed.extend(one(self.db, sql, [id.to_bytes()], |columns| {
+                Ok((columns.number("a tenant's number")?, columns.number("a count")?))
+            })?);
+        }
+        Ok(removed)
     }
 
     fn write_change(&self, change: &Change, now: Timestamp) -> Result<()> {
@@ -75,12 +93,16 @@ impl Desk<'_> {
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at),
             Write::CreateSecret(new) => self.create_secret(new, at),
-            Write::ExpireSecret(id, until) => {
-                let sql = "UPDATE secrets SET expires_at = ?2 WHERE id = ?1";
-                found(self.execute(sql, (id.to_bytes(), millis(*until)))?, "secret", id)
+            Write::ExpireSecret { endpoint, id, at: until } => {
+                let sql = "UPDATE secrets SET expires_at = ?3 WHERE id = ?1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = ?2)";
+                let values = (id.to_bytes(), endpoint.to_bytes(), millis(*until));
+                found(self.execute(sql, values)?, "secret", id)
             }
-            Write::RemoveSecret(id) => {
-                let gone = self.execute("DELETE FROM secrets WHERE id = ?1", [id.to_bytes()])?;
+            Write::RemoveSecret { endpoint, id } => {
+                let sql = "DELETE FROM secrets WHERE id = ?1 \
+                           AND endpoint = (SELECT num FROM endpoints WHERE id = ?2)";
+                let gone = self.execute(sql, (id.to_bytes(), endpoint.to_bytes()))?;
                 found(gone, "secret", id)
             }
             Write::PutEventType(record) => {

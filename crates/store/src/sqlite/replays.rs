@@ -3,15 +3,15 @@
 use railpost_wire::{ReplayId, TenantId};
 use rusqlite::Connection;
 
-use super::desk::Desk;
 use super::rows::{all, one};
+use super::session::WriteSession;
 use crate::check::{self, replay_put};
 use crate::listing::ListKind;
 use crate::numbers::millis;
 use crate::rows::{Columns, to_json};
 use crate::{Listing, PageRequest, Replay, Result};
 
-impl Desk<'_> {
+impl WriteSession<'_> {
     pub(super) fn put_replay(&self, replay: &Replay) -> Result<()> {
         let tenant = self.tenant_num(&replay.tenant)?;
         let id = replay.id.to_bytes();

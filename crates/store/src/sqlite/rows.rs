@@ -14,7 +14,7 @@ pub(super) struct Found<'r, 's> {
 }
 
 impl<'r, 's> Found<'r, 's> {
-    fn new(row: &'r Row<'s>) -> Self {
+    pub(super) fn new(row: &'r Row<'s>) -> Self {
         Self { row, next: 0 }
     }
 
@@ -42,20 +42,11 @@ impl Columns for Found<'_, '_> {
     }
 }
 
-/// The open deliveries of the endpoints in `whose`, as a table: those without a place, those that have theirs
-/// in `places`, and those of groups that are not settled. The last ones are a stretch of the table, which is
-/// found by its ids: the plus keeps SQLite from going there by way of the endpoints.
+/// The open deliveries of the endpoints in `whose`, as a table.
 macro_rules! open_deliveries {
     () => {
-        "(SELECT standing, id FROM deliveries INDEXED BY deliveries_unkeyed \
-            WHERE endpoint IN (SELECT num FROM whose) AND standing <= 3 AND lane IS NULL \
-          UNION ALL \
-          SELECT standing, delivery FROM places WHERE endpoint IN (SELECT num FROM whose) \
-          UNION ALL \
-          SELECT standing, id FROM deliveries AS n \
-            WHERE id >= (SELECT min(first) FROM given) AND standing <= 3 AND lane IS NOT NULL \
-            AND +endpoint IN (SELECT num FROM whose) AND NOT EXISTS (SELECT 1 FROM places AS p \
-              WHERE p.endpoint = n.endpoint AND p.lane = n.lane AND p.seq = n.seq))"
+        "(SELECT standing, id FROM deliveries INDEXED BY deliveries_open \
+          WHERE endpoint IN (SELECT num FROM whose) AND standing <= 3)"
     };
 }
 pub(super) use open_deliveries;

@@ -9,14 +9,18 @@
 use rusqlite::Connection;
 
 use super::errors::{At, refuse_not_ours};
-use crate::{Result, Setup, StoreError};
+use super::rows::all;
+use crate::numbers::millis;
+use crate::rows::Columns;
+use crate::{Result, Setup, StoreError, packed};
 
 /// One script per version: the first makes version 1 out of an empty file.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 /// The newest schema known here.
@@ -62,12 +66,42 @@ fn version(db: &Connection) -> Result<u32> {
 fn migrate_one(db: &mut Connection, setup: &Setup, from: u32) -> Result<()> {
     let doing = || format!("the migration to schema {}", from + 1);
     let change = db.transaction().at(&doing())?;
+    if from == 4 {
+        move_given_seqs(&change)?;
+    }
     change.execute_batch(MIGRATIONS[from as usize]).at(&doing())?;
     if from == 0 {
         let check = setup.master_key.check_value(&*setup.source);
         change.execute("INSERT INTO store (id, key_check) VALUES (1, ?1)", [check]).at(&doing())?;
         change.pragma_update(None, "application_id", APPLICATION_ID).at(&doing())?;
     }
+    if from == 4 {
+        begin_era(&change, setup)?;
+        let sql = "UPDATE lanes SET used_at = ?1";
+        change.execute(sql, [millis(setup.source.now())]).at(&doing())?;
+    }
     change.pragma_update(None, "user_version", from + 1).at(&doing())?;
     change.commit().at(&doing())
+}
+
+/// Schemas 3 and 4 kept the seqs that each group gave out as one packed row.
+fn move_given_seqs(db: &Connection) -> Result<()> {
+    let given = all(db, "SELECT places FROM given ORDER BY num", [], |columns| columns.bytes())?;
+    let mut update = db.prepare("UPDATE lanes SET last_seq = max(last_seq, ?2) WHERE id = ?1")?;
+    for places in &given {
+        for (lane, last) in packed::decode_places(places)? {
+            update.execute((lane.0, last.get()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds an era, which is the current one from here on.
+pub(super) fn begin_era(db: &Connection, setup: &Setup) -> Result<()> {
+    let mut id = [0; 8];
+    setup.source.fill_random(&mut id);
+    let sql = "INSERT INTO eras (num, id, began_at) \
+               SELECT coalesce(max(num), 0) + 1, ?1, ?2 FROM eras";
+    db.execute(sql, (i64::from_be_bytes(id), millis(setup.source.now()))).at("a new era")?;
+    Ok(())
 }

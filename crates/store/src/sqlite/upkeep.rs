@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-use railpost_engine::Timestamp;
+use railpost_engine::{DeliveryState, DiscardReason};
 use railpost_wire::{DeliveryId, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
-use super::desk::Desk;
 use super::errors::At;
+use super::lanes::LaneKey;
 use super::rows::{Found, all};
+use super::schema;
+use super::session::WriteSession;
 use crate::delivery_ids::nth;
-use crate::limits::UPKEEP_STEP_MAX;
+use crate::limits::{LANES_PRUNED_MAX, PROBLEMS_TOLD_MAX, UPKEEP_STEP_MAX};
 use crate::listing::ListKind;
-use crate::numbers::{DEAD, LAST_OPEN, millis};
+use crate::numbers::{DEAD, LAST_OPEN, Standing, millis};
 use crate::rows::Columns;
 use crate::{Cursor, PruneStep, Pruned, Result, StoreError};
 
@@ -29,20 +31,31 @@ struct OldDelivery {
     id: [u8; 16],
     standing: i64,
     removed: bool,
-    /// Its endpoint's num, its lane and its seq, if it has a place.
-    place: Option<(i64, i64, i64)>,
 }
 
-impl Desk<'_> {
+/// A lane's row, as far as deleting it needs to know it.
+struct OldLane {
+    endpoint: i64,
+    key: Vec<u8>,
+    id: i64,
+    used_at: i64,
+}
+
+impl WriteSession<'_> {
     pub(super) fn prune(&mut self, step: &PruneStep) -> Result<Pruned> {
-        self.add_accepted()?;
+        self.flush()?;
         let (after, limit) = (step.position()?, step.limit as usize);
-        let mut pruned = Pruned { others: self.prune_others(step)?, ..Pruned::default() };
+        let others = self.prune_others(step)?;
+        let mut pruned = Pruned { others, lanes: self.prune_lanes(step)?, ..Pruned::default() };
         let seen = self.old_events("num > ?1 ORDER BY num LIMIT ?2", (after, limit))?;
         let more = seen.len() == limit;
         for event in &seen {
-            // Events are numbered as they are accepted: from here on all are younger.
+            // Events are numbered as they are accepted: from here on all are younger. Not so behind one
+            // that a wrong clock dated in the future.
             if event.accepted_at >= millis(step.closed_before) {
+                if event.accepted_at > millis(self.now()) {
+                    continue;
+                }
                 return Ok(pruned);
             }
             let deliveries = self.old_deliveries(event)?;
@@ -57,6 +70,48 @@ impl Desk<'_> {
         Ok(pruned)
     }
 
+    /// Deletes some of the lanes that have stood empty for long. Each step goes on where the one before it
+    /// ended, and after the last lane with the first.
+    fn prune_lanes(&mut self, step: &PruneStep) -> Result<u64> {
+        let after = self.cache.pruned_lanes_to.take();
+        let (endpoint, key) = after.unwrap_or_default();
+        let sql = "SELECT k.endpoint, k.key, k.lane, l.used_at FROM lane_keys AS k \
+                   CROSS JOIN lanes AS l ON l.id = k.lane \
+                   WHERE (k.endpoint, k.key) > (?1, ?2) ORDER BY k.endpoint, k.key LIMIT ?3";
+        let lanes = all(self.db, sql, (endpoint, key, LANES_PRUNED_MAX), old_lane)?;
+        if lanes.len() == LANES_PRUNED_MAX {
+            self.cache.pruned_lanes_to = lanes.last().map(|lane| (lane.endpoint, lane.key.clone()));
+        }
+        let mut pruned = 0;
+        for lane in &lanes {
+            if lane.used_at < millis(step.lanes_before) && !self.is_open(lane)? {
+                self.delete_lane(lane)?;
+                self.cache.lanes.forget(&lane.cache_key()?);
+                pruned += 1;
+            }
+        }
+        Ok(pruned)
+    }
+
+    fn is_open(&self, lane: &OldLane) -> Result<bool> {
+        let sql = "SELECT 1 FROM deliveries INDEXED BY deliveries_open \
+                   WHERE endpoint = ?1 AND lane = ?2 AND standing <= 3";
+        Ok(self.db.prepare_cached(sql)?.exists((lane.endpoint, lane.id))?)
+    }
+
+    fn delete_lane(&self, lane: &OldLane) -> Result<()> {
+        let sql = "DELETE FROM lane_keys WHERE endpoint = ?1 AND key = ?2";
+        self.execute(sql, (lane.endpoint, &lane.key))?;
+        for sql in [
+            "DELETE FROM lanes WHERE id = ?1",
+            "DELETE FROM old_lines WHERE lane = ?1",
+            "DELETE FROM lane_follows WHERE lane = ?1",
+        ] {
+            self.execute(sql, [lane.id])?;
+        }
+        Ok(())
+    }
+
     fn prune_others(&self, step: &PruneStep) -> Result<u64> {
         let limit = UPKEEP_STEP_MAX;
         let sql = "DELETE FROM audit WHERE id IN \
@@ -65,8 +120,7 @@ impl Desk<'_> {
         let sql = "DELETE FROM idempotency WHERE (owner, route, key) IN \
                    (SELECT owner, route, key FROM idempotency WHERE expires_at <= ?1 \
                     ORDER BY expires_at LIMIT ?2)";
-        let now: Timestamp = self.now();
-        let answers = self.db.prepare_cached(sql)?.execute((millis(now), limit))?;
+        let answers = self.db.prepare_cached(sql)?.execute((millis(self.now()), limit))?;
         let sql = "DELETE FROM replays WHERE id IN \
                    (SELECT id FROM replays WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)";
         let replays = self.db.prepare_cached(sql)?.execute((millis(step.closed_before), limit))?;
@@ -86,16 +140,10 @@ impl Desk<'_> {
     }
 
     fn old_deliveries(&self, event: &OldEvent) -> Result<Vec<OldDelivery>> {
-        const COLUMNS: &str =
-            "d.id, d.standing, p.removed_at IS NOT NULL, d.endpoint, d.lane, d.seq";
+        const COLUMNS: &str = "d.id, d.standing, p.removed_at IS NOT NULL";
         let read = |columns: &mut Found<'_, '_>| {
-            let id = columns.array("a delivery's id")?;
-            let standing = columns.number("a standing")?;
-            let removed = columns.flag()?;
-            let (endpoint, lane, seq) = (columns.int()?, columns.int()?, columns.int()?);
-            let place =
-                endpoint.zip(lane).zip(seq).map(|((endpoint, lane), seq)| (endpoint, lane, seq));
-            Ok(OldDelivery { id, standing, removed, place })
+            let (id, standing) = (columns.array("a delivery's id")?, columns.number("a standing")?);
+            Ok(OldDelivery { id, standing, removed: columns.flag()? })
         };
         let sql = format!(
             "SELECT {COLUMNS} FROM deliveries AS d JOIN endpoints AS p ON p.num = d.endpoint \
@@ -112,11 +160,7 @@ impl Desk<'_> {
     }
 
     fn delete_event(&self, event: &OldEvent, deliveries: &[OldDelivery]) -> Result<()> {
-        for OldDelivery { id, standing, place, .. } in deliveries {
-            if let Some(place) = place.filter(|_| *standing <= LAST_OPEN) {
-                let sql = "DELETE FROM places WHERE endpoint = ?1 AND lane = ?2 AND seq = ?3";
-                self.db.prepare_cached(sql)?.execute(place)?;
-            }
+        for OldDelivery { id, .. } in deliveries {
             self.db.prepare_cached("DELETE FROM attempts WHERE delivery = ?1")?.execute([id])?;
             self.db.prepare_cached("DELETE FROM deliveries WHERE id = ?1")?.execute([id])?;
         }
@@ -126,14 +170,14 @@ impl Desk<'_> {
 
     /// One step; true when nothing is left.
     pub(super) fn erase_tenant(&mut self, tenant: &TenantId) -> Result<bool> {
-        self.add_accepted()?;
+        self.flush()?;
         let sql = "SELECT num, erasing FROM tenants WHERE id = ?1";
         let found = self.db.prepare_cached(sql)?.query_row([tenant.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
         });
         let Some((num, erasing)) = found.optional()? else { return Ok(true) };
-        self.notes.forget_registry();
-        self.notes.forget_backlogs();
+        self.cache.registry_changed();
+        self.cache.backlog.forget(num);
         if !erasing {
             self.erase_registry(tenant, num)?;
         }
@@ -154,19 +198,39 @@ impl Desk<'_> {
     }
 
     fn erase_lanes(&mut self, tenant: i64, limit: usize) -> Result<usize> {
-        let sql = "SELECT k.endpoint, k.key, k.lane FROM endpoints AS p \
+        let sql = "SELECT k.endpoint, k.key, k.lane, 0 FROM endpoints AS p \
                    JOIN lane_keys AS k ON k.endpoint = p.num WHERE p.tenant = ?1 LIMIT ?2";
-        let lanes = all(self.db, sql, (tenant, limit), |columns| {
-            let endpoint: i64 = columns.number("an endpoint's number")?;
-            Ok((endpoint, columns.bytes()?, columns.number::<i64>("a lane")?))
-        })?;
-        for (endpoint, key, lane) in &lanes {
-            let sql = "DELETE FROM lane_keys WHERE endpoint = ?1 AND key = ?2";
-            self.db.prepare_cached(sql)?.execute((endpoint, key))?;
-            self.db.prepare_cached("DELETE FROM lanes WHERE id = ?1")?.execute([lane])?;
-        }
-        self.notes.lanes.forget_keys();
+        let lanes = all(self.db, sql, (tenant, limit), old_lane)?;
+        lanes.iter().try_for_each(|lane| self.delete_lane(lane))?;
+        self.cache.lanes.forget_all();
         Ok(lanes.len())
+    }
+
+    /// Closes up to `limit` deliveries of removed endpoints, and says how many those were.
+    pub(super) fn close_removed(&mut self, limit: u32) -> Result<u64> {
+        self.add_accepted()?;
+        let sql = "SELECT d.id FROM endpoints AS p INDEXED BY endpoints_removed \
+                   CROSS JOIN deliveries AS d INDEXED BY deliveries_open \
+                   ON d.endpoint = p.num AND d.standing <= 3 WHERE p.removed_at IS NOT NULL \
+                   LIMIT ?1";
+        let mut ids = self.delivery_ids(sql, limit)?;
+        let sql = "SELECT d.id FROM endpoints AS p INDEXED BY endpoints_removed \
+                   CROSS JOIN deliveries AS d INDEXED BY deliveries_dead \
+                   ON d.endpoint = p.num AND d.standing IN (3, 4) AND d.standing = 4 \
+                   WHERE p.removed_at IS NOT NULL LIMIT ?1";
+        ids.extend(self.delivery_ids(sql, limit - ids.len() as u32)?);
+        let reason = DiscardReason::EndpointRemoved;
+        let closed = Standing::from(DeliveryState::Discarded { reason });
+        let sql = "UPDATE deliveries SET standing = ?2, due = NULL, reason = ?3, changed_at = ?4 \
+                   WHERE id = ?1";
+        for id in &ids {
+            self.execute(sql, (id, closed.number, closed.reason, millis(self.now())))?;
+        }
+        Ok(ids.len() as u64)
+    }
+
+    fn delivery_ids(&self, sql: &str, limit: u32) -> Result<Vec<[u8; 16]>> {
+        all(self.db, sql, [limit], |columns| columns.array("a delivery's id"))
     }
 
     /// Hides the tenant, and deletes all that its events do not need to be found.
@@ -191,6 +255,25 @@ impl Desk<'_> {
     }
 }
 
+fn old_lane(columns: &mut Found<'_, '_>) -> Result<OldLane> {
+    Ok(OldLane {
+        endpoint: columns.number("an endpoint's number")?,
+        key: columns.bytes()?,
+        id: columns.number("a lane")?,
+        used_at: columns.number("an instant")?,
+    })
+}
+
+impl OldLane {
+    fn cache_key(&self) -> Result<LaneKey> {
+        let strange =
+            || StoreError::Corrupt(format!("the key of lane {} does not read back", self.id));
+        let text = str::from_utf8(&self.key).map_err(|_| strange())?;
+        let key = Some(text).filter(|text| !text.is_empty());
+        Ok((self.endpoint, key.map(str::parse).transpose().map_err(|_| strange())?))
+    }
+}
+
 impl OldDelivery {
     fn is_prunable(&self, event: &OldEvent, step: &PruneStep) -> bool {
         match self.standing {
@@ -199,6 +282,14 @@ impl OldDelivery {
             standing => standing > LAST_OPEN,
         }
     }
+}
+
+/// Every lane begins a new line with its next delivery.
+pub(super) fn begin_era(session: &mut WriteSession<'_>) -> Result<()> {
+    session.add_accepted()?;
+    schema::begin_era(session.db, session.setup)?;
+    session.cache.lanes.era_changed();
+    Ok(())
 }
 
 /// Writes a copy of the file as of now. Its free pages are left out.
@@ -213,4 +304,16 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<()> {
     })?;
     db.execute("VACUUM INTO ?1", [text]).at("the backup")?;
     std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(refuse)
+}
+
+/// Looks through the whole file for damage.
+pub(super) fn verify(db: &Connection) -> Result<()> {
+    let mut statement = db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_TOLD_MAX})"))?;
+    let problems = statement.query_map([], |row| row.get::<_, String>(0));
+    let problems: Vec<String> =
+        problems?.collect::<rusqlite::Result<_>>().at("the integrity check")?;
+    if problems == ["ok"] {
+        return Ok(());
+    }
+    Err(StoreError::Corrupt(format!("the file is damaged: {}", problems.join("; "))))
 }

@@ -2,16 +2,19 @@
 //!
 //! A group that holds an accept, a change or a durable record is flushed to the disk before anyone is
 //! answered. A group of plain records is not: it becomes durable with the next group that is.
+//!
+//! If the disk fails to keep a group, nothing is written any more ([`StopReason`]).
 
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::desk::{Desk, OpenFile};
-use super::unsettled::Unsettled;
+use super::session::{OpenFile, WriteSession};
+use super::stop::StopReason;
 use crate::limits::{
-    CROWD_ITEMS, CROWD_JOBS, CROWD_NAP, CROWD_NAPS, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX,
+    CROWD_ITEMS, CROWD_JOBS, CROWD_NAP, CROWD_NAPS, GROUP_BYTES_MAX, GROUP_ITEMS_MAX, PATIENCE,
+    QUEUE_MAX,
 };
 use crate::{Durability, Result, StoreError};
 
@@ -20,17 +23,18 @@ use crate::{Durability, Result, StoreError};
 pub(super) struct Writer {
     queue: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
+    stop: StopReason,
 }
 
 impl Writer {
-    /// Writes to the file. What is unsettled is shown to readers.
-    pub(super) fn start(file: OpenFile, unsettled: Unsettled) -> Result<Self> {
+    /// Writes to the file, until there is a reason to stop.
+    pub(super) fn start(file: OpenFile, stop: StopReason) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
-        let write = move || match file.desk(unsettled) {
-            Ok(desk) => {
+        let write = move || match file.session() {
+            Ok(session) => {
                 let _ = tell.send(Ok(()));
-                serve(desk, jobs);
+                serve(session, jobs);
             }
             Err(error) => drop(tell.send(Err(error))),
         };
@@ -39,7 +43,7 @@ impl Writer {
             StoreError::Unavailable(format!("no thread to write with: {error}"))
         })?;
         told.recv().unwrap_or_else(|_| Err(gone()))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { queue: Some(queue), thread: Some(thread), stop })
     }
 
     /// Hands `work` to the writer and waits until its group is committed.
@@ -49,8 +53,9 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         order: Order,
-        work: impl FnMut(&mut Desk<'_>) -> Result<T> + Send + 'static,
+        work: impl FnMut(&mut WriteSession<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.stop.check()?;
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Task { order, work, output: None, reply });
         let queue = self.queue.as_ref().ok_or_else(gone)?;
@@ -94,13 +99,15 @@ pub(super) struct Order {
     pub(super) durability: Durability,
     /// How many events or records it brings.
     pub(super) items: usize,
+    /// How many bytes of payloads and responses those have.
+    pub(super) bytes: usize,
 }
 
 /// Work, its result, and who waits for it.
 trait Job: Send {
     fn order(&self) -> Order;
     /// Does the work. An error means that the group must be given up.
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<()>;
+    fn run(&mut self, session: &mut WriteSession<'_>) -> Result<()>;
     /// Answers, once it is known what became of the group.
     fn answer(self: Box<Self>, group: Result<()>);
 }
@@ -112,13 +119,13 @@ struct Task<T, F> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnMut(&mut Desk<'_>) -> Result<T> + Send> Job for Task<T, F> {
+impl<T: Send, F: FnMut(&mut WriteSession<'_>) -> Result<T> + Send> Job for Task<T, F> {
     fn order(&self) -> Order {
         self.order
     }
 
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<()> {
-        let output = (self.work)(desk);
+    fn run(&mut self, session: &mut WriteSession<'_>) -> Result<()> {
+        let output = (self.work)(session);
         let failed = output.as_ref().err().filter(|error| error.is_environment()).cloned();
         self.output = Some(output);
         failed.map_or(Ok(()), Err)
@@ -132,17 +139,17 @@ impl<T: Send, F: FnMut(&mut Desk<'_>) -> Result<T> + Send> Job for Task<T, F> {
     }
 }
 
-fn serve(mut desk: Desk<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
+fn serve(mut session: WriteSession<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     let mut crowded = false;
     while let Some(first) = jobs.blocking_recv() {
         let mut group = gather(first, &mut jobs, crowded);
         crowded = group.len() >= CROWD_JOBS;
-        let result = commit(&mut desk, &mut group);
-        if result.is_err() && group.len() > 1 {
+        let result = commit(&mut session, &mut group);
+        if result.is_err() && group.len() > 1 && !session.stop.is_set() {
             // One job's trouble is not everyone's.
             for job in group {
                 let mut alone = [job];
-                let result = commit(&mut desk, &mut alone);
+                let result = commit(&mut session, &mut alone);
                 alone.into_iter().for_each(|job| job.answer(result.clone()));
             }
         } else {
@@ -151,26 +158,28 @@ fn serve(mut desk: Desk<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) {
     }
 }
 
-/// The first job and whatever else waits, up to the bound. In a crowd more are on their way: the writer
+/// The first job and whatever else waits, up to the bounds; the last one may pass them. In a crowd more are on their way: the writer
 /// naps as long as that brings more, because what comes is in this commit then instead of the next.
 fn gather(
     first: Box<dyn Job>,
     jobs: &mut mpsc::Receiver<Box<dyn Job>>,
     crowded: bool,
 ) -> Vec<Box<dyn Job>> {
-    let mut items = first.order().items;
+    let Order { mut items, mut bytes, .. } = first.order();
     let mut group = vec![first];
     let mut naps = if crowded { CROWD_NAPS } else { 0 };
     loop {
         let before = group.len();
         while items < GROUP_ITEMS_MAX
+            && bytes < GROUP_BYTES_MAX
             && let Ok(job) = jobs.try_recv()
         {
             items += job.order().items;
+            bytes += job.order().bytes;
             group.push(job);
         }
         let in_vain = naps < CROWD_NAPS && group.len() == before;
-        if naps == 0 || in_vain || items >= CROWD_ITEMS {
+        if naps == 0 || in_vain || items >= CROWD_ITEMS || bytes >= GROUP_BYTES_MAX {
             return group;
         }
         naps -= 1;
@@ -179,21 +188,23 @@ fn gather(
 }
 
 /// All jobs in one transaction.
-fn commit(desk: &mut Desk<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
-    let done = try_commit(desk, group);
-    if done.is_err() && desk.grows_wary() {
-        return try_commit(desk, group);
+fn commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
+    session.stop.check()?;
+    let mut done = try_commit(session, group);
+    if done.is_err() && session.looks_up_next() {
+        done = try_commit(session, group);
     }
-    done
+    // What a sync lost is not known: whoever waits is told why nothing is written any more.
+    session.stop.check().and(done)
 }
 
-fn try_commit(desk: &mut Desk<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
+fn try_commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
     let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
-    desk.begin(durable)?;
-    let done = group.iter_mut().try_for_each(|job| job.run(desk));
-    let done = done.and_then(|()| desk.end());
+    session.begin(durable)?;
+    let done = group.iter_mut().try_for_each(|job| job.run(session));
+    let done = done.and_then(|()| session.end());
     if done.is_err() {
-        desk.give_up();
+        session.give_up();
     }
     done
 }
@@ -202,24 +213,30 @@ fn try_commit(desk: &mut Desk<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-    use super::super::desk::testing::open;
+    use super::super::session::testing::open;
     use super::*;
-    use crate::limits::WARY_GROUPS;
+    use crate::limits::LOOKUP_GROUPS;
 
     fn job(
         items: usize,
-        work: impl FnMut(&mut Desk<'_>) -> Result<()> + Send + 'static,
+        work: impl FnMut(&mut WriteSession<'_>) -> Result<()> + Send + 'static,
     ) -> Box<dyn Job> {
-        let order = Order { durability: Durability::Durable, items };
+        let order = Order { durability: Durability::Durable, items, bytes: 0 };
+        Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
+    }
+
+    fn job_of_bytes(bytes: usize) -> Box<dyn Job> {
+        let order = Order { durability: Durability::Durable, items: 1, bytes };
+        let work = |_: &mut WriteSession<'_>| Ok(());
         Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
     }
 
     /// What an insert of a known event does to a group that did not look for it.
-    fn collide_unless_wary(desk: &mut Desk<'_>) -> Result<()> {
-        if desk.is_wary() {
+    fn collide_unless_looked_up(session: &mut WriteSession<'_>) -> Result<()> {
+        if session.looks_up() {
             return Ok(());
         }
-        desk.collided = true;
+        session.collided = true;
         Err(StoreError::Unavailable("it is there".to_owned()))
     }
 
@@ -227,27 +244,27 @@ mod tests {
     fn a_group_that_meets_a_known_event_is_done_again_and_those_after_it_look_first() {
         let folder = tempfile::TempDir::new().unwrap();
         let file = open(&folder.path().join("store.db"));
-        let mut desk = file.desk(Unsettled::default()).unwrap();
-        assert_eq!(commit(&mut desk, &mut [job(1, collide_unless_wary)]), Ok(()));
-        for group in 2..=WARY_GROUPS {
-            assert!(desk.is_wary(), "group {group}");
-            commit(&mut desk, &mut [job(1, |_| Ok(()))]).unwrap();
+        let mut session = file.session().unwrap();
+        assert_eq!(commit(&mut session, &mut [job(1, collide_unless_looked_up)]), Ok(()));
+        for group in 2..=LOOKUP_GROUPS {
+            assert!(session.looks_up(), "group {group}");
+            commit(&mut session, &mut [job(1, |_| Ok(()))]).unwrap();
         }
-        assert_eq!(commit(&mut desk, &mut [job(1, |_| Ok(()))]), Ok(()));
-        assert!(!desk.is_wary());
+        assert_eq!(commit(&mut session, &mut [job(1, |_| Ok(()))]), Ok(()));
+        assert!(!session.looks_up());
     }
 
     #[test]
     fn a_group_that_fails_for_another_reason_is_tried_once() {
         let folder = tempfile::TempDir::new().unwrap();
         let file = open(&folder.path().join("store.db"));
-        let mut desk = file.desk(Unsettled::default()).unwrap();
+        let mut session = file.session().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        let fails = move |_: &mut Desk<'_>| {
+        let fails = move |_: &mut WriteSession<'_>| {
             tell.send(()).unwrap();
             Err(StoreError::Full("the disk".to_owned()))
         };
-        let result = commit(&mut desk, &mut [job(1, fails)]);
+        let result = commit(&mut session, &mut [job(1, fails)]);
         assert_eq!(result, Err(StoreError::Full("the disk".to_owned())));
         assert_eq!(told.iter().count(), 1);
     }
@@ -261,6 +278,19 @@ mod tests {
             }
             assert_eq!(gather(job(1, |_| Ok(())), &mut jobs, crowded).len(), 3);
             assert_eq!(gather(jobs.try_recv().ok().unwrap(), &mut jobs, crowded).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_group_takes_no_more_jobs_once_it_has_its_bytes() {
+        for crowded in [false, true] {
+            let (queue, mut jobs) = mpsc::channel(10);
+            for bytes in [GROUP_BYTES_MAX / 2, GROUP_BYTES_MAX / 2, 1, 1] {
+                queue.try_send(job_of_bytes(bytes)).ok().unwrap();
+            }
+            assert_eq!(gather(job_of_bytes(0), &mut jobs, crowded).len(), 3);
+            assert_eq!(gather(job_of_bytes(GROUP_BYTES_MAX), &mut jobs, crowded).len(), 1);
+            assert_eq!(gather(job_of_bytes(0), &mut jobs, crowded).len(), 3);
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use railpost_store::PostgresAddress;
 use tokio_postgres::NoTls;
 
+use super::proxy::Proxy;
+
 /// The test server's URL. A test without a server fails: a skipped one would look like a passed one.
 pub(crate) fn server() -> String {
     std::env::var("RAILPOST_TEST_POSTGRES").expect(
@@ -22,6 +24,22 @@ pub(crate) async fn fresh_address() -> PostgresAddress {
     let server = server();
     let join = if server.contains('?') { '&' } else { '?' };
     PostgresAddress::from(format!("{server}{join}options=-csearch_path%3D{schema}").as_str())
+}
+
+/// The server behind a wire, the address of a fresh schema through it, and its address without.
+pub(crate) async fn wired() -> (Proxy, PostgresAddress, PostgresAddress) {
+    let config: tokio_postgres::Config = server().parse().unwrap();
+    let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
+        panic!("the test server is reached by TCP")
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let target = tokio::net::lookup_host((host.as_str(), port)).await.unwrap().next().unwrap();
+    let proxy = Proxy::to(target).await;
+    let direct = fresh_address().await;
+    let here = format!("{host}:{port}");
+    assert!(direct.url.contains(&here), "the test server's URL names its port");
+    let wired = direct.url.replace(&here, &proxy.address.to_string());
+    (proxy, PostgresAddress::from(wired.as_str()), direct)
 }
 
 /// Runs statements on the test server.

@@ -14,6 +14,8 @@ pub(crate) enum Wire {
     Whole,
     /// Nobody gets through; what was open is closed.
     Cut,
+    /// Nobody hears anything any more, and nothing is closed. What was open then stays so for ever.
+    Silent,
     /// What the client says gets through; at the first word of an answer the connection breaks.
     BreaksBeforeAnswers,
 }
@@ -46,12 +48,17 @@ impl Proxy {
 }
 
 async fn forward(mut client: TcpStream, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
-    let state = wire.clone();
+    let (state, mut silence) = (wire.clone(), wire.clone());
     let Ok(mut server) = TcpStream::connect(server).await else { return };
     let (mut question, mut answer) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {
         tokio::select! {
             () = cut(&mut wire) => return,
+            () = silenced(&mut silence) => {
+                // Open until the wire is cut, for whoever still waits for an answer.
+                cut(&mut wire).await;
+                return;
+            }
             read = client.read(&mut question) => match read {
                 Ok(len) if len > 0 && server.write_all(&question[..len]).await.is_ok() => {}
                 _ => return,
@@ -72,4 +79,8 @@ async fn forward(mut client: TcpStream, server: SocketAddr, mut wire: watch::Rec
 async fn cut(wire: &mut watch::Receiver<Wire>) {
     // An error means that the proxy is gone, which is as good as cut.
     let _ = wire.wait_for(|wire| *wire == Wire::Cut).await;
+}
+
+async fn silenced(wire: &mut watch::Receiver<Wire>) {
+    let _ = wire.wait_for(|wire| *wire == Wire::Silent).await;
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{EndpointView, commit_change, deed, find};
+use super::{EndpointView, audit_action, commit_change, find};
 use crate::api::answer::{Accepted, Json};
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
@@ -139,7 +139,7 @@ pub(crate) async fn test(
     let made = deliveries.first().map(|view| view.delivery.id);
     let gone = || Problem::new(Code::Conflict, "the endpoint was removed meanwhile");
     let answer = Accepted(TestSent { event: id, delivery: made.ok_or_else(gone)? });
-    ctx.commit(Vec::new(), deed("endpoint.test", &endpoint), answer).await
+    ctx.commit(Vec::new(), audit_action("endpoint.test", &endpoint), answer).await
 }
 
 fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
@@ -160,6 +160,7 @@ fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
         schema_version: None,
         time: now,
         traceparent: None,
+        cloudevent: None,
     })
 }
 
@@ -191,6 +192,8 @@ pub(crate) async fn schedule(
 pub(crate) struct EndpointHealth {
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
+    /// Why nothing can be sent to it as it is, such as a missing secret.
+    pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
     /// What its breaker does; nothing while another node or none serves it.
@@ -261,7 +264,8 @@ pub(crate) async fn health(
     let endpoint = find(&ctx, &path).await?;
     let counts = ctx.app.store.counts(endpoint.id).await?;
     let served = ctx.app.dispatcher.health(endpoint.id).await?;
-    Ok(Json(health_of(&endpoint, counts, served, ctx.now())))
+    let blocked = ctx.app.dispatcher.blocked(endpoint.id).await?;
+    Ok(Json(EndpointHealth { blocked, ..health_of(&endpoint, counts, served, ctx.now()) }))
 }
 
 fn health_of(
@@ -274,6 +278,7 @@ fn health_of(
     let served = served.as_ref();
     EndpointHealth {
         status: served.map_or(endpoint.status, |health| health.status),
+        blocked: None,
         failing_since: served
             .map_or(endpoint.failing_since, |health| health.failing_since)
             .map(Time::from),

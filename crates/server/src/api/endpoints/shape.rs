@@ -44,6 +44,10 @@ pub(crate) struct EndpointView {
     pub(crate) client_certificate: bool,
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
+    /// Why nothing can be sent to it as it is, such as a missing secret. Nothing if it can; answers to
+    /// changes leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
     /// How often its settings were written: 1, 2, 3 …
@@ -67,6 +71,8 @@ impl From<Endpoint> for EndpointView {
             authorities_pem,
             timeout,
         } = endpoint.settings;
+        // What cannot be read is not shown; `blocked` says so.
+        let private = endpoint.private.unwrap_or_default();
         Self {
             id: endpoint.id,
             tenant: endpoint.tenant,
@@ -79,15 +85,25 @@ impl From<Endpoint> for EndpointView {
             tls_min: tls_min.into(),
             authorities_pem,
             timeout,
-            header_names_set: endpoint.private.headers.into_keys().collect(),
-            client_certificate: endpoint.private.client_identity.is_some(),
+            client_certificate: private.client_identity.is_some(),
+            header_names_set: private.headers.into_keys().collect(),
             status: endpoint.status,
+            blocked: None,
             failing_since: endpoint.failing_since.map(Time::from),
             revision: endpoint.revision,
             created_at: endpoint.created_at.into(),
             updated_at: endpoint.updated_at.into(),
         }
     }
+}
+
+/// An endpoint that was removed.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct EndpointRemoved {
+    /// Its id.
+    pub(crate) id: EndpointId,
+    /// How many of its deliveries were open. They are discarded, with the reason `endpoint_removed`.
+    pub(crate) open_deliveries: u64,
 }
 
 /// A version of TLS.

@@ -236,6 +236,7 @@ mod tests {
             schema_version,
             time: Timestamp::from_millis(0),
             traceparent: None,
+            cloudevent: None,
         }
     }
 

@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::cloudevents;
+use super::cloudevents::{self, IdentityView};
 use crate::api::answer::Accepted;
 use crate::api::auth::Needs;
 use crate::api::body::{self, FromBody, media_type, parse_json, unsupported};
@@ -93,8 +93,11 @@ pub(crate) struct NewEvents<'a> {
 /// together with the work, before all is known: there it is the id and the time alone.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Receipt {
-    /// Its id.
+    /// Its id. Receivers see it as `webhook-id`.
     pub(crate) id: EventId,
+    /// What identified it, if it came as a CloudEvent: its own id is made of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cloudevent: Option<IdentityView>,
     /// When it was accepted.
     pub(crate) accepted_at: Time,
     /// Whether it had been accepted before, with the same id and content.
@@ -248,6 +251,7 @@ pub(super) fn event(ctx: &Ctx, new: NewEvent<'_>, trace: Option<&str>) -> Result
         schema_version: new.schema_version,
         time: new.time.map_or(now, |time| time.0),
         traceparent: traceparent(new.traceparent, trace)?,
+        cloudevent: None,
     })
 }
 
@@ -278,17 +282,20 @@ async fn accept<A: crate::api::answer::Answer>(
 ) -> Result<A, Problem> {
     if ctx.may_repeat() {
         let now = ctx.now();
-        let receipts =
-            events.iter().map(|event| Receipt::stored_ahead(event.id.clone(), now.into()));
+        let receipts = events.iter().map(|event| Receipt::stored_ahead(event, now.into()));
         let answer = answer(Receipt::warned(receipts, warnings));
         let idempotency = ctx.record(&answer, false);
         ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency }).await?;
         return Ok(answer);
     }
-    let ids: Vec<EventId> = events.iter().map(|event| event.id.clone()).collect();
+    let ids: Vec<_> =
+        events.iter().map(|event| (event.id.clone(), IdentityView::of(event))).collect();
     let batch = AcceptBatch { tenant, events, idempotency: None };
     let receipts = ctx.app.dispatcher.accept(batch).await?;
-    let receipts = ids.into_iter().zip(receipts).map(|(id, receipt)| Receipt::of(id, &receipt));
+    let receipts = ids
+        .into_iter()
+        .zip(receipts)
+        .map(|((id, cloudevent), receipt)| Receipt { cloudevent, ..Receipt::of(id, &receipt) });
     Ok(answer(Receipt::warned(receipts, warnings)))
 }
 
@@ -302,6 +309,7 @@ impl Receipt {
         };
         Self {
             id,
+            cloudevent: None,
             accepted_at: accepted_at.into(),
             duplicate: Some(duplicate),
             deliveries,
@@ -309,8 +317,10 @@ impl Receipt {
         }
     }
 
-    fn stored_ahead(id: EventId, accepted_at: Time) -> Self {
-        Self { id, accepted_at, duplicate: None, deliveries: None, warnings: Vec::new() }
+    fn stored_ahead(event: &Event, accepted_at: Time) -> Self {
+        let (id, cloudevent) = (event.id.clone(), IdentityView::of(event));
+        let warnings = Vec::new();
+        Self { id, cloudevent, accepted_at, duplicate: None, deliveries: None, warnings }
     }
 
     fn warned(receipts: impl Iterator<Item = Self>, warnings: Vec<Vec<String>>) -> Vec<Self> {

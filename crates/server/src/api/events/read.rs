@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::cloudevents::IdentityView;
 use crate::api::answer::{Accepted, Json, Plain};
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
-use crate::api::call::{Ctx, Deed};
+use crate::api::call::{AuditAction, Ctx};
 use crate::api::deliveries::{DeliveryView, period};
 use crate::api::path::{OfEvent, OfTenant};
 use crate::api::problem::Problem;
@@ -115,10 +116,14 @@ pub(crate) struct EventView {
     pub(crate) payload_base64: Option<String>,
     /// The trace it belongs to.
     pub(crate) traceparent: Option<String>,
+    /// What identified it, if it came as a CloudEvent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cloudevent: Option<IdentityView>,
 }
 
 impl From<StoredEvent> for EventView {
     fn from(StoredEvent { accepted_at, event, .. }: StoredEvent) -> Self {
+        let cloudevent = IdentityView::of(&event);
         let json = event.content_type.is_json().then(|| serde_json::from_slice(&event.payload));
         let payload = json.and_then(Result::ok);
         let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));
@@ -132,7 +137,7 @@ impl From<StoredEvent> for EventView {
             time: event.time.into(),
             accepted_at: accepted_at.into(),
         };
-        Self { head, payload, payload_base64, traceparent: event.traceparent }
+        Self { head, payload, payload_base64, traceparent: event.traceparent, cloudevent }
     }
 }
 
@@ -234,7 +239,8 @@ pub(crate) async fn redeliver(
         .await?;
     let detail = json!({ "endpoint": endpoint });
     let target = event.to_string();
-    ctx.note(Deed { action: "event.redeliver", tenant: Some(tenant), target, detail }).await?;
+    ctx.note(AuditAction { action: "event.redeliver", tenant: Some(tenant), target, detail })
+        .await?;
     Ok(answer)
 }
 

@@ -201,7 +201,8 @@ impl Publisher {
             Ok(receipts) => return receipts.into_iter().map(Ok).collect(),
             Err(problem) => problem,
         };
-        let trouble = matches!(problem.code, Code::StoreUnavailable | Code::Internal);
+        let trouble =
+            matches!(problem.code, Code::StoreUnavailable | Code::StoreStopped | Code::Internal);
         if trouble || events.len() == 1 {
             return vec![Err(problem); events.len()];
         }
@@ -219,7 +220,8 @@ impl Publisher {
         let batch = AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None };
         let dispatcher = self.ctx.app.dispatcher.clone();
         let accepted = tokio::spawn(async move { dispatcher.accept(batch).await });
-        let receipts = accepted.await.map_err(|_| defect())??;
+        let receipts = accepted.await.map_err(|_| defect())?;
+        let receipts = receipts.inspect_err(|error| self.ctx.app.telemetry.note_stopped(error))?;
         Ok(ids.into_iter().zip(receipts).map(|(id, got)| Receipt::of(id, &got)).collect())
     }
 }

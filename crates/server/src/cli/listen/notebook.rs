@@ -3,15 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-use railpost_wire::{EventId, Key, Received, Seq};
+use railpost_wire::{EventId, LineId, Received, Seq};
 
 use crate::limits::LISTEN_REMEMBERED_MAX;
 
-/// Which events were acknowledged, and how far each lane has come.
+/// Which events were acknowledged, and how far each line has come.
 #[derive(Debug, Default)]
 pub(crate) struct Notebook {
     acknowledged: Remembered<EventId, ()>,
-    lanes: Remembered<Option<Key>, Seq>,
+    lines: Remembered<LineId, Seq>,
 }
 
 impl Notebook {
@@ -20,9 +20,9 @@ impl Notebook {
         let remark = self.remark(received);
         if acknowledges {
             self.acknowledged.put(received.event_id.clone(), ());
-            if let Some(seq) = received.seq {
-                let last = self.lanes.get(&received.key).copied();
-                self.lanes.put(received.key.clone(), last.map_or(seq, |last| last.max(seq)));
+            if let (Some(line), Some(seq)) = (&received.line, received.seq) {
+                let last = self.lines.get(line).copied();
+                self.lines.put(line.clone(), last.map_or(seq, |last| last.max(seq)));
             }
         }
         remark
@@ -32,11 +32,12 @@ impl Notebook {
         if self.acknowledged.get(&received.event_id).is_some() {
             return Some("duplicate".to_owned());
         }
-        let (seq, last) = (received.seq?, self.lanes.get(&received.key)?);
-        match seq.get().cmp(&(last.get() + 1)) {
-            std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Less => Some(format!("behind seq {last}")),
-            std::cmp::Ordering::Greater => Some(format!("ahead of seq {}", last.get() + 1)),
+        let last = self.lines.get(received.line.as_ref()?)?.get();
+        let (seq, follows) = (received.seq?.get(), received.follows()?);
+        match () {
+            () if seq <= last => Some(format!("behind seq {last}")),
+            () if follows > last => Some(format!("ahead of seq {}", last + 1)),
+            () => None,
         }
     }
 }
@@ -76,11 +77,13 @@ impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
 mod tests {
     use super::*;
 
-    fn received(id: &str, key: &str, seq: u64) -> Received {
+    fn received(id: &str, line: &str, seq: u64, after: Option<u64>) -> Received {
         Received {
             event_id: id.parse().unwrap(),
-            key: Some(key.parse().unwrap()),
+            key: Some("k".parse().unwrap()),
+            line: Some(line.parse().unwrap()),
             seq: Some(seq.try_into().unwrap()),
+            after,
             attempt: Some(1),
             replay: false,
             timestamp: 0,
@@ -90,17 +93,19 @@ mod tests {
     #[test]
     fn duplicates_and_disorder_are_remarked_and_retries_are_not() {
         let mut notebook = Notebook::default();
-        for (id, key, seq, acknowledges, remark) in [
-            ("a", "x", 4, false, None),
-            ("a", "x", 4, true, None),
-            ("b", "x", 5, true, None),
-            ("a", "x", 4, true, Some("duplicate")),
-            ("c", "x", 6, true, None),
-            ("e", "x", 8, true, Some("ahead of seq 7")),
-            ("d", "x", 7, true, Some("behind seq 8")),
-            ("f", "y", 1, true, None),
+        for (id, line, seq, after, acknowledges, remark) in [
+            ("a", "x", 4, None, false, None),
+            ("a", "x", 4, None, true, None),
+            ("b", "x", 5, None, true, None),
+            ("a", "x", 4, None, true, Some("duplicate")),
+            ("c", "x", 6, None, true, None),
+            ("e", "x", 8, None, true, Some("ahead of seq 7")),
+            ("d", "x", 7, None, true, Some("behind seq 8")),
+            ("g", "x", 12, Some(8), true, None),
+            // The same key in another line: its numbers begin at 1.
+            ("f", "y", 1, None, true, None),
         ] {
-            let noted = notebook.note(&received(id, key, seq), acknowledges);
+            let noted = notebook.note(&received(id, line, seq, after), acknowledges);
             assert_eq!(noted.as_deref(), remark, "{id}");
         }
     }

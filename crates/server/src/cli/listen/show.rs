@@ -54,7 +54,9 @@ impl Arrival {
         let mut parts = vec![received.event_id.to_string()];
         parts.extend(self.event_type.clone());
         parts.extend(received.key.as_ref().map(|key| format!("key={key}")));
+        parts.extend(received.line.as_ref().map(|line| format!("line={line}")));
         parts.extend(received.seq.map(|seq| format!("seq={seq}")));
+        parts.extend(received.after.map(|after| format!("after={after}")));
         parts.extend(received.attempt.map(|number| format!("attempt={number}")));
         parts.extend(received.replay.then(|| "replay".to_owned()));
         parts.join("  ")
@@ -80,7 +82,9 @@ impl Arrival {
         if let Ok(received) = &self.received {
             line["id"] = json!(received.event_id);
             line["key"] = json!(received.key);
+            line["line"] = json!(received.line);
             line["seq"] = json!(received.seq);
+            line["after"] = json!(received.after);
             line["attempt"] = json!(received.attempt);
             line["replay"] = json!(received.replay);
         }

@@ -25,9 +25,13 @@ pub(crate) async fn detail(visit: Visit) -> Answered {
         div.heading {
             h1.breaks { (text(&endpoint, "url")) }
             (badge(text(&endpoint, "status")))
+            @if !health["blocked"].is_null() { (badge("blocked")) }
+        }
+        @if let Some(reason) = health["blocked"].as_str() {
+            p.problem role="alert" { "✕ Nothing is sent to this endpoint: " (reason) "." }
         }
         @if !text(&endpoint, "description").is_empty() { p.lead { (text(&endpoint, "description")) } }
-        @if visit.may(Needs::Manage) { (actions(&visit, &endpoint)) }
+        @if visit.may(Needs::Manage) { (actions(&visit, &endpoint, number(&health, "open"))) }
         (health_section(&visit, &health))
         (figures_section(&visit, &figures))
         (failures(&figures["total"]))
@@ -38,7 +42,7 @@ pub(crate) async fn detail(visit: Visit) -> Answered {
     Reply::page(text(&endpoint, "url"), Tab::Endpoints, body)
 }
 
-fn actions(visit: &Visit, endpoint: &Value) -> Markup {
+fn actions(visit: &Visit, endpoint: &Value, open: u64) -> Markup {
     let path = |action: &str| visit.path(&format!("/endpoints/{}/{action}", text(endpoint, "id")));
     html! {
         div.actions {
@@ -51,7 +55,7 @@ fn actions(visit: &Visit, endpoint: &Value) -> Markup {
             a.button href=(path("edit")) { "Edit" }
             details.confirm {
                 summary { "Delete…" }
-                p { "Its deliveries that have not landed are not sent any more." }
+                p { "Its " (count(open)) " open deliveries are discarded: they are not sent any more." }
                 (button(visit, &path("delete"), "Delete this endpoint", "danger"))
             }
         }
@@ -167,7 +171,7 @@ fn secrets_section(visit: &Visit, secrets: &Value) -> Markup {
     html! {
         section {
             h2 id="secrets" { "Secrets" }
-            @if rows.is_empty() { p.muted { "None: attempts are not signed." } }
+            @if rows.is_empty() { p.muted { "None." } }
             @else { (table("Secrets", &["Secret", "Kind", "State", "Created", "Expires", "Actions"], &rows)) }
             @if manages { (rotation(visit, &path("rotate"))) }
         }

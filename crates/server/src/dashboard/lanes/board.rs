@@ -80,11 +80,12 @@ fn lane_of<'a>(lanes: &'a mut BTreeMap<(String, String), Lane>, of: &Value) -> &
 /// Held lanes first, then those that moved last.
 fn chosen(mut lanes: Vec<Lane>, endpoints: BTreeMap<String, Value>) -> Board {
     for lane in &mut lanes {
-        lane.is_active =
-            endpoints.get(&lane.endpoint).is_some_and(|it| text(it, "status") == "active");
+        let sends = |it: &Value| text(it, "status") == "active" && it["blocked"].is_null();
+        lane.is_active = endpoints.get(&lane.endpoint).is_some_and(sends);
         lane.show_what_holds();
-        lane.open.sort_by_key(|delivery| number(delivery, "seq"));
-        lane.landed.sort_by_key(|delivery| std::cmp::Reverse(number(delivery, "seq")));
+        // By id: seqs of a new line begin again, ids ascend.
+        lane.open.sort_by(|a, b| text(a, "id").cmp(text(b, "id")));
+        lane.landed.sort_by(|a, b| text(b, "id").cmp(text(a, "id")));
     }
     lanes.sort_by_key(|lane| (lane.held.is_none(), std::cmp::Reverse(lane.moved_at)));
     let left_off = lanes.len().saturating_sub(LANES_SHOWN_MAX);

@@ -16,15 +16,15 @@ pub(super) struct Defect;
 /// Work that changes things, which goes on when its client goes away: what is committed must reach the
 /// dispatcher too. Most clients stay, so it is done in the client's own task; when that is dropped, the
 /// rest of the work gets a task of its own.
-pub(super) struct ToTheEnd<T: Send + 'static>(Option<Work<T>>);
+pub(super) struct DespiteDisconnect<T: Send + 'static>(Option<Work<T>>);
 
-pub(super) fn to_the_end<T: Send + 'static>(
+pub(super) fn run_despite_disconnect<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
-) -> ToTheEnd<T> {
-    ToTheEnd(Some(Box::pin(work)))
+) -> DespiteDisconnect<T> {
+    DespiteDisconnect(Some(Box::pin(work)))
 }
 
-impl<T: Send + 'static> Future for ToTheEnd<T> {
+impl<T: Send + 'static> Future for DespiteDisconnect<T> {
     type Output = Result<T, Defect>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Future for ToTheEnd<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for ToTheEnd<T> {
+impl<T: Send + 'static> Drop for DespiteDisconnect<T> {
     fn drop(&mut self) {
         if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(work);
@@ -59,7 +59,7 @@ mod tests {
     #[tokio::test]
     async fn work_that_nobody_waits_for_any_more_is_done_all_the_same() {
         let ((go, may_go), (tell, told)) = (oneshot::channel(), oneshot::channel());
-        let mut work = to_the_end(async move {
+        let mut work = run_despite_disconnect(async move {
             may_go.await.unwrap();
             tell.send("done").unwrap();
         });
@@ -71,12 +71,12 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_somebody_waits_for_gives_its_result() {
-        assert_eq!(to_the_end(async { 7 }).await, Ok(7));
+        assert_eq!(run_despite_disconnect(async { 7 }).await, Ok(7));
     }
 
     #[tokio::test]
     async fn work_that_panics_is_a_defect_and_not_the_end_of_its_client() {
         let work = async { panic!("as planned") };
-        assert_eq!(to_the_end::<()>(work).await, Err(Defect));
+        assert_eq!(run_despite_disconnect::<()>(work).await, Err(Defect));
     }
 }

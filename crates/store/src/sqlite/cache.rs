@@ -1,6 +1,6 @@
 //! What the writer remembers of the file, so that it need not look.
 //!
-//! All of it is in the file too: a group that fails makes the writer forget what it may have changed.
+//! All of it is in the file too. A group that is given up takes back what it changed here.
 
 use std::sync::Arc;
 
@@ -8,26 +8,32 @@ use railpost_wire::{EndpointId, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
+use super::backlog::Backlog;
 use super::lanes::Lanes;
-use super::rows::{all, open_deliveries};
-use super::unsettled::Unsettled;
+use super::rows::all;
 use crate::delivery_ids::DeliveryIds;
 use crate::fanout::Subscriber;
 use crate::limits::BACKLOG_MAX;
 use crate::rows::{self, json};
 use crate::{Result, StoreError, TenantSettings};
 
-#[derive(Debug)]
-pub(super) struct Notes {
+#[derive(Debug, Default)]
+pub(super) struct WriterCache {
+    /// Never undone, for ids ascend.
     pub(super) ids: DeliveryIds,
     last_event: Option<i64>,
+    /// The last event when the group began.
+    last_committed_event: Option<i64>,
     tenants: FxHashMap<TenantId, TenantEntry>,
-    /// Open deliveries by `tenants.num`.
-    backlog: FxHashMap<i64, u64>,
     /// The tenant's num of an endpoint; none if it is unknown or was removed.
     tenant_of: FxHashMap<EndpointId, Option<i64>>,
     partitions: Option<FxHashMap<u8, u64>>,
+    /// The group wrote to the registry or the partitions.
+    registry_changed: bool,
+    pub(super) backlog: Backlog,
     pub(super) lanes: Lanes,
+    /// The endpoint and key of the lane that the last step of pruning ended with.
+    pub(super) pruned_lanes_to: Option<(i64, Vec<u8>)>,
 }
 
 /// A tenant as far as accepting events needs to know it.
@@ -38,37 +44,32 @@ pub(super) struct TenantEntry {
     pub(super) subscribers: Arc<[Subscriber]>,
 }
 
-impl Notes {
-    pub(super) fn new(unsettled: Unsettled) -> Self {
-        Self {
-            ids: DeliveryIds::default(),
-            last_event: None,
-            tenants: FxHashMap::default(),
-            backlog: FxHashMap::default(),
-            tenant_of: FxHashMap::default(),
-            partitions: None,
-            lanes: Lanes::new(unsettled),
-        }
+impl WriterCache {
+    /// The group is committed.
+    pub(super) fn committed(&mut self) {
+        self.last_committed_event = self.last_event;
+        self.registry_changed = false;
+        self.backlog.committed();
+        self.lanes.committed();
     }
 
-    /// Forgets everything that a failed group may have changed; not the last id, for ids ascend.
-    pub(super) fn forget(&mut self) {
-        self.last_event = None;
-        self.lanes.forget();
-        self.forget_registry();
-        self.forget_backlogs();
+    /// The group was given up.
+    pub(super) fn undo(&mut self) {
+        self.last_event = self.last_committed_event;
+        if self.registry_changed {
+            self.registry_changed();
+            self.registry_changed = false;
+        }
+        self.backlog.undo();
+        self.lanes.undo();
     }
 
     /// Forgets what a change may have changed.
-    pub(super) fn forget_registry(&mut self) {
+    pub(super) fn registry_changed(&mut self) {
         self.tenants.clear();
         self.tenant_of.clear();
         self.partitions = None;
-    }
-
-    /// Forgets how many deliveries are open: an endpoint is gone with all of its own.
-    pub(super) fn forget_backlogs(&mut self) {
-        self.backlog.clear();
+        self.registry_changed = true;
     }
 
     /// The next event's number.
@@ -103,32 +104,15 @@ impl Notes {
         Ok(entry)
     }
 
-    /// How many open deliveries a tenant has.
-    pub(super) fn backlog(&mut self, db: &Connection, tenant: i64) -> Result<u64> {
-        if let Some(known) = self.backlog.get(&tenant) {
-            return Ok(*known);
-        }
-        let sql = concat!(
-            "WITH whose AS (SELECT num FROM endpoints WHERE tenant = ?1 AND removed_at IS NULL) \
-             SELECT count(*) FROM ",
-            open_deliveries!()
-        );
-        let open: u64 = db.prepare_cached(sql)?.query_row([tenant], |row| row.get(0))?;
-        self.backlog.insert(tenant, open);
-        Ok(open)
-    }
-
     /// A delivery of this endpoint was opened or closed.
     pub(super) fn backlog_changed(
         &mut self,
         db: &Connection,
         endpoint: EndpointId,
-        change: i64,
+        by: i64,
     ) -> Result<()> {
-        if let Some(tenant) = self.tenant_of(db, endpoint)?
-            && let Some(open) = self.backlog.get_mut(&tenant)
-        {
-            *open = open.saturating_add_signed(change);
+        if let Some(tenant) = self.tenant_of(db, endpoint)? {
+            self.backlog.change(tenant, by);
         }
         Ok(())
     }

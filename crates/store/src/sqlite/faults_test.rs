@@ -40,9 +40,9 @@ impl World {
 
     /// Tells the writer's connection something, outside of any group.
     async fn pragma(&self, pragma: &'static str) {
-        let told = self.store.writer.write(durable(1), move |desk| {
+        let told = self.store.writer.write(durable(1, 0), move |session| {
             // A pragma that a group holds up takes effect with the next one.
-            desk.db.execute_batch(pragma)?;
+            session.db.execute_batch(pragma)?;
             Ok(())
         });
         told.await.unwrap();
@@ -58,11 +58,12 @@ impl World {
             schema_version: None,
             time: Timestamp::from_millis(number),
             traceparent: None,
+            cloudevent: None,
         };
         let tenant = self.tenant.clone();
         let batch = AcceptBatch { tenant, events: vec![event], idempotency: None };
         match self.store.accept(batch.into()).await?.remove(0) {
-            Receipt::Accepted { deliveries, .. } => Ok(deliveries[0]),
+            Receipt::Accepted { deliveries, .. } => Ok(deliveries[0].accepted),
             Receipt::Duplicate { .. } => panic!("every number is used once"),
         }
     }

@@ -1,0 +1,167 @@
+//! Work on a store whose server is stopped: restoring it, looking through it, beginning new lines. Nothing is made where
+//! no store is.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use railpost_engine::Timestamp;
+use railpost_store::{
+    PostgresAddress, PostgresStore, Source, SqliteStore, Store, StoreError, SystemSource,
+};
+
+use super::opening::{self, advised, setup};
+use super::{StartError, failed};
+use crate::config::{Config, is_postgres_url, show_url};
+use crate::data_dir;
+
+/// A store that a backup was put into.
+#[derive(Clone, Debug)]
+pub(crate) struct Restored {
+    /// Where it is, without a password.
+    pub(crate) store: String,
+    /// The file in which the store that was there is kept.
+    pub(crate) old_store: Option<PathBuf>,
+}
+
+/// Puts a backup in the place of the configured store, which no process may have open.
+pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<Restored, StartError> {
+    let (url, source) = (config.store.url.as_str(), &(Arc::new(SystemSource) as Arc<dyn Source>));
+    if url == "memory:" {
+        return Err(failed("store.url", "a store in memory holds nothing to restore"));
+    }
+    let is_postgres = is_postgres_url(url);
+    let path = data_dir::database(config);
+    check_backup(backup, (!is_postgres).then_some(&path))?;
+    let master = data_dir::existing_master_key(config).map_err(StartError)?;
+    let setup = setup(&master, source);
+    if is_postgres {
+        let restored = PostgresStore::restore(&PostgresAddress::from(url), backup, setup).await;
+        restored.map_err(|error| not_restored("store.url", backup, &error))?;
+        return Ok(Restored { store: show_url(url), old_store: None });
+    }
+    data_dir::prepare(&config.server.data_dir).map_err(StartError)?;
+    let store = path.display().to_string();
+    let old_store = SqliteStore::restore(&path, backup, &setup);
+    let old_store = old_store.map_err(|error| not_restored(&store, backup, &error))?;
+    Ok(Restored { store, old_store })
+}
+
+/// Refuses what cannot be a backup: what cannot be read, no regular file (a pipe may never end), and the
+/// file of the store itself.
+fn check_backup(backup: &Path, database: Option<&PathBuf>) -> Result<(), StartError> {
+    let refuse = |problem: &dyn fmt::Display| {
+        StartError(format!("cannot read the backup {}: {problem}", backup.display()))
+    };
+    let file = fs::metadata(backup).map_err(|error| refuse(&error))?;
+    if !file.is_file() {
+        return Err(refuse(&"it is not a regular file"));
+    }
+    File::open(backup).map_err(|error| refuse(&error))?;
+    let is_same = |other: fs::Metadata| (other.dev(), other.ino()) == (file.dev(), file.ino());
+    if database.is_some_and(|path| fs::metadata(path).is_ok_and(is_same)) {
+        let problem = "it is the store itself; name a file that `railpost backup` wrote";
+        return Err(failed(&backup.display().to_string(), problem));
+    }
+    Ok(())
+}
+
+/// Why a restore failed: because of the store or of the backup.
+fn not_restored(store: &str, backup: &Path, error: &StoreError) -> StartError {
+    let backup = backup.display();
+    match error {
+        StoreError::Locked(_) => failed(store, in_use(error)),
+        StoreError::Corrupt(damage) => {
+            StartError(format!("the backup {backup} is damaged: {damage}; take another one"))
+        }
+        StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
+            failed(&format!("the backup {backup}"), advised(error))
+        }
+        // What is unavailable of a file is named by the error.
+        error if store != "store.url" => failed(store, error),
+        error => failed(store, advised(error)),
+    }
+}
+
+fn in_use(error: &StoreError) -> String {
+    format!("{error}; stop the server and wait until its process has ended")
+}
+
+/// Looks through the configured store for damage: says what is damaged, if anything is.
+pub(crate) async fn verify(config: &Config) -> Result<Option<String>, StartError> {
+    let verified =
+        async { open_existing(config).await?.verify().await.map_err(Trouble::of("store")) };
+    match verified.await {
+        Ok(()) => Ok(None),
+        Err(Trouble::Damage(damage)) => Ok(Some(damage)),
+        Err(Trouble::Other(error)) => Err(error),
+    }
+}
+
+/// Begins a new era of the configured store, and with it a new line of every lane. Answers when.
+pub(crate) async fn renew_lines(config: &Config) -> Result<Timestamp, StartError> {
+    let renewed =
+        async { open_existing(config).await?.begin_era().await.map_err(Trouble::of("store")) };
+    match renewed.await {
+        Ok(()) => Ok(SystemSource.now()),
+        Err(Trouble::Damage(damage)) => {
+            Err(StartError(format!("the store is damaged: {damage}; restore a backup")))
+        }
+        Err(Trouble::Other(error)) => Err(error),
+    }
+}
+
+/// Why work on a store failed.
+enum Trouble {
+    /// The store is damaged.
+    Damage(String),
+    Other(StartError),
+}
+
+impl Trouble {
+    fn of(store: &str) -> impl Fn(StoreError) -> Self {
+        move |error| match error {
+            StoreError::Corrupt(damage) => Self::Damage(damage),
+            StoreError::Locked(_) => Self::Other(failed(store, in_use(&error))),
+            error => Self::Other(failed(store, advised(&error))),
+        }
+    }
+}
+
+impl From<StartError> for Trouble {
+    fn from(error: StartError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Opens the configured store. Makes none, and no folder or master key.
+async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Trouble> {
+    let url = config.store.url.as_str();
+    if url == "memory:" {
+        return Err(failed("store.url", "a store in memory ends with its server").into());
+    }
+    let source: Arc<dyn Source> = Arc::new(SystemSource);
+    let setup = || -> Result<_, StartError> {
+        let master = data_dir::existing_master_key(config).map_err(StartError)?;
+        Ok(opening::setup(&master, &source))
+    };
+    if is_postgres_url(url) {
+        let (address, trouble) = (PostgresAddress::from(url), Trouble::of("store.url"));
+        if !PostgresStore::exists(&address).await.map_err(&trouble)? {
+            return Err(no_store(&show_url(url)).into());
+        }
+        return Ok(Arc::new(PostgresStore::connect(&address, setup()?).await.map_err(trouble)?));
+    }
+    let path = data_dir::database(config);
+    let name = path.display().to_string();
+    if !data_dir::holds_database(&path) {
+        return Err(no_store(&name).into());
+    }
+    Ok(Arc::new(SqliteStore::open(&path, setup()?).map_err(Trouble::of(&name))?))
+}
+
+fn no_store(place: &str) -> StartError {
+    StartError(format!("there is no store at {place}; see --data-dir, --store and --config"))
+}
