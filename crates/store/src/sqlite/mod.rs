@@ -81,8 +81,8 @@ impl SqliteStore {
         Ok(Self { writer, readers, setup, path: path.to_owned(), _lock: lock })
     }
 
-    /// Puts a backup in the place of the store, in a new era: what is open goes out in new lines. The store that was there is kept beside it, as
-    /// `….before-restore-` and the time: that file it answers.
+    /// Puts a backup in the place of the store, in a new era: what is open goes out in new lines. The store that
+    /// was there is kept beside it, as `….before-restore-` and the time: that file it answers.
     ///
     /// Refuses while another process has the store, and a backup that is damaged, that is no store, that a
     /// later version wrote or that belongs to another master key: then the store stays as it is. A crash
