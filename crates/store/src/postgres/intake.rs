@@ -66,7 +66,7 @@ pub(super) async fn serve(node: &Node, calls: Vec<AcceptCall>) {
     }
 }
 
-/// The calls that have nothing in common, and the rest.
+/// The first calls that have nothing in common, and the rest: calls are accepted in the order in which they came.
 fn apart(calls: Vec<AcceptCall>) -> (Vec<Pending>, Vec<AcceptCall>) {
     let (mut group, mut rest) = (Vec::new(), Vec::new());
     let mut events: HashSet<(TenantId, EventId)> = HashSet::new();
@@ -77,7 +77,7 @@ fn apart(calls: Vec<AcceptCall>) -> (Vec<Pending>, Vec<AcceptCall>) {
         let event = |event: &Event| (batch.tenant.clone(), event.id.clone());
         let alone = batch.events.iter().all(|e| !events.contains(&event(e)))
             && request.is_none_or(|request| !requests.contains(request));
-        if !alone {
+        if !alone || !rest.is_empty() {
             rest.push(call);
             continue;
         }
