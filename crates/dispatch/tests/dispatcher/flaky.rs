@@ -17,7 +17,7 @@ pub(crate) struct Flaky {
     /// Whoever accepts waits while somebody has it for writing.
     accepting: RwLock<()>,
     accepts_begun: AtomicUsize,
-    /// Whoever records waits while somebody has it for writing.
+    /// Records wait while a test has it for writing.
     recording: RwLock<()>,
     records_begun: Notify,
     /// Records that were to survive a crash.

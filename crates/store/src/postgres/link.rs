@@ -185,7 +185,7 @@ pub(super) struct Link {
 enum Connection {
     #[default]
     None,
-    /// Whoever needs it waits for the same attempt; nobody holds the link's lock meanwhile.
+    /// Callers that need it wait for the same attempt; none of them holds the link's lock meanwhile.
     Connecting(Connecting),
     Open(Arc<Session>),
     /// When connecting last failed, and how.

@@ -173,7 +173,7 @@ pub(super) struct ServerLock {
 }
 
 impl ServerLock {
-    /// Makes whoever has taken the lock the store's holder.
+    /// Makes the session that has taken the lock the holder of the store.
     pub(super) async fn start(
         mut taken: TakenLock,
         address: Address,

@@ -125,7 +125,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What cannot be removed is overwritten, or named by whoever needs its name.
+/// What cannot be removed is overwritten, or named by the call that needs its name.
 fn remove(copy: &Path) {
     for suffix in SUFFIXES {
         let _ = fs::remove_file(with_suffix(copy, suffix));

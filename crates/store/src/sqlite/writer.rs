@@ -194,7 +194,7 @@ fn commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<
     if done.is_err() && session.looks_up_next() {
         done = try_commit(session, group);
     }
-    // What a sync lost is not known: whoever waits is told why nothing is written any more.
+    // What a sync lost is not known: callers that wait are told why nothing is written any more.
     session.stop.check().and(done)
 }
 
