@@ -1,7 +1,7 @@
 //! The audit trail: who did what to what.
 
 use http::Method;
-use railpost_store::{AuditEntry, AuditQuery, Period};
+use railpost_store::{AuditEntry, AuditQuery};
 use railpost_wire::{AuditId, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use super::answer::Json;
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
+use super::deliveries::period;
 use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
 use super::query::{Page, Paged};
@@ -70,9 +71,9 @@ pub(crate) struct AuditFilter {
     /// About this target only, by its id.
     pub(crate) target: Option<String>,
     /// From then on only.
-    pub(crate) from: Option<Time>,
+    pub(crate) created_after: Option<Time>,
     /// Before then only.
-    pub(crate) before: Option<Time>,
+    pub(crate) created_before: Option<Time>,
 }
 
 pub(crate) async fn list_own(
@@ -99,8 +100,8 @@ async fn page(
     tenant: Option<TenantId>,
     query: Paged<AuditFilter>,
 ) -> Result<Json<Page<AuditView>>, Problem> {
-    let AuditFilter { target, from, before } = query.filter;
-    let at = Period { from: from.map(|time| time.0), before: before.map(|time| time.0) };
+    let AuditFilter { target, created_after, created_before } = query.filter;
+    let at = period(created_after, created_before);
     let query = AuditQuery { tenant, target, at, page: query.page };
     let listing = ctx.app.store.audit(query).await?;
     Ok(Json(Page::of(listing, AuditView::from)))

@@ -92,9 +92,9 @@ pub(crate) struct DeadLetterFilter {
     /// Of events with this key only.
     pub(crate) key: Option<Key>,
     /// Of deliveries made at or after this instant only.
-    pub(crate) from: Option<Time>,
+    pub(crate) created_after: Option<Time>,
     /// Of deliveries made before this instant only.
-    pub(crate) before: Option<Time>,
+    pub(crate) created_before: Option<Time>,
 }
 
 pub(crate) async fn list(
@@ -103,14 +103,15 @@ pub(crate) async fn list(
     query: Paged<DeadLetterFilter>,
     _: NoBody,
 ) -> Result<Json<Page<DeadLetter>>, Problem> {
-    let DeadLetterFilter { endpoint, event_type, key, from, before } = query.filter;
+    let DeadLetterFilter { endpoint, event_type, key, created_after, created_before } =
+        query.filter;
     let query = DeliveryQuery {
         tenant: path.tenant,
         endpoint,
         stage: Some(Stage::Dead),
         key,
         event_type,
-        created: period(from, before),
+        created: period(created_after, created_before),
         page: query.page,
     };
     let listing = ctx.app.store.deliveries(query).await?;

@@ -142,9 +142,9 @@ pub(crate) struct DeliveryFilter {
     /// Of events with this key only.
     pub(crate) key: Option<Key>,
     /// Made at or after this instant only.
-    pub(crate) from: Option<Time>,
+    pub(crate) created_after: Option<Time>,
     /// Made before this instant only.
-    pub(crate) before: Option<Time>,
+    pub(crate) created_before: Option<Time>,
 }
 
 pub(crate) async fn list(
@@ -153,14 +153,15 @@ pub(crate) async fn list(
     query: Paged<DeliveryFilter>,
     _: NoBody,
 ) -> Result<Json<Page<DeliveryView>>, Problem> {
-    let DeliveryFilter { endpoint, state, event_type, key, from, before } = query.filter;
+    let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
+        query.filter;
     let query = DeliveryQuery {
         tenant: path.tenant,
         endpoint,
         stage: state,
         key,
         event_type,
-        created: period(from, before),
+        created: period(created_after, created_before),
         page: query.page,
     };
     Ok(Json(Page::of(ctx.app.store.deliveries(query).await?, DeliveryView::from)))
@@ -186,8 +187,8 @@ pub(crate) async fn discard(
 }
 
 /// A stretch of time as a query gives it.
-pub(super) fn period(from: Option<Time>, before: Option<Time>) -> Period {
-    Period { from: from.map(|time| time.0), before: before.map(|time| time.0) }
+pub(super) fn period(after: Option<Time>, before: Option<Time>) -> Period {
+    Period { from: after.map(|time| time.0), before: before.map(|time| time.0) }
 }
 
 /// The delivery, if it is the tenant's.

@@ -88,7 +88,7 @@ fn document(paths: Map<String, Value>, mut definitions: Map<String, Value>) -> V
 }
 
 const ABOUT: &str = "Times are RFC 3339 in UTC. Lengths of time are text such as `30s` or `72h`. \
-    Unknown fields are refused. Lists come in pages: `next` of one is `after` of the next. \
+    Unknown fields are refused. Lists come in pages: `next` of one is `cursor` of the next. \
     Errors are problem details (RFC 9457) with a stable `code`.";
 
 /// The groups that have operations.

@@ -67,18 +67,18 @@ struct PageParameters {
     /// Most items: 1 to 500. 50 if not given.
     limit: Option<u32>,
     /// The `next` of the page before; nothing for the first page.
-    after: Option<String>,
+    cursor: Option<String>,
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Paged<T> {
     fn from_query(query: &str) -> Result<Self, Problem> {
-        let of_page = |pair: &&str| pair.starts_with("limit=") || pair.starts_with("after=");
+        let of_page = |pair: &&str| pair.starts_with("limit=") || pair.starts_with("cursor=");
         let (page, filter): (Vec<&str>, Vec<&str>) =
             query.split('&').partition(|pair| of_page(pair));
         let page: PageParameters = parse(&page.join("&"))?;
-        let after = page.after.map(|cursor| cursor.parse());
+        let after = page.cursor.map(|cursor| cursor.parse());
         let after = after.transpose().map_err(|error: railpost_store::StoreError| {
-            Problem::parameter("after", error.to_string())
+            Problem::parameter("cursor", error.to_string())
         })?;
         let page = PageRequest { limit: page.limit.unwrap_or(PAGE_LIMIT_DEFAULT), after };
         Ok(Self { filter: parse(&filter.join("&"))?, page })
@@ -107,7 +107,7 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
 pub(crate) struct Page<T> {
     /// The items. There may be fewer than asked for, even none, with more to come.
     pub(crate) items: Vec<T>,
-    /// What `after` must be for the next page; nothing when this was the last.
+    /// What `cursor` must be for the next page; nothing when this was the last.
     pub(crate) next: Option<String>,
 }
 

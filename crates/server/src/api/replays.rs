@@ -184,8 +184,8 @@ fn state_view(state: ReplayState) -> StateView {
 fn filter_view(filter: ReplayFilter) -> DeliveryFilter {
     let ReplayFilter { stage, endpoint, event_type, key, created } = filter;
     let Period { from, before } = created;
-    let (from, before) = (from.map(Time::from), before.map(Time::from));
-    DeliveryFilter { endpoint, state: stage, event_type, key, from, before }
+    let (created_after, created_before) = (from.map(Time::from), before.map(Time::from));
+    DeliveryFilter { endpoint, state: stage, event_type, key, created_after, created_before }
 }
 
 pub(crate) async fn create(
@@ -252,7 +252,8 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         return Err(Problem::field("rate_per_s", problem));
     }
     let action = action(ctx, &tenant, &new).await?;
-    let DeliveryFilter { endpoint, state, event_type, key, from, before } = new.filter;
+    let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
+        new.filter;
     let all_states = matches!(action, ReplayAction::Redeliver { .. });
     let stage = state.or((!all_states).then_some(Stage::Dead));
     let of_dead_letters = matches!(action, ReplayAction::Replay | ReplayAction::Skip);
@@ -260,6 +261,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         let problem = "expected `dead`, or nothing: only dead letters are replayed or skipped";
         return Err(Problem::field("filter.state", problem));
     }
+    let created = period(created_after, created_before);
     let (created_at, actor) = (ctx.now(), ctx.caller.actor());
     Ok(Replay {
         id: ReplayId::generate(created_at.as_millis(), ctx.app.random()),
@@ -267,7 +269,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         created_at,
         actor,
         action,
-        filter: ReplayFilter { stage, endpoint, event_type, key, created: period(from, before) },
+        filter: ReplayFilter { stage, endpoint, event_type, key, created },
         rate_per_s: new.rate_per_s,
         dry_run: new.dry_run,
         state: ReplayState::Running,
@@ -326,8 +328,8 @@ async fn find(ctx: &Ctx, path: &OfReplay) -> Result<Replay, Problem> {
 }
 
 fn audit_action(action: &'static str, replay: &Replay) -> AuditAction {
-    let detail =
-        json!({ "action": replay.action, "filter": replay.filter, "dry_run": replay.dry_run });
+    let filter = filter_view(replay.filter.clone());
+    let detail = json!({ "action": replay.action, "filter": filter, "dry_run": replay.dry_run });
     AuditAction {
         action,
         tenant: Some(replay.tenant.clone()),

@@ -18,10 +18,10 @@ pub(super) enum Action {
         target: Option<String>,
         /// Only from this time on (RFC 3339)
         #[arg(long, value_name = "TIME")]
-        from: Option<String>,
+        created_after: Option<String>,
         /// Only before this time (RFC 3339)
         #[arg(long, value_name = "TIME")]
-        before: Option<String>,
+        created_before: Option<String>,
         #[command(flatten)]
         paging: Paging,
     },
@@ -35,9 +35,14 @@ const COLUMNS: [Column; 4] = [
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
-    let Action::List { everywhere, target, from, before, paging } = action;
+    let Action::List { everywhere, target, created_after, created_before, paging } = action;
     let client = &session.client;
     let url = if everywhere { client.of_server(&["audit"]) } else { client.of_tenant(&["audit"]) };
-    let url = list::with_query(url, &[("target", &target), ("from", &from), ("before", &before)]);
+    let filter = [
+        ("target", &target),
+        ("created_after", &created_after),
+        ("created_before", &created_before),
+    ];
+    let url = list::with_query(url, &filter);
     list::show(session, &url, &paging, &COLUMNS)
 }

@@ -15,7 +15,7 @@ pub(super) struct Paging {
     limit: u32,
     /// Go on where a page ended
     #[arg(long, value_name = "CURSOR")]
-    after: Option<String>,
+    cursor: Option<String>,
     /// Show all pages
     #[arg(long)]
     all: bool,
@@ -32,17 +32,22 @@ pub(super) struct Filter {
     key: Option<String>,
     /// Only from this time on (RFC 3339)
     #[arg(long, value_name = "TIME")]
-    from: Option<String>,
+    created_after: Option<String>,
     /// Only before this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
-    before: Option<String>,
+    created_before: Option<String>,
 }
 
 impl Filter {
     /// Its fields with their names in the API.
     pub(super) fn fields(&self) -> [(&'static str, &Option<String>); 4] {
-        let Self { event_type, key, from, before } = self;
-        [("type", event_type), ("key", key), ("from", from), ("before", before)]
+        let Self { event_type, key, created_after, created_before } = self;
+        [
+            ("type", event_type),
+            ("key", key),
+            ("created_after", created_after),
+            ("created_before", created_before),
+        ]
     }
 }
 
@@ -61,13 +66,13 @@ pub(super) fn show(session: &Session, url: &Url, paging: &Paging, columns: &[Col
     let limit = Some(if paging.all { 500 } else { paging.limit }.to_string());
     let url = with_query(url.clone(), &[("limit", &limit)]);
     let mut printer = Printer::new(session, columns);
-    let mut after = paging.after.clone();
+    let mut cursor = paging.cursor.clone();
     loop {
-        let page = session.client.get(&with_query(url.clone(), &[("after", &after)]))?;
+        let page = session.client.get(&with_query(url.clone(), &[("cursor", &cursor)]))?;
         printer.items(page["items"].as_array().map(Vec::as_slice).unwrap_or_default())?;
-        after = page["next"].as_str().map(str::to_owned);
-        if after.is_none() || !paging.all {
-            return printer.end(after.as_deref());
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() || !paging.all {
+            return printer.end(cursor.as_deref());
         }
     }
 }
@@ -120,7 +125,7 @@ impl<'a> Printer<'a> {
             (0, None) => out.hint("There is nothing to show."),
             (_, None) => {}
             (_, Some(next)) => {
-                out.hint(&format!("There is more: add `--all`, or `--after {next}`."));
+                out.hint(&format!("There is more: add `--all`, or `--cursor {next}`."));
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::{Answered, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) async fn list(visit: Visit) -> Answered {
-    let set = filters(&visit, &["target", "from", "before"]);
+    let set = filters(&visit, &["target", "created_after", "created_before"]);
     let page = visit.get(&format!("/audit?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let row = |entry: &Value| {
         vec![
@@ -33,8 +33,8 @@ pub(super) async fn list(visit: Visit) -> Answered {
         h1 { "Audit" }
         (filter_form(&visit, &[
             ("target", "Target", Filter::Text("ep_…")),
-            ("from", "From", Filter::Text(TIME_EXAMPLE)),
-            ("before", "Before", Filter::Text(TIME_EXAMPLE)),
+            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
+            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
         ]))
         @if rows.is_empty() { (empty("Nothing was changed yet, or nothing that matches.", None)) }
         @else { (table("Audit trail", &["When", "Action", "Target", "Who", "Detail"], &rows)) }

@@ -16,7 +16,8 @@ use crate::api::Needs;
 use crate::limits::TABLE_ROWS_MAX;
 
 /// The filters of dead letters, by their names in the API.
-pub(super) const FILTERS: [&str; 5] = ["endpoint", "type", "key", "from", "before"];
+pub(super) const FILTERS: [&str; 5] =
+    ["endpoint", "type", "key", "created_after", "created_before"];
 
 pub(super) async fn list(visit: Visit) -> Answered {
     let set = filters(&visit, &FILTERS);
@@ -31,8 +32,8 @@ pub(super) async fn list(visit: Visit) -> Answered {
             ("endpoint", "Endpoint", Filter::OneOf(endpoint_options(&visit).await?)),
             ("type", "Type", Filter::Text("order.created")),
             ("key", "Key", Filter::Text("order-1")),
-            ("from", "From", Filter::Text(TIME_EXAMPLE)),
-            ("before", "Before", Filter::Text(TIME_EXAMPLE)),
+            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
+            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
         ]))
         @if letters.is_empty() && set.is_empty() {
             (empty("No dead letter: everything that was sent has landed or is still being tried.", None))

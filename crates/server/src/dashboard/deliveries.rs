@@ -18,7 +18,8 @@ pub(super) const COLUMNS: [&str; 7] =
 const STATES: [&str; 6] = ["pending", "in_flight", "waiting", "delivered", "dead", "discarded"];
 
 pub(super) async fn list(visit: Visit) -> Answered {
-    let set = filters(&visit, &["endpoint", "state", "type", "key", "from", "before"]);
+    let set =
+        filters(&visit, &["endpoint", "state", "type", "key", "created_after", "created_before"]);
     let page =
         visit.get(&format!("/deliveries?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let rows = rows(&visit, items(&page));
@@ -30,8 +31,8 @@ pub(super) async fn list(visit: Visit) -> Answered {
             ("endpoint", "Endpoint", Filter::OneOf(endpoint_options(&visit).await?)),
             ("type", "Type", Filter::Text("order.created")),
             ("key", "Key", Filter::Text("order-1")),
-            ("from", "From", Filter::Text(TIME_EXAMPLE)),
-            ("before", "Before", Filter::Text(TIME_EXAMPLE)),
+            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
+            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
         ]))
         @if rows.is_empty() {
             @if set.is_empty() {

@@ -14,7 +14,7 @@ use crate::api::Needs;
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) async fn list(visit: Visit) -> Answered {
-    let set = filters(&visit, &["type", "key", "from", "before"]);
+    let set = filters(&visit, &["type", "key", "created_after", "created_before"]);
     let page = visit.get(&format!("/events?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let row = |event: &Value| {
         let id = text(event, "id");
@@ -32,8 +32,8 @@ pub(super) async fn list(visit: Visit) -> Answered {
         (filter_form(&visit, &[
             ("type", "Type", Filter::Text("order.created")),
             ("key", "Key", Filter::Text("order-1")),
-            ("from", "From", Filter::Text(TIME_EXAMPLE)),
-            ("before", "Before", Filter::Text(TIME_EXAMPLE)),
+            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
+            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
         ]))
         @if rows.is_empty() { (nothing(!set.is_empty())) }
         @else { (table("Events", &["Event", "Type", "Key", "Size", "Accepted"], &rows)) }

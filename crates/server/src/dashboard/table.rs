@@ -51,8 +51,8 @@ pub(super) fn query(pairs: &[(String, String)]) -> String {
 pub(super) fn page_query(visit: &Visit, filters: &[(String, String)], limit: u32) -> String {
     let mut pairs = filters.to_vec();
     pairs.push(("limit".to_owned(), limit.to_string()));
-    if !visit.query("after").is_empty() {
-        pairs.push(("after".to_owned(), visit.query("after").to_owned()));
+    if !visit.query("cursor").is_empty() {
+        pairs.push(("cursor".to_owned(), visit.query("cursor").to_owned()));
     }
     query(&pairs)
 }
@@ -62,10 +62,10 @@ pub(super) fn pager(visit: &Visit, filters: &[(String, String)], page: &Value) -
     let link = |pairs: &[(String, String)]| format!("{}?{}", visit.uri.path(), query(pairs));
     let next = page["next"].as_str().map(|cursor| {
         let mut pairs = filters.to_vec();
-        pairs.push(("after".to_owned(), cursor.to_owned()));
+        pairs.push(("cursor".to_owned(), cursor.to_owned()));
         link(&pairs)
     });
-    let is_first = visit.query("after").is_empty();
+    let is_first = visit.query("cursor").is_empty();
     html! {
         @if next.is_some() || !is_first {
             nav.pager aria-label="Pages" {

@@ -24,10 +24,10 @@ fn the_trail_says_who_did_what_to_what() {
     let about = world.get(&format!("/v1/audit?target={id}&limit=1")).expect(200).json();
     assert_eq!(actions(&about), ["endpoint.pause"]);
     let next = about["next"].as_str().unwrap();
-    let rest = world.get(&format!("/v1/audit?target={id}&after={next}")).expect(200).json();
+    let rest = world.get(&format!("/v1/audit?target={id}&cursor={next}")).expect(200).json();
     assert_eq!(actions(&rest), ["endpoint.create"]);
-    let earlier = world.get("/v1/audit?before=2020-01-01T00:00:00Z").expect(200).json();
+    let earlier = world.get("/v1/audit?created_before=2020-01-01T00:00:00Z").expect(200).json();
     assert!(actions(&earlier).is_empty());
-    let refused = world.get("/v1/audit?from=noon").expect(400);
-    assert_eq!(refused.json()["field"], json!("from"));
+    let refused = world.get("/v1/audit?created_after=noon").expect(400);
+    assert_eq!(refused.json()["field"], json!("created_after"));
 }

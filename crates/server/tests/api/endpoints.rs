@@ -18,7 +18,7 @@ fn an_endpoint_is_created_shown_changed_and_removed() {
     let new = json!({"url": "https://example.com/a", "headers": {"X-Token": "hush"}});
     let made = world.post(ENDPOINTS, &new).expect(201).json();
     assert!(made["secret"]["value"].as_str().unwrap().starts_with("whsec_"));
-    assert_eq!(made["header_names_set"], json!(["X-Token"]));
+    assert_eq!(made["headers"], json!(["X-Token"]));
     assert_eq!((&made["types"], &made["status"]), (&json!(["*"]), &json!("active")));
     let path = format!("{ENDPOINTS}/{}", made["id"].as_str().unwrap());
     let shown = world.get(&path).expect(200);
@@ -80,7 +80,7 @@ fn what_could_never_be_sent_is_refused_with_its_field() {
         (json!({"url": url, "tls_min": "1.1"}), "tls_min"),
         (json!({"url": url, "envelope": "sealed"}), "envelope"),
         (json!({"url": url, "description": "x".repeat(2000)}), "description"),
-        (json!({"url": url, "header_names": {"x_key": "Host"}}), "header_names"),
+        (json!({"url": url, "renamed_headers": {"x_key": "Host"}}), "renamed_headers"),
         (json!({"url": url, "headers": {"Content-Length": "1"}}), "headers.Content-Length"),
         (json!({"url": url, "headers": {"a b": "1"}}), "headers.a b"),
         (json!({"url": url, "headers": {"X-A": "a\r\nb"}}), "headers.X-A"),

@@ -232,14 +232,14 @@ fn a_crash_between_work_and_answer_does_not_double_the_work() {
 
 /// How many events there are.
 fn events(process: &Process, admin: &str) -> usize {
-    let (mut count, mut after) = (0, String::new());
+    let (mut count, mut cursor) = (0, String::new());
     loop {
-        let url = format!("{}{}?limit=500{after}", process.url, of_tenant("events"));
+        let url = format!("{}{}?limit=500{cursor}", process.url, of_tenant("events"));
         let page = request("GET", &url, admin, &[], b"").unwrap().expect(200).json();
         count += page["items"].as_array().unwrap().len();
         if page["next"].is_null() {
             return count;
         }
-        after = format!("&after={}", text(&page["next"]));
+        cursor = format!("&cursor={}", text(&page["next"]));
     }
 }

@@ -16,8 +16,8 @@ fn events_are_listed_the_latest_first_by_type_key_and_time() {
         ("?type=a", vec!["e3", "e1"]),
         ("?key=k", vec!["e2", "e1"]),
         ("?type=a&key=k", vec!["e1"]),
-        ("?before=2020-01-01T00:00:00Z", vec![]),
-        ("?from=2020-01-01T00:00:00Z&type=b", vec!["e2"]),
+        ("?created_before=2020-01-01T00:00:00Z", vec![]),
+        ("?created_after=2020-01-01T00:00:00Z&type=b", vec!["e2"]),
     ] {
         assert_eq!(column(&world.look(&format!("events{query}")), "id"), expected, "{query}");
     }
@@ -31,7 +31,7 @@ fn a_list_comes_in_pages() {
     }
     let first = world.look("events?limit=2");
     assert_eq!(column(&first, "id"), ["e3", "e2"]);
-    let rest = world.look(&format!("events?limit=2&after={}", text(&first["next"])));
+    let rest = world.look(&format!("events?limit=2&cursor={}", text(&first["next"])));
     assert_eq!((column(&rest, "id"), &rest["next"]), (vec!["e1".to_owned()], &json!(null)));
 }
 
@@ -40,12 +40,12 @@ fn a_bad_filter_is_refused_with_its_name() {
     let world = World::new();
     for (path, field) in [
         ("events?type=not%20a%20type", "type"),
-        ("events?from=noon", "from"),
+        ("events?created_after=noon", "created_after"),
         ("events?colour=red", "colour"),
         ("events?limit=0", "limit"),
         ("deliveries?state=lost", "state"),
         ("deliveries?endpoint=ep_x", "endpoint"),
-        ("deliveries?after=!", "after"),
+        ("deliveries?cursor=!", "cursor"),
         ("lanes?endpoint=x", "endpoint"),
         ("dead-letters?state=dead", "state"),
         ("figures?range=1y", "range"),
@@ -109,7 +109,7 @@ fn deliveries_are_listed_by_endpoint_state_type_and_key() {
         ("state=dead".to_owned(), vec!["e1"]),
         (format!("type=a&endpoint={endpoint}"), vec!["e3", "e1"]),
         ("key=l".to_owned(), vec!["e2"]),
-        ("before=2020-01-01T00:00:00Z".to_owned(), vec![]),
+        ("created_before=2020-01-01T00:00:00Z".to_owned(), vec![]),
     ] {
         assert_eq!(
             column(&world.look(&format!("deliveries?{query}")), "event"),

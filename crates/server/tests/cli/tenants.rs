@@ -33,7 +33,7 @@ fn lists_show_a_page_and_how_to_see_more_or_all_of_it() {
     assert_eq!((all.out.lines().count(), all.err.as_str()), (5, ""));
     let page = world.json(&["tenants", "list", "--limit", "2"]);
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
-    let rest = world.json(&["tenants", "list", "--after", page["next"].as_str().unwrap()]);
+    let rest = world.json(&["tenants", "list", "--cursor", page["next"].as_str().unwrap()]);
     assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (2, &json!(null)));
     assert_eq!(world.json(&["tenants", "list", "--all"])["items"].as_array().unwrap().len(), 4);
 }

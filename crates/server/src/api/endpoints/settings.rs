@@ -38,7 +38,7 @@ pub(super) fn apply(
         types,
         policy,
         envelope,
-        header_names,
+        renamed_headers,
         tls_min,
         authorities_pem,
         timeout,
@@ -52,7 +52,7 @@ pub(super) fn apply(
     set(&mut settings.filters, types);
     set(&mut settings.policy, policy);
     set(&mut settings.envelope, envelope);
-    set(&mut settings.header_names, header_names);
+    set(&mut settings.header_names, renamed_headers);
     set(&mut settings.tls_min, tls_min.map(Into::into));
     set(&mut settings.authorities_pem, authorities_pem);
     set(&mut settings.timeout, timeout);

@@ -31,7 +31,7 @@ pub(crate) struct EndpointView {
     /// What a request's body holds.
     pub(crate) envelope: Envelope,
     /// Headers that have another name here: `{"x_key": "X-Order"}`.
-    pub(crate) header_names: HeaderNames,
+    pub(crate) renamed_headers: HeaderNames,
     /// The oldest TLS version that is spoken.
     pub(crate) tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
@@ -39,7 +39,7 @@ pub(crate) struct EndpointView {
     /// The longest that one attempt may take; nothing means the server's default.
     pub(crate) timeout: Option<Span>,
     /// The names of the static headers that every attempt carries. Their values are not shown.
-    pub(crate) header_names_set: Vec<String>,
+    pub(crate) headers: Vec<String>,
     /// Whether attempts show a client certificate. It is not shown.
     pub(crate) client_certificate: bool,
     /// Whether it is switched on, and if not, why.
@@ -81,12 +81,12 @@ impl From<Endpoint> for EndpointView {
             types: filters,
             policy,
             envelope,
-            header_names,
+            renamed_headers: header_names,
             tls_min: tls_min.into(),
             authorities_pem,
             timeout,
             client_certificate: private.client_identity.is_some(),
-            header_names_set: private.headers.into_keys().collect(),
+            headers: private.headers.into_keys().collect(),
             status: endpoint.status,
             blocked: None,
             failing_since: endpoint.failing_since.map(Time::from),
@@ -176,7 +176,7 @@ pub(crate) struct NewEndpoint {
     envelope: Envelope,
     /// Headers that shall have another name here: `{"x_key": "X-Order"}`.
     #[serde(default)]
-    header_names: HeaderNames,
+    renamed_headers: HeaderNames,
     /// The oldest TLS version to speak; 1.2 if not given.
     #[serde(default)]
     tls_min: Option<TlsVersion>,
@@ -216,7 +216,7 @@ impl NewEndpoint {
             types: self.types,
             policy: Some(self.policy),
             envelope: Some(self.envelope),
-            header_names: Some(self.header_names),
+            renamed_headers: Some(self.renamed_headers),
             tls_min: self.tls_min,
             authorities_pem: Some(self.authorities_pem),
             timeout: Some(self.timeout),
@@ -245,7 +245,7 @@ pub(crate) struct EndpointChange {
     /// What a request's body holds.
     pub(super) envelope: Option<Envelope>,
     /// Headers that shall have another name here. It replaces all of them.
-    pub(super) header_names: Option<HeaderNames>,
+    pub(super) renamed_headers: Option<HeaderNames>,
     /// The oldest TLS version to speak.
     pub(super) tls_min: Option<TlsVersion>,
     /// Certificates of authorities to trust beside the public ones, in PEM.

@@ -151,9 +151,9 @@ pub(crate) struct EventFilter {
     /// With this key only.
     pub(crate) key: Option<Key>,
     /// Accepted at or after this instant only.
-    pub(crate) from: Option<Time>,
+    pub(crate) created_after: Option<Time>,
     /// Accepted before this instant only.
-    pub(crate) before: Option<Time>,
+    pub(crate) created_before: Option<Time>,
 }
 
 /// All deliveries of an event.
@@ -186,8 +186,8 @@ pub(crate) async fn list(
     query: Paged<EventFilter>,
     _: NoBody,
 ) -> Result<Json<Page<EventHeadView>>, Problem> {
-    let EventFilter { event_type, key, from, before } = query.filter;
-    let accepted = period(from, before);
+    let EventFilter { event_type, key, created_after, created_before } = query.filter;
+    let accepted = period(created_after, created_before);
     let query = EventQuery { tenant: path.tenant, event_type, key, accepted, page: query.page };
     Ok(Json(Page::of(ctx.app.store.events(query).await?, EventHeadView::from)))
 }

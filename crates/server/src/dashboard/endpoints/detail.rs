@@ -202,7 +202,7 @@ fn settings(endpoint: &Value) -> Markup {
                 dt { "Event types" } dd { code { (list("types")) } }
                 dt { "Envelope" } dd { (text(endpoint, "envelope")) }
                 dt { "Timeout" } dd { (endpoint["timeout"].as_str().unwrap_or("default")) }
-                dt { "Headers set" } dd { (list("header_names_set")) }
+                dt { "Headers set" } dd { (list("headers")) }
                 dt { "Revision" } dd { (number(endpoint, "revision")) }
             }
             details { summary { "Policy" } (shown::json(&endpoint["policy"])) }
