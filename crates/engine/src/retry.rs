@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::{DeadReason, Span, Timestamp};
 
@@ -33,7 +33,7 @@ impl Default for RetryPolicy {
 }
 
 /// How the wait between two attempts grows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Backoff {
@@ -63,6 +63,85 @@ pub enum Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self::Exponential { base: Span::from_secs(2), jitter: Jitter::Full }
+    }
+}
+
+/// A [`Backoff`] as it is written: an object whose `strategy` says which of the other fields it has. The
+/// derived reader of an enum would read it from a buffer, and errors within would not know their place.
+#[derive(Deserialize)]
+#[serde(rename = "Backoff", deny_unknown_fields)]
+struct BackoffFields {
+    strategy: StrategyName,
+    #[serde(default, deserialize_with = "present")]
+    delay: Option<Span>,
+    #[serde(default, deserialize_with = "present")]
+    base: Option<Span>,
+    #[serde(default, deserialize_with = "present")]
+    jitter: Option<Jitter>,
+    #[serde(default, deserialize_with = "present")]
+    delays: Option<Vec<Span>>,
+    #[serde(default, deserialize_with = "present")]
+    repeat_last: Option<bool>,
+}
+
+/// A field that is there has a value: `null` is none.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StrategyName {
+    Fixed,
+    Exponential,
+    Schedule,
+}
+
+impl<'de> Deserialize<'de> for Backoff {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BackoffFields::deserialize(deserializer)?.into_backoff().map_err(de::Error::custom)
+    }
+}
+
+impl BackoffFields {
+    fn into_backoff(self) -> Result<Backoff, String> {
+        self.check_foreign()?;
+        let missing = |field: &str| format!("missing field `{field}`");
+        Ok(match self.strategy {
+            StrategyName::Fixed => {
+                Backoff::Fixed { delay: self.delay.ok_or_else(|| missing("delay"))? }
+            }
+            StrategyName::Exponential => Backoff::Exponential {
+                base: self.base.ok_or_else(|| missing("base"))?,
+                jitter: self.jitter.unwrap_or_default(),
+            },
+            StrategyName::Schedule => Backoff::Schedule {
+                delays: self.delays.ok_or_else(|| missing("delays"))?,
+                repeat_last: self.repeat_last.unwrap_or_default(),
+            },
+        })
+    }
+
+    /// Refuses a field that another strategy has.
+    fn check_foreign(&self) -> Result<(), String> {
+        let own: &[&str] = match self.strategy {
+            StrategyName::Fixed => &["delay"],
+            StrategyName::Exponential => &["base", "jitter"],
+            StrategyName::Schedule => &["delays", "repeat_last"],
+        };
+        let present = [
+            ("delay", self.delay.is_some()),
+            ("base", self.base.is_some()),
+            ("jitter", self.jitter.is_some()),
+            ("delays", self.delays.is_some()),
+            ("repeat_last", self.repeat_last.is_some()),
+        ];
+        match present.into_iter().find(|(name, is)| *is && !own.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(format!("unknown field `{name}` for this strategy")),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod problem;
 pub(crate) mod time;
 mod path;
 mod query;
+mod strict;
 mod body;
 mod answer;
 pub(crate) mod auth;

@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use super::problem::{Code, Problem};
+use super::strict::Strict;
 use crate::app::App;
 use crate::limits::{DISCARDED_LEN_MAX, SMALL_BODY_LEN_MAX};
 
@@ -70,13 +71,20 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for JsonBody<T>
 /// Reads JSON; the error says which field was wrong and how. Looking for the field costs, so that is
 /// done only when there is an error to explain.
 pub(crate) fn parse_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| {
+    read_json(bytes).map_err(|error| {
         let deserializer = &mut serde_json::Deserializer::from_slice(bytes);
-        match serde_path_to_error::deserialize::<_, T>(deserializer) {
+        match serde_path_to_error::deserialize::<_, T>(Strict(deserializer)) {
             Err(found) => json_problem(found.path().to_string(), found.inner()),
             Ok(_) => json_problem(String::new(), &error),
         }
     })
+}
+
+fn read_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> serde_json::Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = T::deserialize(Strict(&mut deserializer))?;
+    deserializer.end()?;
+    Ok(value)
 }
 
 fn json_problem(field: String, error: &serde_json::Error) -> Problem {

@@ -12,6 +12,7 @@ mod flaky;
 
 mod abuse;
 mod routing;
+mod shapes;
 mod at_rest;
 mod audit;
 mod endpoints;
