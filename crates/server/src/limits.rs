@@ -159,6 +159,9 @@ pub const EVENT_TYPES_TENANTS_MAX: usize = 10_000;
 /// Misfits of one event that are told: the first few say enough.
 pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 
+/// Bytes of one warning in a receipt. Names out of the payload stand in it, and they may be long.
+pub const WARNING_LEN_MAX: usize = 256;
+
 /// Bytes of log lines that wait to be written: a second's worth at full speed. Past it lines are counted and
 /// left out, for a slow log must not slow deliveries down.
 pub const LOG_WAITING_LEN_MAX: usize = 4 * 1024 * 1024;

@@ -7,7 +7,7 @@ use railpost_engine::{Load, Timestamp};
 
 use crate::limits::*;
 use crate::{
-    AcceptBatch, AuditEntry, Change, EndpointPrivate, EndpointSettings, Epoch, Event,
+    AcceptBatch, AcceptRecord, AuditEntry, Change, EndpointPrivate, EndpointSettings, Epoch, Event,
     EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, PruneStep, RecordBatch,
     RedeliverBatch, Replay, ReplayState, Result, StoreError, Sweep, TenantSettings, Write,
 };
@@ -23,7 +23,11 @@ pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
         [] | [_] => {}
         events => different_ids(events)?,
     }
-    batch.idempotency.as_deref().map_or(Ok(()), idempotency)
+    let Some(AcceptRecord { record, body_len_max, .. }) = batch.idempotency.as_deref() else {
+        return Ok(());
+    };
+    at_most("idempotency.body (bytes)", *body_len_max, IDEMPOTENCY_BODY_LEN_MAX)?;
+    idempotency(record)
 }
 
 fn different_ids(events: &[Event]) -> Result<()> {

@@ -1,5 +1,6 @@
 //! How events come in.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -83,7 +84,68 @@ pub struct AcceptBatch {
     /// The events.
     pub events: Vec<Event>,
     /// What to answer when the request comes again.
-    pub idempotency: Option<Box<IdempotencyRecord>>,
+    pub idempotency: Option<Box<AcceptRecord>>,
+}
+
+/// What to answer when a request that brought events comes again. The answer tells what became of each event:
+/// that is known in the commit alone, and so the body is made there.
+#[derive(Clone)]
+pub struct AcceptRecord {
+    /// All but the body.
+    pub record: IdempotencyRecord,
+    /// The most bytes that the body may have.
+    pub body_len_max: usize,
+    /// Makes the body of what became of each event.
+    pub body: AcceptBody,
+}
+
+/// See [`AcceptRecord`]. It is called while others wait to be written: it only puts a body together.
+pub type AcceptBody = Arc<dyn Fn(&[EventOutcome]) -> Bytes + Send + Sync>;
+
+impl fmt::Debug for AcceptRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcceptRecord").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+/// A record whose body is the same whatever becomes of the events.
+impl From<IdempotencyRecord> for AcceptRecord {
+    fn from(record: IdempotencyRecord) -> Self {
+        let body = record.response.body.clone();
+        let body_len_max = body.len();
+        Self { record, body_len_max, body: Arc::new(move |_| body.clone()) }
+    }
+}
+
+impl AcceptRecord {
+    /// The record with its body.
+    pub(crate) fn complete(&self, outcomes: &[EventOutcome]) -> IdempotencyRecord {
+        let mut record = self.record.clone();
+        record.response.body = (self.body)(outcomes);
+        record
+    }
+}
+
+/// What became of one event, as far as an answer tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventOutcome {
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// How many deliveries were made of it; nothing if it had been accepted before.
+    pub deliveries: Option<usize>,
+}
+
+impl From<&Receipt> for EventOutcome {
+    fn from(receipt: &Receipt) -> Self {
+        match receipt {
+            Receipt::Accepted { accepted_at, deliveries } => {
+                Self { accepted_at: *accepted_at, deliveries: Some(deliveries.len()) }
+            }
+            Receipt::Duplicate { accepted_at } => {
+                Self { accepted_at: *accepted_at, deliveries: None }
+            }
+        }
+    }
 }
 
 /// What became of one event of a batch.

@@ -63,8 +63,9 @@ pub const SCHEMA_VERSIONS_MAX: usize = 100;
 /// Longest idempotency key, owner or route, in bytes.
 pub const IDEMPOTENCY_TEXT_LEN_MAX: usize = 256;
 
-/// Largest stored response, in bytes: the answer to a full batch of events.
-pub const IDEMPOTENCY_BODY_LEN_MAX: usize = 1024 * 1024;
+/// Largest stored response, in bytes. The largest that is given answers a full batch of events: of each its ids
+/// and as many warnings as are told, at their longest and with every character escaped, some 20 MB in all.
+pub const IDEMPOTENCY_BODY_LEN_MAX: usize = 32 * 1024 * 1024;
 
 /// Largest detail of an audit entry, in bytes of JSON.
 pub const AUDIT_DETAIL_LEN_MAX: usize = 16 * 1024;

@@ -555,7 +555,8 @@ async fn a_request_sent_to_two_nodes_at_once_is_done_once() {
                 expires_at: Timestamp::from_millis(u64::MAX / 4),
             };
             let events = vec![event(id)];
-            Arc::new(AcceptBatch { tenant: tenant(), events, idempotency: Some(Box::new(record)) })
+            let idempotency = Some(Box::new(record.into()));
+            Arc::new(AcceptBatch { tenant: tenant(), events, idempotency })
         };
         let (a, b) =
             tokio::join!(one.accept(request(number)), other.accept(request(number + 1_000)));

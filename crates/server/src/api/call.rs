@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::StatusCode;
 use railpost_engine::Timestamp;
-use railpost_store::{AuditEntry, Change, IdempotencyRecord, Write};
+use railpost_store::{
+    AcceptBody, AcceptRecord, AuditEntry, Change, EventOutcome, IdempotencyRecord, Write,
+};
 use railpost_wire::{AuditId, TenantId};
 
 use super::answer::Answer;
@@ -84,9 +88,19 @@ impl Ctx {
         Some(Box::new(request.record(A::STATUS, answer.to_bytes(), secret)))
     }
 
-    /// The request, if it may come again.
-    pub(crate) fn may_repeat(&self) -> bool {
-        self.idempotent_request.is_some()
+    /// The same for an answer that tells what became of that many events: only the commit knows.
+    pub(crate) fn accept_record(
+        &self,
+        status: StatusCode,
+        events: usize,
+        body: AcceptBody,
+    ) -> Option<Box<AcceptRecord>> {
+        let request = self.idempotent_request.as_ref()?;
+        let end_of_time = Timestamp::from_millis(u64::MAX);
+        let longest = EventOutcome { accepted_at: end_of_time, deliveries: Some(usize::MAX) };
+        let body_len_max = body(&vec![longest; events]).len();
+        let record = request.record(status, Bytes::new(), false);
+        Some(Box::new(AcceptRecord { record, body_len_max, body }))
     }
 
     fn audit(&self, audit_action: AuditAction) -> AuditEntry {

@@ -1,12 +1,15 @@
 //! Requests that may come again: the same answer, and the work done once.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::response::Response;
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use percent_encoding::percent_decode_str;
 use railpost_store::{Digest, IdempotencyKey, IdempotencyRecord, Recall, StoredResponse};
 use railpost_wire::TenantId;
 use ring::digest::{Context, SHA256};
@@ -72,7 +75,7 @@ async fn reserve(
             "a stream cannot be given one: give its events ids",
         ));
     };
-    let route = format!("{} {}", parts.method, parts.uri.path());
+    let route = format!("{} {}", parts.method, decoded_path(parts));
     let key = IdempotencyKey { owner: caller.owner(), route, key };
     let fingerprint = fingerprint(parts, body);
     let reserved = app.under_way.lock().insert(key.clone());
@@ -160,17 +163,36 @@ fn chosen_key(parts: &Parts) -> Result<Option<String>, Problem> {
     }
 }
 
-/// A hash of all that makes it the same request.
+/// A path may be written in several ways; what it names is one.
+fn decoded_path(parts: &Parts) -> Cow<'_, str> {
+    percent_decode_str(parts.uri.path()).decode_utf8_lossy()
+}
+
+/// A hash of all that makes it the same request: what it is done to, and all that says what is to be done.
 fn fingerprint(parts: &Parts, body: &Bytes) -> Digest {
     let mut context = Context::new(&SHA256);
-    let content_type = parts.headers.get(http::header::CONTENT_TYPE);
-    let content_type = content_type.map_or(&b""[..], HeaderValue::as_bytes);
-    let query = parts.uri.query().unwrap_or_default().as_bytes();
-    for part in [parts.method.as_str().as_bytes(), parts.uri.path().as_bytes(), query, content_type]
-    {
+    let mut add = |part: &[u8]| {
+        // With its length, so that no other parts make the same bytes.
+        context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
-        context.update(&[0]);
+    };
+    add(parts.method.as_str().as_bytes());
+    add(decoded_path(parts).as_bytes());
+    add(parts.uri.query().unwrap_or_default().as_bytes());
+    for (name, value) in telling_headers(&parts.headers) {
+        add(name.as_bytes());
+        add(value.as_bytes());
     }
-    context.update(body);
+    add(body);
     context.finish().as_ref().try_into().expect("a SHA-256 has 32 bytes")
+}
+
+/// The headers that say what is to be done, by name: what kind of body it is, and the attributes of a
+/// CloudEvent. `traceparent` is not among them: a client that tries again does so in another span.
+fn telling_headers(headers: &HeaderMap) -> Vec<(&str, &HeaderValue)> {
+    let tells = |name: &str| name == CONTENT_TYPE.as_str() || name.starts_with("ce-");
+    let named = headers.iter().map(|(name, value)| (name.as_str(), value));
+    let mut telling: Vec<_> = named.filter(|(name, _)| tells(name)).collect();
+    telling.sort_by_key(|(name, _)| *name);
+    telling
 }

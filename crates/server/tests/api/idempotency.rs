@@ -118,6 +118,139 @@ fn a_bad_key_is_refused() {
     }
 }
 
+/// The names of an object's fields.
+fn names(object: &Value) -> Vec<&String> {
+    object.as_object().unwrap().keys().collect()
+}
+
+#[test]
+fn a_receipt_has_the_same_fields_with_and_without_a_key() {
+    let world = World::new();
+    let receiver = Receiver::new();
+    world.endpoint(&receiver, &json!({}));
+    let event = |id: &str| json!({"id": id, "type": "a", "payload": 1});
+    let with_key = |key: &str, event: &Value| {
+        publish(&world, &world.admin, &of_tenant("events"), key, event).expect(202)
+    };
+    let plain = world.post(&of_tenant("events"), &event("e1")).expect(202).json();
+    let first = with_key("k1", &event("e2"));
+    assert_eq!(names(&first.json()), names(&plain));
+    assert_eq!(
+        (&first.json()["duplicate"], &first.json()["deliveries"]),
+        (&json!(false), &json!(1))
+    );
+    assert_eq!(with_key("k1", &event("e2")).text, first.text);
+    // Of a duplicate it says so, and when the event was accepted.
+    let plain = world.post(&of_tenant("events"), &event("e1")).expect(202).json();
+    let duplicate = with_key("k2", &event("e1"));
+    assert_eq!(duplicate.json(), plain);
+    assert_eq!(duplicate.json()["duplicate"], true);
+    assert_eq!(with_key("k2", &event("e1")).text, duplicate.text);
+    let batch = json!({"events": [event("e1"), event("e3")]});
+    let send =
+        || publish(&world, &world.admin, &of_tenant("events/batch"), "k", &batch).expect(202);
+    let receipts = send();
+    let of_batch = receipts.json()["events"].clone();
+    assert_eq!((&of_batch[0], names(&of_batch[1])), (&plain, names(&first.json())));
+    assert_eq!(send().text, receipts.text);
+}
+
+#[test]
+fn the_largest_answers_are_given_again() {
+    let world = World::new();
+    let rule = json!({"additionalProperties": {"type": "string"}});
+    let described = json!({"validation": "warn", "schemas": {"1": rule}});
+    world.put(&of_tenant("event-types/a"), &described).expect(200);
+    // Of each event as many misfits are told as may be, and what is told of each is as long as it may be.
+    let payload: BTreeMap<String, u8> =
+        (0..10).map(|n| (format!("{n:02}{}", "\u{1}".repeat(250)), 1)).collect();
+    let id = |n: usize| format!("{n:0>64}");
+    let event = |n: usize| json!({"id": id(n), "type": "a", "payload": payload});
+    let source = "/".repeat(2048);
+    let cloud_event = |n: usize| {
+        let id = format!("{n:0>3}{}", "\\".repeat(253));
+        json!({"specversion": "1.0", "id": id, "source": source, "type": "a", "data": {}})
+    };
+    let events: Vec<Value> = (0..1000).map(event).collect();
+    let cloud_events: Vec<Value> = (0..1000).map(cloud_event).collect();
+    let batches = [
+        ("application/json", json!({ "events": events })),
+        ("application/cloudevents-batch+json", json!(cloud_events)),
+    ];
+    for (content_type, batch) in batches {
+        let headers = [("content-type", content_type), ("idempotency-key", content_type)];
+        let send = || {
+            let path = of_tenant("events/batch");
+            world.call("POST", &path, &world.admin, &headers, batch.to_string().as_bytes())
+        };
+        let first = send().expect(202);
+        let again = send().expect(202);
+        assert_eq!(again.headers["idempotency-replayed"], "true");
+        assert!(again.text == first.text, "the answer should be the same");
+    }
+    assert_eq!(world.look("events?limit=500")["items"].as_array().unwrap().len(), 500);
+}
+
+#[test]
+fn the_largest_event_type_is_described_under_a_key() {
+    let world = World::new();
+    let text = "x".repeat(255 * 1024);
+    let schemas: BTreeMap<u32, Value> =
+        (1..=10).map(|version| (version, json!({ "description": text }))).collect();
+    let body = json!({ "schemas": schemas }).to_string();
+    let headers = [JSON[0], ("idempotency-key", "k")];
+    let path = of_tenant("event-types/a");
+    let put = || world.call("PUT", &path, &world.admin, &headers, body.as_bytes()).expect(200);
+    assert!(put().text == put().text, "the answer should be the same");
+}
+
+#[test]
+fn headers_that_make_the_event_make_the_request() {
+    let world = World::new();
+    let send = |id: &str, source: &str, trace: &str| {
+        let headers = [
+            ("content-type", "application/json"),
+            ("idempotency-key", "k"),
+            ("ce-specversion", "1.0"),
+            ("ce-type", "a"),
+            ("ce-source", source),
+            ("ce-id", id),
+            ("traceparent", trace),
+        ];
+        world.call("POST", &of_tenant("events"), &world.admin, &headers, b"1")
+    };
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let first = send("1", "/shop", trace).expect(202);
+    for (id, source) in [("2", "/shop"), ("1", "/warehouse")] {
+        let reused = send(id, source, trace).expect(409);
+        assert_eq!(reused.code(), "idempotency_key_reused", "{id} {source}");
+    }
+    // A client that tries again is in another span, and often in another trace.
+    let other = "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01";
+    let again = send("1", "/shop", other).expect(202);
+    assert_eq!(
+        (again.text, world.look("events")["items"].as_array().unwrap().len()),
+        (first.text, 1)
+    );
+}
+
+#[test]
+fn a_path_is_the_same_however_it_is_written() {
+    let world = World::new();
+    let encoded = |text: &str| text.bytes().map(|c| format!("%{c:02X}")).collect::<String>();
+    let event = json!({"type": "a", "payload": 1});
+    let send = |path: &str| publish(&world, &world.admin, path, "k", &event).expect(202).text;
+    let long = format!("/v1/tenants/{}/{}", encoded("default"), "events");
+    assert_eq!(send(&long), send(&of_tenant("events")));
+    // Names at their bounds fit, in whichever form they come.
+    let name = "n".repeat(128);
+    let headers = [JSON[0], ("idempotency-key", "k")];
+    for name in [encoded(&name), name] {
+        let path = of_tenant(&format!("event-types/{name}"));
+        world.call("PUT", &path, &world.admin, &headers, b"{}").expect(200);
+    }
+}
+
 /// Names the folder of a server that this process is to be.
 const SERVE: &str = "RAILPOST_TEST_SERVE";
 

@@ -5,9 +5,9 @@ use railpost_wire::{ApiKeyId, AuditId};
 
 use super::world::World;
 use crate::{
-    AcceptBatch, ApiKey, AuditEntry, AuditQuery, Change, IdempotencyKey, IdempotencyRecord,
-    PageRequest, Period, Recall, Receipt, Scope, Source, StoreError, StoredResponse,
-    TenantSettings, Write,
+    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, AuditQuery, Change, EventOutcome,
+    IdempotencyKey, IdempotencyRecord, PageRequest, Period, Recall, Receipt, Scope, Source,
+    StoreError, StoredResponse, TenantSettings, Write,
 };
 
 fn api_key(world: &World, hash: u8) -> ApiKey {
@@ -39,7 +39,10 @@ fn record(world: &World, name: &str, fingerprint: u8) -> IdempotencyRecord {
 }
 
 fn batch(world: &World, record: IdempotencyRecord) -> AcceptBatch {
-    AcceptBatch { idempotency: Some(Box::new(record)), ..world.batch(vec![world.event(Some("k"))]) }
+    AcceptBatch {
+        idempotency: Some(Box::new(record.into())),
+        ..world.batch(vec![world.event(Some("k"))])
+    }
 }
 
 pub(super) async fn an_api_key_is_found_by_its_hash(world: World) {
@@ -132,6 +135,30 @@ pub(super) async fn an_answered_request_is_recalled(world: World) {
     ] {
         assert_eq!(world.store.recall(&other, &[1; 32]).await, Ok(Recall::Absent));
     }
+}
+
+pub(super) async fn a_stored_answer_tells_what_became_of_each_event(world: World) {
+    world.endpoint().await;
+    let (known, fresh) = (world.event(None), world.event(Some("k")));
+    let accepted_at = world.source.now();
+    world.accept(vec![known.clone()]).await;
+    let answered_at = world.later(5);
+    let accept = AcceptRecord {
+        record: record(&world, "a", 1),
+        body_len_max: 1024,
+        body: std::sync::Arc::new(|outcomes| format!("{outcomes:?}").into()),
+    };
+    let idempotency = Some(Box::new(accept));
+    let batch = AcceptBatch { idempotency, ..world.batch(vec![known, fresh]) };
+    let receipts = world.store.accept(batch.into()).await.unwrap();
+    let told: Vec<_> = receipts.iter().map(EventOutcome::from).collect();
+    let expected = [
+        EventOutcome { accepted_at, deliveries: None },
+        EventOutcome { accepted_at: answered_at, deliveries: Some(1) },
+    ];
+    assert_eq!(told, expected);
+    let response = StoredResponse { status: 202, body: format!("{told:?}").into() };
+    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Match(response)));
 }
 
 pub(super) async fn of_two_requests_with_one_key_only_one_does_the_work(world: World) {

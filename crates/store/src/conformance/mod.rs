@@ -184,6 +184,7 @@ checks! { $
         api_keys_list_in_pages
         an_audit_entry_commits_with_its_change
         an_answered_request_is_recalled
+        a_stored_answer_tells_what_became_of_each_event
         of_two_requests_with_one_key_only_one_does_the_work
         a_refused_request_leaves_its_key_unused
         a_repeated_change_is_not_made_again

@@ -12,8 +12,8 @@ use crate::delivery_ids::nth;
 use crate::fanout::Subscriber;
 use crate::limits::BACKLOG_MAX;
 use crate::{
-    AcceptBatch, Event, IdempotencyRecord, Intake, NewDelivery, Receipt, RedeliverBatch, Result,
-    Source, StoreError, check,
+    AcceptBatch, Event, EventOutcome, IdempotencyRecord, Intake, NewDelivery, Receipt,
+    RedeliverBatch, Result, Source, StoreError, check,
 };
 
 #[async_trait]
@@ -30,8 +30,9 @@ impl Intake for MemoryStore {
             Some(accepted_at) => Receipt::Duplicate { accepted_at },
             None => state.accept(source, now, tenant, event.clone(), &subscribers),
         });
-        let receipts = receipts.collect();
-        state.remember(idempotency.clone());
+        let receipts: Vec<Receipt> = receipts.collect();
+        let outcomes: Vec<EventOutcome> = receipts.iter().map(EventOutcome::from).collect();
+        state.remember(idempotency.as_ref().map(|record| Box::new(record.complete(&outcomes))));
         Ok(receipts)
     }
 
@@ -70,7 +71,7 @@ impl State {
         if !self.registry.tenants.contains_key(&batch.tenant) {
             return Err(StoreError::not_found("tenant", &batch.tenant));
         }
-        self.check_idempotency(batch.idempotency.as_deref(), now)?;
+        self.check_idempotency(batch.idempotency.as_deref().map(|accept| &accept.record), now)?;
         let known: Vec<_> = batch
             .events
             .iter()

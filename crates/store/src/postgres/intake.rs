@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use railpost_engine::{Accepted, LaneId, Place, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, TenantId};
 
@@ -16,8 +17,8 @@ use crate::limits::COLLISIONS_MAX;
 use crate::numbers::millis;
 use crate::rows::{self, Columns, event_columns};
 use crate::{
-    AcceptBatch, Event, IdempotencyKey, IdempotencyRecord, LinePlace, NewDelivery, Receipt, Result,
-    Source, StoreError, check,
+    AcceptBatch, AcceptRecord, Event, EventOutcome, IdempotencyKey, IdempotencyRecord, LinePlace,
+    NewDelivery, Receipt, Result, Source, StoreError, check,
 };
 
 /// A delivery's place in its lane and in its line.
@@ -51,7 +52,7 @@ enum Verdict {
 
 /// What a call adds to its group.
 pub(super) fn weight(batch: &Arc<AcceptBatch>) -> Weight {
-    let answer = batch.idempotency.as_ref().map_or(0, |record| record.response.body.len());
+    let answer = batch.idempotency.as_ref().map_or(0, |record| record.body_len_max);
     let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
     Weight { items: batch.events.len(), bytes: payloads + answer }
 }
@@ -73,7 +74,7 @@ fn apart(calls: Vec<AcceptCall>) -> (Vec<Pending>, Vec<AcceptCall>) {
     let mut requests: HashSet<IdempotencyKey> = HashSet::new();
     for call in calls {
         let batch = &call.input;
-        let request = batch.idempotency.as_ref().map(|record| &record.key);
+        let request = batch.idempotency.as_ref().map(|accept| &accept.record.key);
         let event = |event: &Event| (batch.tenant.clone(), event.id.clone());
         let alone = batch.events.iter().all(|e| !events.contains(&event(e)))
             && request.is_none_or(|request| !requests.contains(request));
@@ -283,6 +284,16 @@ enum Outcome {
     Fresh(usize, usize),
 }
 
+impl Outcome {
+    /// The outcome as an answer tells it, if the group is accepted `now`.
+    fn told(&self, now: Timestamp) -> EventOutcome {
+        match self {
+            Outcome::Known(at) => EventOutcome { accepted_at: *at, deliveries: None },
+            Outcome::Fresh(_, count) => EventOutcome { accepted_at: now, deliveries: Some(*count) },
+        }
+    }
+}
+
 #[derive(Default)]
 struct Events<'a> {
     tenant: Vec<i64>,
@@ -316,7 +327,7 @@ struct Answers<'a> {
     key: Vec<&'a str>,
     fingerprint: Vec<&'a [u8]>,
     status: Vec<i32>,
-    body: Vec<&'a [u8]>,
+    body: Vec<Bytes>,
     tenant: Vec<Option<&'a str>>,
     expires_at: Vec<i64>,
 }
@@ -354,12 +365,13 @@ impl<'a> Plan<'a> {
                 plan.event_owners.push((call, index));
                 plan.add_event(entry, event, ids.take(source, now, fanout));
             }
-            plan.outcomes.push(outcomes);
-            plan.counts.push((plan.deliveries.id.len() - before) as u64);
             if let Some(record) = &pending.call.input.idempotency {
                 plan.answer_owners.push(call);
-                plan.answers.add(record);
+                let told: Vec<_> = outcomes.iter().map(|outcome| outcome.told(now)).collect();
+                plan.answers.add(record, &told);
             }
+            plan.outcomes.push(outcomes);
+            plan.counts.push((plan.deliveries.id.len() - before) as u64);
         }
         plan
     }
@@ -386,6 +398,7 @@ impl<'a> Plan<'a> {
         let (tenants, changes): (Vec<i64>, Vec<i64>) = self.tenants.iter().unzip();
         let (e, d, i) = (&self.events, &self.deliveries, &self.answers);
         let ids: Vec<&[u8]> = d.id.iter().map(<[u8; 16]>::as_slice).collect();
+        let bodies: Vec<&[u8]> = i.body.iter().map(|body| &body[..]).collect();
         let firsts: Vec<&[u8]> = e.first.iter().map(<[u8; 16]>::as_slice).collect();
         let values: super::link::Values<'_> = &[
             &holder,
@@ -415,7 +428,7 @@ impl<'a> Plan<'a> {
             &i.key,
             &i.fingerprint,
             &i.status,
-            &i.body,
+            &bodies,
             &i.tenant,
             &i.expires_at,
         ];
@@ -530,14 +543,14 @@ pub(super) fn lane_key<'a>(to: &Subscriber, key: Option<&'a Key>) -> Option<&'a 
 }
 
 impl<'a> Answers<'a> {
-    fn add(&mut self, record: &'a IdempotencyRecord) {
-        let IdempotencyRecord { key, fingerprint, response, tenant, expires_at } = record;
+    fn add(&mut self, accept: &'a AcceptRecord, outcomes: &[EventOutcome]) {
+        let IdempotencyRecord { key, fingerprint, response, tenant, expires_at } = &accept.record;
         self.owner.push(&key.owner);
         self.route.push(&key.route);
         self.key.push(&key.key);
         self.fingerprint.push(fingerprint);
         self.status.push(i32::from(response.status));
-        self.body.push(&response.body);
+        self.body.push((accept.body)(outcomes));
         self.tenant.push(tenant.as_ref().map(TenantId::as_str));
         self.expires_at.push(millis(*expires_at));
     }

@@ -15,8 +15,8 @@ use crate::fanout::Subscriber;
 use crate::numbers::millis;
 use crate::rows::{self, Columns, event_columns};
 use crate::{
-    AcceptBatch, Event, IdempotencyRecord, NewDelivery, Receipt, RedeliverBatch, Result, Source,
-    StoreError, check,
+    AcceptBatch, Event, EventOutcome, IdempotencyRecord, NewDelivery, Receipt, RedeliverBatch,
+    Result, Source, StoreError, check,
 };
 
 impl<'f> WriteSession<'f> {
@@ -25,7 +25,7 @@ impl<'f> WriteSession<'f> {
     pub(super) fn accept(&mut self, batch: &Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         let now = self.now();
         let tenant = self.cache.tenant(self.db, &batch.tenant)?;
-        self.check_idempotency(batch.idempotency.as_deref(), now)?;
+        self.check_idempotency(batch.idempotency.as_deref().map(|accept| &accept.record), now)?;
         let mut known = vec![None; batch.events.len()];
         let looks = self.looks_up() || self.check_backlog(&tenant, batch, &known).is_err();
         if looks {
@@ -38,8 +38,11 @@ impl<'f> WriteSession<'f> {
             Some(accepted_at) => Ok(Receipt::Duplicate { accepted_at }),
             None => writer.add_event(&tenant, batch, index),
         });
-        let receipts = receipts.collect::<Result<_>>()?;
-        self.remember(batch.idempotency.as_deref())?;
+        let receipts: Vec<Receipt> = receipts.collect::<Result<_>>()?;
+        if let Some(record) = &batch.idempotency {
+            let outcomes: Vec<EventOutcome> = receipts.iter().map(EventOutcome::from).collect();
+            self.remember(Some(&record.complete(&outcomes)))?;
+        }
         Ok(receipts)
     }
 

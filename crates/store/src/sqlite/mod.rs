@@ -133,7 +133,8 @@ impl Intake for SqliteStore {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
         let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
-        let order = durable(batch.events.len(), payloads + response_len(&batch.idempotency));
+        let answer = batch.idempotency.as_ref().map_or(0, |record| record.body_len_max);
+        let order = durable(batch.events.len(), payloads + answer);
         self.writer.write(order, move |session| session.accept(&batch)).await
     }
 

@@ -1,12 +1,14 @@
 //! How events come in.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use railpost_dispatch::TraceParent;
 use railpost_store::limits::BATCH_EVENTS_MAX;
-use railpost_store::{AcceptBatch, Event};
+use railpost_store::{AcceptBatch, Event, EventOutcome};
 use railpost_wire::cloudevents::{BATCHED, STRUCTURED};
 use railpost_wire::{ContentType, EventId, EventType, Key, TenantId};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -25,6 +27,7 @@ use crate::api::query::NoQuery;
 use crate::api::route::Route;
 use crate::api::time::Time;
 use crate::app::App;
+use crate::limits::WARNING_LEN_MAX;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -89,8 +92,7 @@ pub(crate) struct NewEvents<'a> {
     events: Vec<NewEvent<'a>>,
 }
 
-/// An event was accepted and is stored. To a request with an `Idempotency-Key` the answer is stored
-/// together with the work, before all is known: there it is the id and the time alone.
+/// An event was accepted and is stored.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Receipt {
     /// Its id. Receivers see it as `webhook-id`.
@@ -101,13 +103,13 @@ pub(crate) struct Receipt {
     /// When it was accepted.
     pub(crate) accepted_at: Time,
     /// Whether it had been accepted before, with the same id and content.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) duplicate: Option<bool>,
-    /// To how many endpoints it goes.
+    pub(crate) duplicate: bool,
+    /// To how many endpoints it goes. A duplicate does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deliveries: Option<usize>,
-    /// Where the payload does not fit its type's schema, if that is only worth a warning.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Where the payload does not fit its type's schema, if that is only worth a warning. Left out where there
+    /// is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
 }
 
@@ -278,52 +280,62 @@ async fn accept<A: crate::api::answer::Answer>(
     ctx: &Ctx,
     tenant: TenantId,
     (events, warnings): (Vec<Event>, Vec<Vec<String>>),
-    answer: impl Fn(Vec<Receipt>) -> A,
+    answer: fn(Vec<Receipt>) -> A,
 ) -> Result<A, Problem> {
-    if ctx.may_repeat() {
-        let now = ctx.now();
-        let receipts = events.iter().map(|event| Receipt::stored_ahead(event, now.into()));
-        let answer = answer(Receipt::warned(receipts, warnings));
-        let idempotency = ctx.record(&answer, false);
-        ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency }).await?;
-        return Ok(answer);
+    let drafts: Arc<[Draft]> = events.iter().zip(warnings).map(Draft::new).collect();
+    let receipts = move |outcomes: &[EventOutcome]| {
+        drafts.iter().zip(outcomes).map(|(draft, outcome)| draft.receipt(*outcome)).collect()
+    };
+    let stored = receipts.clone();
+    let body = move |outcomes: &[EventOutcome]| answer(stored(outcomes)).to_bytes();
+    let idempotency = ctx.accept_record(A::STATUS, events.len(), Arc::new(body));
+    let accepted = ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency }).await?;
+    let outcomes: Vec<EventOutcome> = accepted.iter().map(EventOutcome::from).collect();
+    Ok(answer(receipts(&outcomes)))
+}
+
+/// What a receipt says before it is known what becomes of the event.
+struct Draft {
+    id: EventId,
+    cloudevent: Option<IdentityView>,
+    warnings: Vec<String>,
+}
+
+impl Draft {
+    fn new((event, warnings): (&Event, Vec<String>)) -> Self {
+        Self {
+            id: event.id.clone(),
+            cloudevent: IdentityView::of(event),
+            warnings: bounded(warnings),
+        }
     }
-    let ids: Vec<_> =
-        events.iter().map(|event| (event.id.clone(), IdentityView::of(event))).collect();
-    let batch = AcceptBatch { tenant, events, idempotency: None };
-    let receipts = ctx.app.dispatcher.accept(batch).await?;
-    let receipts = ids
-        .into_iter()
-        .zip(receipts)
-        .map(|((id, cloudevent), receipt)| Receipt { cloudevent, ..Receipt::of(id, &receipt) });
-    Ok(answer(Receipt::warned(receipts, warnings)))
+
+    fn receipt(&self, outcome: EventOutcome) -> Receipt {
+        let (cloudevent, warnings) = (self.cloudevent.clone(), self.warnings.clone());
+        Receipt { cloudevent, warnings, ..Receipt::of(self.id.clone(), outcome) }
+    }
+}
+
+/// Warnings, each cut to what a receipt may say of one.
+pub(super) fn bounded(mut warnings: Vec<String>) -> Vec<String> {
+    for warning in warnings.iter_mut().filter(|warning| warning.len() > WARNING_LEN_MAX) {
+        warning.truncate(warning.floor_char_boundary(WARNING_LEN_MAX - "…".len()));
+        warning.push('…');
+    }
+    warnings
 }
 
 impl Receipt {
-    pub(super) fn of(id: EventId, receipt: &railpost_store::Receipt) -> Self {
-        let (accepted_at, duplicate, deliveries) = match receipt {
-            railpost_store::Receipt::Accepted { accepted_at, deliveries } => {
-                (*accepted_at, false, Some(deliveries.len()))
-            }
-            railpost_store::Receipt::Duplicate { accepted_at } => (*accepted_at, true, None),
-        };
+    /// The receipt of an event that is no CloudEvent and has no warnings.
+    pub(super) fn of(id: EventId, outcome: EventOutcome) -> Self {
+        let EventOutcome { accepted_at, deliveries } = outcome;
         Self {
             id,
             cloudevent: None,
             accepted_at: accepted_at.into(),
-            duplicate: Some(duplicate),
+            duplicate: deliveries.is_none(),
             deliveries,
             warnings: Vec::new(),
         }
-    }
-
-    fn stored_ahead(event: &Event, accepted_at: Time) -> Self {
-        let (id, cloudevent) = (event.id.clone(), IdentityView::of(event));
-        let warnings = Vec::new();
-        Self { id, cloudevent, accepted_at, duplicate: None, deliveries: None, warnings }
-    }
-
-    fn warned(receipts: impl Iterator<Item = Self>, warnings: Vec<Vec<String>>) -> Vec<Self> {
-        receipts.zip(warnings).map(|(receipt, warnings)| Self { warnings, ..receipt }).collect()
     }
 }

@@ -19,7 +19,7 @@ use railpost_wire::TenantId;
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
-use super::publish::{NewEvent, Receipt, event, trace_of};
+use super::publish::{NewEvent, Receipt, bounded, event, trace_of};
 use crate::api::answer::Plain;
 use crate::api::auth::Needs;
 use crate::api::body::{FromBody, media_type, parse_json, too_slow, unsupported};
@@ -184,7 +184,7 @@ impl Publisher {
         for (line, checked) in group {
             let outcome = checked.and_then(|(_, warnings)| {
                 let receipt = outcomes.next().unwrap_or_else(|| Err(defect()))?;
-                Ok(Receipt { warnings, ..receipt })
+                Ok(Receipt { warnings: bounded(warnings), ..receipt })
             });
             write_answer(&mut answers, line, &outcome);
         }
@@ -222,7 +222,7 @@ impl Publisher {
         let accepted = tokio::spawn(async move { dispatcher.accept(batch).await });
         let receipts = accepted.await.map_err(|_| defect())?;
         let receipts = receipts.inspect_err(|error| self.ctx.app.telemetry.note_stopped(error))?;
-        Ok(ids.into_iter().zip(receipts).map(|(id, got)| Receipt::of(id, &got)).collect())
+        Ok(ids.into_iter().zip(receipts).map(|(id, got)| Receipt::of(id, (&got).into())).collect())
     }
 }
 

@@ -48,7 +48,7 @@ impl Model {
         let tenant = self.tenants[usize::from(self.dice.u32(..5) == 0)].clone();
         let count = self.dice.usize(1..5);
         let events = (0..count).map(|_| self.event(&tenant)).collect();
-        let idempotency = self.request();
+        let idempotency = self.request().map(|record| Box::new((*record).into()));
         AcceptBatch { tenant, events, idempotency }
     }
 
