@@ -11,6 +11,7 @@ mod path;
 mod query;
 mod strict;
 mod body;
+mod merge;
 mod answer;
 pub(crate) mod auth;
 pub(crate) mod idempotency;

@@ -55,9 +55,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for JsonBody<T>
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
-        if !matches!(media_type(parts), "" | "application/json") {
-            return Err(unsupported(parts, "application/json"));
-        }
+        check_media_type(parts, &["application/json"])?;
         let bytes = read(app, body, SMALL_BODY_LEN_MAX).await?;
         let value = parse_json(if bytes.is_empty() { b"{}" } else { &bytes })?;
         Ok((JsonBody(value), Some(bytes)))
@@ -66,6 +64,15 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for JsonBody<T>
     fn describe(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
         vec![("application/json", schemas.subschema_for::<T>())]
     }
+}
+
+/// Refuses a body that says to be of another type than these.
+pub(crate) fn check_media_type(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
+    let got = media_type(parts);
+    if got.is_empty() || known.iter().any(|kind| got.eq_ignore_ascii_case(kind)) {
+        return Ok(());
+    }
+    Err(unsupported(parts, &known.join(" or ")))
 }
 
 /// Reads JSON; the error says which field was wrong and how. Looking for the field costs, so that is
@@ -78,6 +85,12 @@ pub(crate) fn parse_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Resu
             Ok(_) => json_problem(String::new(), &error),
         }
     })
+}
+
+/// The same for JSON that was read already.
+pub(crate) fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(Strict(value))
+        .map_err(|found| json_problem(found.path().to_string(), found.inner()))
 }
 
 fn read_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> serde_json::Result<T> {

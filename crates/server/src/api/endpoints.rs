@@ -15,6 +15,7 @@ use super::answer::{Created, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
+use super::merge::MergePatch;
 use super::path::{OfEndpoint, OfTenant};
 use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -23,7 +24,7 @@ use super::secrets::{self, SecretCreated};
 use super::tenants;
 
 pub(crate) use shape::{
-    EndpointChange, EndpointCreated, EndpointRemoved, EndpointView, NewEndpoint,
+    EndpointCreated, EndpointFields, EndpointRemoved, EndpointView, NewEndpoint,
 };
 
 const ALL: &str = "/v1/tenants/{tenant}/endpoints";
@@ -64,8 +65,8 @@ pub(crate) async fn create(
     _: NoQuery,
     JsonBody(new): JsonBody<NewEndpoint>,
 ) -> Result<Created<EndpointCreated>, Problem> {
-    let (change, secret) = new.into_change();
-    let (settings, private) = settings::of_new(&ctx.app, change)?;
+    let (fields, secret) = new.into_fields();
+    let (settings, private) = settings::checked(&ctx.app, fields)?;
     let secret = secret.unwrap_or_else(|| Secret::generate(&ctx.app.random()));
     tenants::find(&ctx, &path.tenant).await?;
     check_count(&ctx, &path.tenant).await?;
@@ -118,18 +119,21 @@ pub(crate) async fn change(
     ctx: Ctx,
     path: OfEndpoint,
     _: NoQuery,
-    JsonBody(change): JsonBody<EndpointChange>,
+    mut change: MergePatch<EndpointFields>,
 ) -> Result<Json<EndpointView>, Problem> {
+    let expected: Option<u64> = change.take("revision")?;
     let mut endpoint = find(&ctx, &path).await?;
     let revision = endpoint.revision;
-    if let Some(expected) = change.revision.filter(|expected| *expected != revision) {
+    if let Some(expected) = expected.filter(|expected| *expected != revision) {
         let detail = format!("it is at revision {revision}, not {expected}: read it again");
         let problem = Problem::new(Code::RevisionMismatch, detail);
         return Err(Problem { field: Some("revision".to_owned()), ..problem });
     }
     let was_signed = endpoint.settings.policy.signed;
-    let mut private = private_to_change(&endpoint, &change)?;
-    settings::apply(&ctx.app, change, &mut endpoint.settings, &mut private)?;
+    let private = private_to_change(&endpoint, &change)?;
+    let fields = change.apply(&EndpointFields::of(endpoint.settings, private))?;
+    let (settings, private) = settings::checked(&ctx.app, fields)?;
+    endpoint.settings = settings;
     let mut _turn = None;
     if endpoint.settings.policy.signed && !was_signed {
         _turn = Some(ctx.app.secret_changes.lock().await);
@@ -150,11 +154,11 @@ pub(crate) async fn change(
 /// What is encrypted of the endpoint. If it cannot be read, the change must replace all of it.
 fn private_to_change(
     endpoint: &Endpoint,
-    change: &EndpointChange,
+    change: &MergePatch<EndpointFields>,
 ) -> Result<EndpointPrivate, Problem> {
     match &endpoint.private {
         Ok(private) => Ok(private.clone()),
-        Err(_) if change.headers.is_some() && change.client_identity.is_some() => {
+        Err(_) if change.names("headers") && change.names("client_identity") => {
             Ok(EndpointPrivate::default())
         }
         Err(error) => Err(error.clone().into()),

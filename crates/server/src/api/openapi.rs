@@ -231,7 +231,7 @@ fn query_parameters(schema: &Schema, schemas: &SchemaGenerator) -> Vec<Value> {
 }
 
 /// The same schema for a value that is there or not, but never `null`.
-fn without_null(mut schema: Value) -> Value {
+pub(super) fn without_null(mut schema: Value) -> Value {
     if let Some(kinds) = schema["type"].as_array() {
         let kinds: Vec<Value> = kinds.iter().filter(|kind| **kind != "null").cloned().collect();
         schema["type"] = kinds.into_iter().next().unwrap_or_default();

@@ -5,13 +5,14 @@ use railpost_engine::RateLimit;
 use railpost_store::{Tenant, TenantSettings, Write};
 use railpost_wire::TenantId;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::{Accepted, Created, Json};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
+use super::merge::{self, MergePatch};
 use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
 use super::query::{Everything, NoQuery, Page, Paged};
@@ -84,25 +85,45 @@ pub(crate) struct NewTenant {
     pub(crate) backlog_max: Option<u64>,
 }
 
-/// What is to change about a tenant. What is left out stays; `null` takes a limit away.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct TenantChange {
+/// What can be chosen about a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantFields {
     /// Its name, for people.
-    pub(crate) name: Option<String>,
+    #[serde(default)]
+    name: String,
     /// Most attempts per period over all its endpoints.
-    #[serde(deserialize_with = "given")]
-    pub(crate) rate_limit: Option<Option<RateLimit>>,
+    #[serde(default)]
+    rate_limit: Option<RateLimit>,
     /// Most open deliveries.
-    #[serde(deserialize_with = "given")]
-    pub(crate) backlog_max: Option<Option<u64>>,
+    #[serde(default)]
+    backlog_max: Option<u64>,
 }
 
-/// Tells `null` from a field that is left out.
-pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
+impl merge::Settings for TenantFields {
+    const CHANGE: (&'static str, &'static str) = (
+        "TenantChange",
+        "What is to change about a tenant: a JSON merge patch. What is left out stays; `null` takes a limit \
+         away.",
+    );
+
+    fn example() -> serde_json::Value {
+        json!({ "name": "Acme", "backlog_max": null })
+    }
+}
+
+impl From<TenantSettings> for TenantFields {
+    fn from(settings: TenantSettings) -> Self {
+        let TenantSettings { name, rate_limit, backlog_max } = settings;
+        Self { name, rate_limit, backlog_max }
+    }
+}
+
+impl From<TenantFields> for TenantSettings {
+    fn from(fields: TenantFields) -> Self {
+        let TenantFields { name, rate_limit, backlog_max } = fields;
+        Self { name, rate_limit, backlog_max }
+    }
 }
 
 /// What became of a tenant that is to be erased.
@@ -155,14 +176,11 @@ pub(crate) async fn change(
     ctx: Ctx,
     path: OfTenant,
     _: NoQuery,
-    JsonBody(change): JsonBody<TenantChange>,
+    change: MergePatch<TenantFields>,
 ) -> Result<Json<TenantView>, Problem> {
     let mut tenant = find(&ctx, &path.tenant).await?;
-    let settings = &mut tenant.settings;
-    settings.name = change.name.unwrap_or_else(|| settings.name.clone());
-    settings.rate_limit = change.rate_limit.unwrap_or(settings.rate_limit);
-    settings.backlog_max = change.backlog_max.unwrap_or(settings.backlog_max);
-    check(settings)?;
+    tenant.settings = change.apply(&tenant.settings.into())?.into();
+    check(&tenant.settings)?;
     tenant.updated_at = ctx.now();
     let writes = vec![Write::UpdateTenant(tenant.id.clone(), tenant.settings.clone())];
     let changed = Json(TenantView::from(tenant));

@@ -114,8 +114,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What was given, upon the policy that is there.
-    fn to_json(&self, policy: impl FnOnce() -> Outcome<Value>) -> Outcome<Map<String, Value>> {
+    /// What was given, with the policy's part of it as `policy` makes it.
+    fn to_json(
+        &self,
+        policy: impl FnOnce(&PolicyFlags) -> Outcome<Value>,
+    ) -> Outcome<Map<String, Value>> {
         let mut body = Map::new();
         let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -133,7 +136,7 @@ impl Settings {
             set("authorities_pem", Some(json!(String::from_utf8_lossy(&pem))));
         }
         if self.policy.given() {
-            set("policy", Some(json!(self.policy.upon(policy()?)?)));
+            set("policy", Some(policy(&self.policy)?));
         }
         Ok(body)
     }
@@ -198,7 +201,7 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
 }
 
 fn create(session: &Session, url: &str, secret: Option<&str>, settings: &Settings) -> Outcome {
-    let mut body = settings.to_json(|| Ok(json!({})))?;
+    let mut body = settings.to_json(|policy| Ok(json!(policy.whole()?)))?;
     body.insert("url".to_owned(), json!(url));
     if let Some(secret) = secret {
         body.insert("secret".to_owned(), json!(secret));
@@ -218,7 +221,7 @@ fn create(session: &Session, url: &str, secret: Option<&str>, settings: &Setting
 
 fn update(session: &Session, id: &str, url: Option<&str>, settings: &Settings) -> Outcome {
     let one = session.client.of_tenant(&["endpoints", id]);
-    let mut body = settings.to_json(|| Ok(session.client.get(&one)?["policy"].clone()))?;
+    let mut body = settings.to_json(PolicyFlags::change)?;
     if let Some(url) = url {
         body.insert("url".to_owned(), json!(url));
     }

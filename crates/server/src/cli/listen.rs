@@ -112,7 +112,7 @@ async fn register(session: &Session, url: &str, how: &Registration) -> Outcome<(
         body["types"] = json!(how.types);
     }
     if how.policy.given() {
-        body["policy"] = json!(how.policy.upon(json!({}))?);
+        body["policy"] = json!(how.policy.whole()?);
     }
     let client = session.client.clone();
     let creating = move || client.post(&client.of_tenant(&["endpoints"]), &body);

@@ -12,7 +12,7 @@ use super::input;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policy")]
 pub(super) struct PolicyFlags {
-    /// The whole policy as JSON; the flags below go on top of it
+    /// The policy as JSON, or what is to change about it; the flags below go on top of it
     #[arg(long, value_name = "JSON|@FILE")]
     policy: Option<String>,
     /// What is promised: at_least_once, at_most_once or effectively_once
@@ -84,12 +84,26 @@ impl PolicyFlags {
         self.policy.is_some() || laid != json!({})
     }
 
-    /// What was said, upon `policy`: checked here, so that a mistake costs no request.
-    pub(super) fn upon(&self, mut policy: Value) -> Outcome<Policy> {
-        if let Some(given) = &self.policy {
-            policy = input::read_json("--policy", given)?;
+    /// What was said, as a change to a policy: what is not given stays.
+    pub(super) fn change(&self) -> Outcome<Value> {
+        let mut policy = match &self.policy {
+            Some(given) => input::read_json("--policy", given)?,
+            None => json!({}),
+        };
+        if !policy.is_object() {
+            return Err(Failure::usage("--policy: expected a JSON object"));
         }
         self.lay_over(&mut policy);
+        Ok(policy)
+    }
+
+    /// What was said, as a policy of its own: what is not given is the default. Checked here, so that a
+    /// mistake costs no request.
+    pub(super) fn whole(&self) -> Outcome<Policy> {
+        let mut policy = self.change()?;
+        if self.retry_jitter.is_some() && self.retry_base.is_none() {
+            policy["retry"]["backoff"]["base"] = json!(Span::from_secs(2));
+        }
         serde_json::from_value(policy).map_err(|error| {
             Failure::usage(format!("policy: {error}"))
                 .next("docs/engine.md lists every field with its default and bounds")
@@ -127,8 +141,13 @@ impl PolicyFlags {
         if self.retry_base.is_none() && self.retry_jitter.is_none() {
             return None;
         }
-        let base = self.retry_base.unwrap_or(Span::from_secs(2));
-        let jitter = self.retry_jitter.as_deref().unwrap_or("full");
-        Some(json!({ "strategy": "exponential", "base": base, "jitter": jitter }))
+        let mut backoff = json!({ "strategy": "exponential" });
+        if let Some(base) = self.retry_base {
+            backoff["base"] = json!(base);
+        }
+        if let Some(jitter) = &self.retry_jitter {
+            backoff["jitter"] = json!(jitter);
+        }
+        Some(backoff)
     }
 }

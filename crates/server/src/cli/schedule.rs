@@ -1,7 +1,7 @@
 //! `railpost schedule`: prints the planned attempts of a retry policy.
 
 use railpost_engine::Plan;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Session;
 use super::failure::{Failure, Outcome};
@@ -32,7 +32,7 @@ pub(super) fn run(
         }
         return of_endpoint(&session()?, endpoint, arguments.attempts);
     }
-    let policy = arguments.policy.upon(json!({}))?;
+    let policy = arguments.policy.whole()?;
     print(out, &policy.retry.plan(arguments.attempts as usize))
 }
 

@@ -48,18 +48,6 @@ fn a_change_made_from_an_old_revision_is_refused() {
 }
 
 #[test]
-fn a_policy_that_is_given_replaces_the_whole_policy() {
-    let world = World::new();
-    let policy = json!({"in_flight_max": 3, "signed": false, "quarantine_after": null});
-    let path = create(&world, &json!({"url": "https://example.com", "policy": policy}));
-    let shown = world.get(&path).json()["policy"].clone();
-    assert_eq!((&shown["in_flight_max"], &shown["signed"]), (&json!(3), &json!(false)));
-    let changed = world.patch(&path, &json!({"policy": {"in_flight_max": 4}})).expect(200).json();
-    let changed = &changed["policy"];
-    assert_eq!((&changed["in_flight_max"], &changed["signed"]), (&json!(4), &json!(true)));
-}
-
-#[test]
 fn what_could_never_be_sent_is_refused_with_its_field() {
     let world = World::new();
     let url = "https://example.com";

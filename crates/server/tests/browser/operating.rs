@@ -188,6 +188,26 @@ fn a_bad_url_is_explained_beside_its_field_and_a_good_one_makes_an_endpoint() {
 }
 
 #[test]
+fn saving_an_endpoint_changes_nothing_that_its_form_does_not_show() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let policy = json!({
+        "retry": {"backoff": {"strategy": "exponential", "base": "5m", "jitter": "none"}},
+        "outcomes": {"404": "retryable"},
+        "rate_limit": {"count": 5, "per": "1s", "burst": 5},
+    });
+    let endpoint = world.endpoint(&receiver, &policy);
+    let path = format!("endpoints/{endpoint}");
+    let before = world.look(&path)["policy"].clone();
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page(&format!("/{path}/edit")));
+    browser.fill("#description", "the same shop");
+    browser.click("main button.primary");
+    browser.wait_for(".flash");
+    let after = world.look(&path);
+    assert_eq!((&after["policy"], &after["description"]), (&before, &json!("the same shop")));
+}
+
+#[test]
 fn an_endpoint_is_paused_and_resumed() {
     let (world, receiver) = (World::new(), Receiver::new());
     let endpoint = world.endpoint(&receiver, &json!({}));

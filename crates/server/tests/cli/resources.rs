@@ -44,6 +44,33 @@ fn an_endpoint_is_created_shown_changed_and_deleted() {
 }
 
 #[test]
+fn an_update_of_a_policy_changes_what_is_given_and_nothing_else() {
+    let world = World::new();
+    let create = ["endpoints", "create", "--url", "http://127.0.0.1:9999/"];
+    let flags =
+        ["--retry-base", "5s", "--retry-jitter", "none", "--policy", r#"{"signed": false}"#];
+    let created = world.json(&[&create[..], &flags].concat());
+    let id = created["id"].as_str().unwrap();
+    let mut policy = created["policy"].clone();
+    for (flags, path, value) in [
+        (["--retry-base", "1s"], "/retry/backoff/base", json!("1s")),
+        (["--retry-jitter", "equal"], "/retry/backoff/jitter", json!("equal")),
+        (["--policy", r#"{"retry": {"ttl": "1h"}}"#], "/retry/ttl", json!("1h")),
+        (["--policy", r#"{"breaker": null}"#], "/breaker", json!(null)),
+        (["--retry-fixed", "3s"], "/retry/backoff", json!({"strategy": "fixed", "delay": "3s"})),
+        (["--header", "x-b: c"], "/breaker", json!(null)),
+    ] {
+        let changed = world.json(&[&["endpoints", "update", id][..], &flags].concat());
+        *policy.pointer_mut(path).unwrap() = value;
+        assert_eq!(changed["policy"], policy, "{flags:?}");
+    }
+    let refused = world.run(&["endpoints", "update", id, "--policy", "[]"]).expect(2);
+    assert!(refused.err.contains("object"), "{}", refused.err);
+    let refused = world.run(&["endpoints", "update", id, "--in-flight-max", "0"]).expect(1);
+    assert!(refused.err.contains("policy.in_flight_max"), "{}", refused.err);
+}
+
+#[test]
 fn secrets_are_listed_without_values_rotated_and_revealed() {
     let world = World::new();
     let created = world.json(&["endpoints", "create", "--url", "http://127.0.0.1:9999/"]);

@@ -9,30 +9,17 @@ use railpost_store::limits::{FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX};
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
 use railpost_wire::HeaderNames;
 
-use super::shape::{self, EndpointChange};
+use super::shape::{self, EndpointFields};
 use crate::api::problem::Problem;
 use crate::app::App;
 use crate::serve::duration;
 
-/// The settings of an endpoint that is to be created.
-pub(super) fn of_new(
+/// The settings that were chosen, or which field cannot be so.
+pub(super) fn checked(
     app: &App,
-    change: EndpointChange,
+    fields: EndpointFields,
 ) -> Result<(EndpointSettings, EndpointPrivate), Problem> {
-    let (mut settings, mut private) =
-        (EndpointSettings::all_events(""), EndpointPrivate::default());
-    apply(app, change, &mut settings, &mut private)?;
-    Ok((settings, private))
-}
-
-/// Changes the settings, or says which field cannot be so.
-pub(super) fn apply(
-    app: &App,
-    change: EndpointChange,
-    settings: &mut EndpointSettings,
-    private: &mut EndpointPrivate,
-) -> Result<(), Problem> {
-    let EndpointChange {
+    let EndpointFields {
         url,
         description,
         types,
@@ -44,27 +31,21 @@ pub(super) fn apply(
         timeout,
         headers,
         client_identity,
-        revision: _,
-    } = change;
-    let policy = policy.map(|fields| Policy::new(fields).map_err(policy_problem)).transpose()?;
-    set(&mut settings.url, url);
-    set(&mut settings.description, description);
-    set(&mut settings.filters, types);
-    set(&mut settings.policy, policy);
-    set(&mut settings.envelope, envelope);
-    set(&mut settings.header_names, renamed_headers);
-    set(&mut settings.tls_min, tls_min.map(Into::into));
-    set(&mut settings.authorities_pem, authorities_pem);
-    set(&mut settings.timeout, timeout);
-    set(&mut private.headers, headers);
-    set(&mut private.client_identity, client_identity.map(|identity| identity.map(stored)));
-    check(app, settings, private)
-}
-
-fn set<T>(field: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *field = value;
-    }
+    } = fields;
+    let settings = EndpointSettings {
+        url,
+        description,
+        filters: types,
+        policy: Policy::new(policy).map_err(policy_problem)?,
+        envelope,
+        header_names: renamed_headers,
+        tls_min: tls_min.into(),
+        authorities_pem,
+        timeout,
+    };
+    let private = EndpointPrivate { headers, client_identity: client_identity.map(stored) };
+    check(app, &settings, &private)?;
+    Ok((settings, private))
 }
 
 fn stored(identity: shape::ClientIdentity) -> ClientIdentity {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use railpost_engine::{EndpointStatus, Policy, PolicyFields, Span};
-use railpost_store::{Endpoint, EndpointSettings};
+use railpost_store::{Endpoint, EndpointPrivate, EndpointSettings};
 use railpost_wire::{EndpointId, Envelope, EventTypeFilter, HeaderNames, Secret, TenantId};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use crate::api::merge;
 use crate::api::secrets::{SecretCreated, SecretText};
-use crate::api::tenants::given;
 use crate::api::time::Time;
 
 /// An endpoint.
@@ -107,9 +107,10 @@ pub(crate) struct EndpointRemoved {
 }
 
 /// A version of TLS.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum TlsVersion {
     /// TLS 1.2.
+    #[default]
     #[serde(rename = "1.2")]
     V12,
     /// TLS 1.3.
@@ -145,13 +146,20 @@ pub(crate) struct EndpointCreated {
 }
 
 /// A client certificate and its private key.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientIdentity {
     /// The certificate chain in PEM, the client's own first.
     pub(crate) certificate_pem: String,
     /// The private key in PEM.
     pub(crate) key_pem: String,
+}
+
+impl From<railpost_store::ClientIdentity> for ClientIdentity {
+    fn from(stored: railpost_store::ClientIdentity) -> Self {
+        let railpost_store::ClientIdentity { certificate_pem, key_pem } = stored;
+        Self { certificate_pem, key_pem }
+    }
 }
 
 /// An endpoint that is to be created.
@@ -208,57 +216,114 @@ fn example_endpoint() -> serde_json::Value {
 }
 
 impl NewEndpoint {
-    /// The same as a change to an endpoint with the defaults, and the secret that was chosen.
-    pub(super) fn into_change(self) -> (EndpointChange, Option<Secret>) {
-        let change = EndpointChange {
-            url: Some(self.url),
-            description: Some(self.description),
-            types: self.types,
-            policy: Some(self.policy),
-            envelope: Some(self.envelope),
-            renamed_headers: Some(self.renamed_headers),
-            tls_min: self.tls_min,
-            authorities_pem: Some(self.authorities_pem),
-            timeout: Some(self.timeout),
-            headers: Some(self.headers),
-            client_identity: Some(self.client_identity),
-            revision: None,
+    /// Its settings, and the secret that was chosen.
+    pub(super) fn into_fields(self) -> (EndpointFields, Option<Secret>) {
+        let fields = EndpointFields {
+            url: self.url,
+            description: self.description,
+            types: self.types.unwrap_or_else(all_types),
+            policy: self.policy,
+            envelope: self.envelope,
+            renamed_headers: self.renamed_headers,
+            tls_min: self.tls_min.unwrap_or_default(),
+            authorities_pem: self.authorities_pem,
+            timeout: self.timeout,
+            headers: self.headers,
+            client_identity: self.client_identity,
         };
-        (change, self.secret.map(|secret| secret.0))
+        (fields, self.secret.map(|secret| secret.0))
     }
 }
 
-/// What is to change about an endpoint. What is left out stays; `null` takes away what may be absent.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(example = serde_json::json!({ "description": "Orders", "revision": 3 }))]
-pub(crate) struct EndpointChange {
+/// What can be chosen about an endpoint.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EndpointFields {
     /// Where attempts go.
-    pub(super) url: Option<String>,
+    pub(super) url: String,
     /// What it is for.
-    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) description: String,
     /// Which event types it wants.
-    pub(super) types: Option<Vec<EventTypeFilter>>,
-    /// How it is delivered to. It replaces the whole policy: fields that are left out have their
-    /// defaults.
-    pub(super) policy: Option<PolicyFields>,
+    #[serde(default = "all_types")]
+    pub(super) types: Vec<EventTypeFilter>,
+    /// How it is delivered to.
+    #[serde(default)]
+    pub(super) policy: PolicyFields,
     /// What a request's body holds.
-    pub(super) envelope: Option<Envelope>,
-    /// Headers that shall have another name here. It replaces all of them.
-    pub(super) renamed_headers: Option<HeaderNames>,
+    #[serde(default)]
+    pub(super) envelope: Envelope,
+    /// Headers that shall have another name here.
+    #[serde(default)]
+    pub(super) renamed_headers: HeaderNames,
     /// The oldest TLS version to speak.
-    pub(super) tls_min: Option<TlsVersion>,
+    #[serde(default)]
+    pub(super) tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
-    #[serde(deserialize_with = "given")]
-    pub(super) authorities_pem: Option<Option<String>>,
+    #[serde(default)]
+    pub(super) authorities_pem: Option<String>,
     /// The longest that one attempt may take.
-    #[serde(deserialize_with = "given")]
-    pub(super) timeout: Option<Option<Span>>,
-    /// Static headers of every attempt. It replaces all of them.
-    pub(super) headers: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(super) timeout: Option<Span>,
+    /// Static headers of every attempt.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
     /// With what attempts prove who sends them.
-    #[serde(deserialize_with = "given")]
-    pub(super) client_identity: Option<Option<ClientIdentity>>,
-    /// The revision that the change was made from: it is refused if another came between.
-    pub(super) revision: Option<u64>,
+    #[serde(default)]
+    pub(super) client_identity: Option<ClientIdentity>,
+}
+
+fn all_types() -> Vec<EventTypeFilter> {
+    EndpointSettings::all_events("").filters
+}
+
+impl EndpointFields {
+    /// What is chosen about an endpoint.
+    pub(super) fn of(settings: EndpointSettings, private: EndpointPrivate) -> Self {
+        let EndpointSettings {
+            url,
+            description,
+            filters,
+            policy,
+            envelope,
+            header_names,
+            tls_min,
+            authorities_pem,
+            timeout,
+        } = settings;
+        Self {
+            url,
+            description,
+            types: filters,
+            policy: policy.into_fields(),
+            envelope,
+            renamed_headers: header_names,
+            tls_min: tls_min.into(),
+            authorities_pem,
+            timeout,
+            headers: private.headers,
+            client_identity: private.client_identity.map(ClientIdentity::from),
+        }
+    }
+}
+
+impl merge::Settings for EndpointFields {
+    const CHANGE: (&'static str, &'static str) = (
+        "EndpointChange",
+        "What is to change about an endpoint: a JSON merge patch. What is left out stays, at every depth; \
+         `null` takes away what may be absent, and sets anything else back to its default. Another `strategy` \
+         of `backoff` begins with nothing of the one before.",
+    );
+
+    fn beside(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        let mut revision = schemas.subschema_for::<Option<u64>>();
+        let about =
+            "The revision that the change was made from: it is refused if another came between.";
+        revision.insert("description".to_owned(), about.into());
+        vec![("revision", revision)]
+    }
+
+    fn example() -> serde_json::Value {
+        serde_json::json!({ "description": "Orders", "policy": { "retry": { "max_attempts": 20 } }, "revision": 3 })
+    }
 }

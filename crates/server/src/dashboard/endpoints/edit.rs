@@ -35,7 +35,7 @@ pub(crate) async fn new(visit: Visit) -> Answered {
 
 pub(crate) async fn create(visit: Visit) -> Answered {
     let draft = Draft::typed(&visit);
-    let body = draft.body(&json!({}));
+    let body = draft.body();
     match visit.post("/endpoints", Some(&body)).await {
         Ok(made) => {
             let page = format!("/endpoints/{}", text(&made, "id"));
@@ -63,9 +63,8 @@ pub(crate) async fn edit(visit: Visit) -> Answered {
 pub(crate) async fn change(visit: Visit) -> Answered {
     let id = visit.param("id");
     let path = format!("/endpoints/{id}");
-    let endpoint = visit.get(&path).await?;
     let draft = Draft::typed(&visit);
-    let mut body = draft.body(&endpoint["policy"]);
+    let mut body = draft.body();
     body["revision"] = draft.revision.parse().map_or(Value::Null, |revision: u64| revision.into());
     match visit.call(Method::PATCH, &visit.api_path(&path), Some(&body)).await {
         Ok(_) => Ok(visit.then(&path, "The endpoint is changed.")),
@@ -134,29 +133,26 @@ impl Draft {
         }
     }
 
-    /// What the API is sent: what was filled in, over the policy as it is.
-    fn body(&self, policy: &Value) -> Value {
+    /// What the API is sent: what was filled in. What the form does not show stays as it is.
+    fn body(&self) -> Value {
         let types: Vec<&str> = self.types.split_whitespace().collect();
-        let mut body = json!({
+        json!({
             "url": self.url,
             "description": self.description,
             "types": types,
             "envelope": self.envelope,
-            "policy": self.policy(policy),
-        });
-        if !self.timeout.is_empty() {
-            body["timeout"] = self.timeout.clone().into();
-        }
-        body
+            "timeout": Some(&self.timeout).filter(|text| !text.is_empty()),
+            "policy": self.policy(),
+        })
     }
 
-    fn policy(&self, policy: &Value) -> Value {
-        let mut policy = policy.as_object().cloned().unwrap_or_default();
+    fn policy(&self) -> Value {
+        let mut policy = Map::new();
         put(&mut policy, "guarantee", &self.guarantee);
         put(&mut policy, "ordering", &self.ordering);
         put(&mut policy, "on_dead_letter", &self.on_dead_letter);
         put(&mut policy, "in_flight_max", &self.in_flight_max);
-        let mut retry = policy.get("retry").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut retry = Map::new();
         put(&mut retry, "max_delay", &self.max_delay);
         put(&mut retry, "max_attempts", &self.max_attempts);
         if !self.base.is_empty() {
@@ -242,7 +238,7 @@ fn fields(draft: &Draft, refused: Option<&Refused>) -> Markup {
             .choice(&draft.envelope, &ENVELOPES, refused))
         details open[refused.is_some()] {
             summary { "Retries and limits" }
-            (field("base", "policy.retry.backoff", "First wait", "Such as 2s; it doubles with each failure, with full jitter. Empty: as it is.")
+            (field("base", "policy.retry.backoff", "First wait", "Such as 2s; it doubles with each failure. Empty: as it is.")
                 .text(&draft.base, refused))
             (field("max_delay", "policy.retry.max_delay", "Longest wait", "Such as 10m.")
                 .text(&draft.max_delay, refused))
@@ -250,7 +246,7 @@ fn fields(draft: &Draft, refused: Option<&Refused>) -> Markup {
                 .text(&draft.max_attempts, refused))
             (field("in_flight_max", "policy.in_flight_max", "Most at once", "Attempts under way at one time.")
                 .text(&draft.in_flight_max, refused))
-            (field("timeout", "timeout", "Timeout", "Of one attempt, such as 15s.")
+            (field("timeout", "timeout", "Timeout", "Of one attempt, such as 15s. Empty: the default of the server.")
                 .text(&draft.timeout, refused))
         }
     }
