@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, get, post};
 use http::{HeaderValue, header};
@@ -71,46 +71,9 @@ type Answered = Result<Reply, Refused>;
 /// The dashboard. What is not its own is nobody's.
 pub(crate) fn router(app: &Arc<App>, api: Api) -> Router {
     let context = PageContext { app: app.clone(), api };
-    let of_tenant = [
-        ("", shows(&context, overview::of_tenant)),
-        ("/lanes", shows(&context, lanes::page)),
-        ("/lanes/{id}/{action}", does(&context, lanes::act)),
-        ("/live/lanes", shows(&context, live::lanes)),
-        ("/endpoints", shows(&context, endpoints::list).merge(does(&context, endpoints::create))),
-        ("/endpoints/new", shows(&context, endpoints::new)),
-        ("/endpoints/{id}", shows(&context, endpoints::detail)),
-        (
-            "/endpoints/{id}/edit",
-            shows(&context, endpoints::edit).merge(does(&context, endpoints::change)),
-        ),
-        ("/endpoints/{id}/{action}", does(&context, endpoints::act)),
-        ("/endpoints/{id}/secrets/{secret}/{action}", does(&context, endpoints::act_on_secret)),
-        ("/events", shows(&context, events::list)),
-        ("/events/{id}", shows(&context, events::detail)),
-        ("/events/{id}/redeliver", does(&context, events::redeliver)),
-        ("/deliveries", shows(&context, deliveries::list)),
-        ("/deliveries/{id}", shows(&context, deliveries::detail)),
-        ("/deliveries/{id}/discard", does(&context, deliveries::discard)),
-        (
-            "/dead-letters",
-            shows(&context, dead_letters::list).merge(does(&context, dead_letters::act)),
-        ),
-        ("/replays", shows(&context, replays::list).merge(does(&context, replays::start))),
-        ("/replays/{id}", shows(&context, replays::detail)),
-        ("/replays/{id}/cancel", does(&context, replays::cancel)),
-        ("/live/replays/{id}", shows(&context, live::replay)),
-        ("/keys", shows(&context, keys::list).merge(does(&context, keys::create))),
-        ("/keys/{id}/revoke", does(&context, keys::revoke)),
-        ("/audit", shows(&context, audit::list)),
-        ("/{*rest}", shows(&context, layout::nowhere)),
-    ];
-    let mut router = Router::new()
+    routes()
+        .router
         .route("/", get(async || Redirect::to("/dashboard")))
-        .route("/dashboard", shows(&context, overview::start))
-        .route("/dashboard/all", shows(&context, overview::of_all))
-        .route("/dashboard/switch", shows(&context, overview::switch))
-        .route("/dashboard/sign-out", does(&context, sign_in::sign_out))
-        .route("/dashboard/sign-in", sign_in::routes(&context))
         .route(
             "/dashboard/style.css",
             asset("text/css", include_str!("dashboard/assets/style.css")),
@@ -122,34 +85,160 @@ pub(crate) fn router(app: &Arc<App>, api: Api) -> Router {
         .route(
             "/dashboard/icon.svg",
             asset("image/svg+xml", include_str!("dashboard/assets/icon.svg")),
-        );
-    for (path, methods) in of_tenant {
-        router = router.route(&format!("/dashboard/t/{{tenant}}{path}"), methods);
-    }
-    router
-        .route("/dashboard/{*rest}", shows(&context, layout::nowhere))
+        )
+        .route("/dashboard/t/{tenant}/{*rest}", page(layout::nowhere))
+        .route("/dashboard/{*rest}", page(layout::nowhere))
         .layer(axum::middleware::map_response(async |response: Response| guarded(response)))
         .fallback(async |request: Request| api::not_found(request.uri().path()))
+        .with_state(context)
 }
 
-/// The route that shows a page to whoever has signed in.
-fn shows<F, R>(context: &PageContext, handler: F) -> MethodRouter
+/// The paths of all pages, with `{…}` for what differs from one to the next. Live parts and ways to
+/// other pages are among them.
+pub fn page_paths() -> Vec<String> {
+    routes().pages
+}
+
+/// The paths of all forms that change something, likewise.
+pub fn form_paths() -> Vec<String> {
+    routes().forms
+}
+
+fn routes() -> Routes {
+    let mut routes = Routes::default();
+    routes.shows("/dashboard", overview::start);
+    routes.shows("/dashboard/all", overview::of_all);
+    routes.shows("/dashboard/switch", overview::switch);
+    routes.shows_anyone("/dashboard/sign-in", sign_in::show);
+    routes.does_for_anyone("/dashboard/sign-in", sign_in::sign_in);
+    routes.does("/dashboard/sign-out", sign_in::sign_out);
+    let mut routes = routes.of_tenant();
+    routes.shows("", overview::of_tenant);
+    routes.shows("/lanes", lanes::page);
+    routes.does_each("/lanes/{id}", &lanes::ACTIONS, lanes::act);
+    routes.shows("/live/lanes", live::lanes);
+    routes.shows("/endpoints", endpoints::list);
+    routes.does("/endpoints", endpoints::create);
+    routes.shows("/endpoints/new", endpoints::new);
+    routes.shows("/endpoints/{id}", endpoints::detail);
+    routes.shows("/endpoints/{id}/edit", endpoints::edit);
+    routes.does("/endpoints/{id}/edit", endpoints::change);
+    routes.does_each("/endpoints/{id}", &endpoints::ACTIONS, endpoints::act);
+    routes.does("/endpoints/{id}/secrets/{secret}/reveal", endpoints::reveal_secret);
+    routes.does("/endpoints/{id}/secrets/{secret}/delete", endpoints::delete_secret);
+    routes.shows("/events", events::list);
+    routes.shows("/events/{id}", events::detail);
+    routes.does("/events/{id}/redeliver", events::redeliver);
+    routes.shows("/deliveries", deliveries::list);
+    routes.shows("/deliveries/{id}", deliveries::detail);
+    routes.does("/deliveries/{id}/discard", deliveries::discard);
+    routes.shows("/dead-letters", dead_letters::list);
+    routes.does("/dead-letters", dead_letters::act);
+    routes.shows("/replays", replays::list);
+    routes.does("/replays", replays::start);
+    routes.shows("/replays/{id}", replays::detail);
+    routes.does("/replays/{id}/cancel", replays::cancel);
+    routes.shows("/live/replays/{id}", live::replay);
+    routes.shows("/keys", keys::list);
+    routes.does("/keys", keys::create);
+    routes.does("/keys/{id}/revoke", keys::revoke);
+    routes.shows("/audit", audit::list);
+    routes
+}
+
+/// A table of routes that knows which paths it has.
+#[derive(Default)]
+struct Routes {
+    router: Router<PageContext>,
+    pages: Vec<String>,
+    forms: Vec<String>,
+    /// What the paths of further routes begin with.
+    base: &'static str,
+}
+
+impl Routes {
+    /// The same table; what is added from here on is a tenant's.
+    fn of_tenant(self) -> Self {
+        Self { base: "/dashboard/t/{tenant}", ..self }
+    }
+
+    /// A page for whoever has signed in.
+    fn shows<F, R>(&mut self, path: &str, handler: F)
+    where
+        F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Answered> + Send + 'static,
+    {
+        self.add_page(path, page(handler));
+    }
+
+    /// A form by which whoever has signed in changes something.
+    fn does<F, R>(&mut self, path: &str, handler: F)
+    where
+        F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Answered> + Send + 'static,
+    {
+        self.add_form(
+            path,
+            post(async move |State(context), request| answer(context, request, handler).await),
+        );
+    }
+
+    /// Forms with one handler, which is told by the last part of the path what to do.
+    fn does_each<F, R>(&mut self, path: &str, actions: &[&'static str], handler: F)
+    where
+        F: Fn(Visit, &'static str) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Answered> + Send + 'static,
+    {
+        for &action in actions {
+            let handler = handler.clone();
+            self.does(&format!("{path}/{action}"), move |visit| handler(visit, action));
+        }
+    }
+
+    /// A page for those who have not signed in, too.
+    fn shows_anyone<F, R>(&mut self, path: &str, handler: F)
+    where
+        F: Fn(PageContext, Request) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Response> + Send + 'static,
+    {
+        self.add_page(
+            path,
+            get(async move |State(context), request| handler(context, request).await),
+        );
+    }
+
+    /// A form for those who have not signed in, too.
+    fn does_for_anyone<F, R>(&mut self, path: &str, handler: F)
+    where
+        F: Fn(PageContext, Request) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Response> + Send + 'static,
+    {
+        self.add_form(
+            path,
+            post(async move |State(context), request| handler(context, request).await),
+        );
+    }
+
+    fn add_page(&mut self, path: &str, methods: MethodRouter<PageContext>) {
+        let path = format!("{}{path}", self.base);
+        self.router = std::mem::take(&mut self.router).route(&path, methods);
+        self.pages.push(path);
+    }
+
+    fn add_form(&mut self, path: &str, methods: MethodRouter<PageContext>) {
+        let path = format!("{}{path}", self.base);
+        self.router = std::mem::take(&mut self.router).route(&path, methods);
+        self.forms.push(path);
+    }
+}
+
+/// The route of a page for whoever has signed in.
+fn page<F, R>(handler: F) -> MethodRouter<PageContext>
 where
     F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Answered> + Send + 'static,
 {
-    let context = context.clone();
-    get(async move |request: Request| answer(context, request, handler).await)
-}
-
-/// The route that changes something for whoever has signed in.
-fn does<F, R>(context: &PageContext, handler: F) -> MethodRouter
-where
-    F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Answered> + Send + 'static,
-{
-    let context = context.clone();
-    post(async move |request: Request| answer(context, request, handler).await)
+    get(async move |State(context), request| answer(context, request, handler).await)
 }
 
 /// The way of every request: who is it, was it their own wish, then the page.
@@ -170,7 +259,7 @@ where
     }
 }
 
-fn asset(content_type: &'static str, text: &'static str) -> MethodRouter {
+fn asset(content_type: &'static str, text: &'static str) -> MethodRouter<PageContext> {
     get(async move || {
         let mut response = Response::new(Body::from(text));
         let headers = response.headers_mut();

@@ -109,24 +109,34 @@ fn on_all(visit: &Visit, set: &[(String, String)]) -> Markup {
     form(visit, &visit.path("/replays"), &body)
 }
 
-/// Replays, skips or discards those that were chosen.
+/// Replays, skips or discards those that were chosen. One that is refused does not keep the others back.
 pub(super) async fn act(visit: Visit) -> Answered {
-    let action = visit.field("action").to_owned();
+    let action = visit.field("action");
     let chosen = visit.fields("delivery");
     if chosen.is_empty() {
-        return Ok(visit.then("/dead-letters", "Choose at least one dead letter."));
+        return Ok(visit.then_problem("/dead-letters", "Choose at least one dead letter."));
     }
-    for delivery in &chosen {
+    let (mut count, mut refusals) = (0, Vec::new());
+    for delivery in chosen {
         let answered = visit.post(&format!("/dead-letters/{delivery}/{action}"), None).await;
-        if let Err(back) = visit.or_back("/dead-letters", answered)? {
-            return Ok(back);
+        match answered {
+            Ok(_) => count += 1,
+            Err(refused) if refused.is_answerable() => refusals.push(refused),
+            Err(refused) => return Err(refused),
         }
     }
-    let said = match chosen.len() {
-        1 => format!("Done: {}.", done(&action)),
-        count => format!("Done for {count} dead letters: {action}."),
+    let said = match count {
+        0 => String::new(),
+        1 => format!("Done: {}. ", done(action)),
+        count => format!("Done for {count} dead letters: {action}. "),
     };
-    Ok(visit.then("/dead-letters", said))
+    Ok(match refusals.first() {
+        None => visit.then("/dead-letters", said),
+        Some(first) => {
+            let said = format!("{said}Refused for {}. {first}", refusals.len());
+            visit.then_problem("/dead-letters", said)
+        }
+    })
 }
 
 /// The filter of a replay, from a form's fields.

@@ -1,6 +1,7 @@
 //! Endpoints: the list, one of them, creating and editing, and what can be done to one.
 
 mod detail;
+mod draft;
 mod edit;
 
 use http::Method;
@@ -63,11 +64,14 @@ pub(super) async fn list(visit: Visit) -> Answered {
     Reply::page("Endpoints", Tab::Endpoints, body)
 }
 
-/// Pauses, resumes, tests or deletes an endpoint, or gives it a secret.
-pub(super) async fn act(visit: Visit) -> Answered {
-    let (id, action) = (visit.param("id").to_owned(), visit.param("action").to_owned());
-    let (api, page) = (format!("/endpoints/{id}"), format!("/endpoints/{id}"));
-    let answered = match action.as_str() {
+/// What can be done to an endpoint.
+pub(super) const ACTIONS: [&str; 6] = ["pause", "resume", "test", "rotate", "add-secret", "delete"];
+
+/// Does one of [`ACTIONS`].
+pub(super) async fn act(visit: Visit, action: &'static str) -> Answered {
+    let page = format!("/endpoints/{}", visit.param("id"));
+    let api = &page;
+    let answered = match action {
         "pause" | "resume" => visit.post(&format!("{api}/{action}"), None).await,
         "test" => visit.post(&format!("{api}/test"), Some(&json!({}))).await,
         "rotate" => {
@@ -78,14 +82,13 @@ pub(super) async fn act(visit: Visit) -> Answered {
             let body = json!({ "kind": visit.field("kind") });
             visit.post(&format!("{api}/secrets"), Some(&body)).await
         }
-        "delete" => visit.call(Method::DELETE, &visit.api_path(&api), None).await,
-        _ => return super::layout::nowhere(visit).await,
+        _ => visit.call(Method::DELETE, &visit.api_path(api), None).await,
     };
     let answer = match visit.or_back(&page, answered)? {
         Ok(answer) => answer,
         Err(back) => return Ok(back),
     };
-    Ok(match action.as_str() {
+    Ok(match action {
         "pause" => visit.then(&page, "The endpoint is paused. Its backlog is kept."),
         "resume" => visit.then(&page, "The endpoint is sent to again."),
         "test" => {
@@ -110,21 +113,23 @@ pub(super) async fn act(visit: Visit) -> Answered {
     })
 }
 
-/// Reveals or deletes a secret.
-pub(super) async fn act_on_secret(visit: Visit) -> Answered {
-    let (secret, page) = (visit.param("secret"), format!("/endpoints/{}", visit.param("id")));
-    let path = visit.api_path(&format!("/secrets/{secret}"));
-    let reveals = visit.param("action") == "reveal";
-    let answered = match reveals {
-        true => visit.call(Method::POST, &format!("{path}/reveal"), None).await,
-        false => visit.call(Method::DELETE, &path, None).await,
-    };
+/// Shows the value of a secret, once.
+pub(super) async fn reveal_secret(visit: Visit) -> Answered {
+    let page = format!("/endpoints/{}", visit.param("id"));
+    let path = format!("{page}/secrets/{}/reveal", visit.param("secret"));
+    let answered = visit.post(&path, None).await;
+    let said = "The secret; that it was looked at is on record.";
     Ok(match visit.or_back(&page, answered)? {
-        Ok(answer) if reveals => visit.then_reveal(
-            &page,
-            "The secret; that it was looked at is on record.",
-            text(&answer, "value"),
-        ),
+        Ok(answer) => visit.then_reveal(&page, said, text(&answer, "value")),
+        Err(back) => back,
+    })
+}
+
+pub(super) async fn delete_secret(visit: Visit) -> Answered {
+    let page = format!("/endpoints/{}", visit.param("id"));
+    let path = format!("{page}/secrets/{}", visit.param("secret"));
+    let answered = visit.call(Method::DELETE, &visit.api_path(&path), None).await;
+    Ok(match visit.or_back(&page, answered)? {
         Ok(_) => visit.then(&page, "The secret signs nothing any more."),
         Err(back) => back,
     })

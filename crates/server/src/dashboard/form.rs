@@ -49,13 +49,17 @@ impl Field<'_> {
             div.field {
                 label for=(self.name) { (self.label) }
                 textarea id=(self.name) name=(self.name) rows="3" spellcheck="false"
-                    aria-invalid=(problem.is_some()) aria-describedby=(described) { (value) }
+                    aria-invalid=(problem.is_some()) aria-describedby=(described) {
+                    // Browsers leave out the first end of a line.
+                    "\n" (value)
+                }
                 (self.below(problem))
             }
         }
     }
 
-    /// One of a few: their values and labels.
+    /// One of a few: their values and labels. A value that is none of them is one more: it must not
+    /// become another because a form was looked at.
     pub(super) fn choice(
         &self,
         value: &str,
@@ -70,6 +74,9 @@ impl Field<'_> {
                     aria-describedby=(described) {
                     @for (option, label) in options {
                         option value=(option) selected[*option == value] { (label) }
+                    }
+                    @if !value.is_empty() && options.iter().all(|(option, _)| *option != value) {
+                        option value=(value) selected { (value) }
                     }
                 }
                 (self.below(problem))

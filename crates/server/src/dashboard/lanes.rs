@@ -31,9 +31,12 @@ pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
     Ok(board::drawn(visit, &lanes))
 }
 
-/// Replays, skips or discards the dead letter that holds a lane.
-pub(super) async fn act(visit: Visit) -> Answered {
-    let (lane, action) = (visit.param("id"), visit.param("action"));
+/// What can be done to a held lane.
+pub(super) const ACTIONS: [&str; 3] = ["replay", "skip", "discard"];
+
+/// Does one of [`ACTIONS`] to the dead letter that holds a lane.
+pub(super) async fn act(visit: Visit, action: &'static str) -> Answered {
+    let lane = visit.param("id");
     let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;
     match visit.or_back("/lanes", answered)? {
         Ok(_) => Ok(visit.then("/lanes", format!("The lane is released: {}.", done(action)))),

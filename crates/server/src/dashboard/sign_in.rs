@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::MethodRouter;
 use http::{HeaderValue, StatusCode, header};
 use maud::{Markup, html};
 use railpost_engine::Span;
@@ -29,20 +28,14 @@ struct Form {
     problem: Option<String>,
 }
 
-pub(super) fn routes(context: &PageContext) -> MethodRouter {
-    let context = context.clone();
-    axum::routing::get(async |request: Request| show(&request))
-        .post(async move |request: Request| sign_in(context, request).await)
-}
-
-fn show(request: &Request) -> Response {
+pub(super) async fn show(_: PageContext, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let fields: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
     let text = |name| value(&fields, name).unwrap_or_default().to_owned();
     page(StatusCode::OK, &Form { token: text("token"), next: text("next"), problem: None })
 }
 
-async fn sign_in(context: PageContext, request: Request) -> Response {
+pub(super) async fn sign_in(context: PageContext, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let fields = match form(&parts, body).await {
         Ok(fields) if same_site(&parts.headers) => fields,

@@ -105,7 +105,12 @@ impl Visit {
 
     /// A field of the form; empty if it is not there.
     pub(super) fn field(&self, name: &str) -> &str {
-        value(&self.form, name).unwrap_or_default().trim()
+        self.field_as_typed(name).trim()
+    }
+
+    /// The same with the spaces around it.
+    pub(super) fn field_as_typed(&self, name: &str) -> &str {
+        value(&self.form, name).unwrap_or_default()
     }
 
     /// Every value of a field that may come more than once.
@@ -168,14 +173,19 @@ impl Visit {
         Reply::Goto(self.path(rest))
     }
 
+    /// Goes to another page of the tenant, which says what is wrong.
+    pub(super) fn then_problem(&self, rest: &str, text: impl Into<String>) -> Reply {
+        self.leave(text.into(), None, true);
+        Reply::Goto(self.path(rest))
+    }
+
     /// Goes to another page of the tenant, which shows a secret once.
     pub(super) fn then_reveal(&self, rest: &str, text: &str, secret: &str) -> Reply {
         self.leave(text.to_owned(), Some(secret.to_owned()), false);
         Reply::Goto(self.path(rest))
     }
 
-    /// Goes to another page of the tenant, which says what was refused. What is forbidden or missing
-    /// is a page of its own.
+    /// Goes to another page of the tenant, which says what was refused.
     pub(super) fn or_back<T>(
         &self,
         rest: &str,
@@ -183,9 +193,8 @@ impl Visit {
     ) -> Result<Result<T, Reply>, Refused> {
         match answered {
             Ok(value) => Ok(Ok(value)),
-            Err(refused) if matches!(refused.status, 400 | 409 | 422 | 429) => {
-                self.leave(refused.to_string(), None, true);
-                Ok(Err(Reply::Goto(self.path(rest))))
+            Err(refused) if refused.is_answerable() => {
+                Ok(Err(self.then_problem(rest, refused.to_string())))
             }
             Err(refused) => Err(refused),
         }
@@ -229,6 +238,11 @@ impl Refused {
 
     fn path(path: &str, error: &http::Error) -> Self {
         Self::new(404, "There is no such page", &format!("`{path}` is no path: {error}"))
+    }
+
+    /// Whether the page that asked says it best. What is forbidden or missing is a page of its own.
+    pub(super) fn is_answerable(&self) -> bool {
+        matches!(self.status, 400 | 409 | 422 | 429)
     }
 
     pub(super) fn new(status: u16, title: &str, detail: &str) -> Self {

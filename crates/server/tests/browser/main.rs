@@ -19,4 +19,6 @@ mod webdriver;
 mod signing_in;
 mod operating;
 mod every_page;
+mod every_button;
+mod unchanged;
 mod demonstration;

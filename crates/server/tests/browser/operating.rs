@@ -126,6 +126,27 @@ fn a_dead_letter_that_was_chosen_is_replayed() {
 }
 
 #[test]
+fn one_refusal_among_those_chosen_keeps_none_of_the_others_back() {
+    let (world, receiver) = held_world();
+    receiver.answers(&[422]);
+    world.publish("alone", "order.created", None);
+    world.delivery_in("alone", "dead");
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/dead-letters"));
+    browser.click("button[value=skip]");
+    browser.wait_for(".flash.problem");
+    assert!(browser.text(".flash").contains("Choose at least one"));
+    browser.script(
+        "document.querySelectorAll('[name=delivery]').forEach(it => it.checked = true)",
+        &[],
+    );
+    browser.click("button[value=skip]");
+    browser.wait_until("what came of it", || browser.text(".flash").contains("Done: it moves on"));
+    assert!(browser.text(".flash.problem").contains("Refused for 1. Not allowed in this state"));
+    world.delivery_in("e3", "delivered");
+}
+
+#[test]
 fn all_that_match_are_replayed_after_a_preview_of_how_many_and_in_which_order() {
     let (world, _receiver) = held_world();
     let browser = Browser::signed_in(&world, &world.admin);
@@ -156,6 +177,32 @@ fn a_secret_is_rotated_and_shown_once() {
     browser.go(&page(&format!("/endpoints/{endpoint}")));
     browser.wait_for("#secrets");
     assert_eq!(browser.count("code.secret"), 0);
+}
+
+#[test]
+fn a_secret_is_added_revealed_and_deleted() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    let secrets = || world.look(&format!("endpoints/{endpoint}/secrets"))["items"].clone();
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page(&format!("/endpoints/{endpoint}")));
+    browser.click("form[action$=add-secret] button");
+    browser.wait_for("code.secret");
+    let added = browser.text("code.secret");
+    let id = secrets()[1]["id"].as_str().unwrap().to_owned();
+    browser.go(&page(&format!("/endpoints/{endpoint}")));
+    browser.click(&format!("form[action$='{id}/reveal'] button"));
+    browser.wait_for("code.secret");
+    assert_eq!(browser.text("code.secret"), added);
+    let revealed = &world.look(&format!("audit?target={id}"))["items"][0];
+    assert_eq!(revealed["action"], "secret.reveal");
+    browser.click(&format!("form[action$='{id}/delete'] button"));
+    browser.wait_for(".flash");
+    assert_eq!(secrets().as_array().unwrap().len(), 1);
+    let last = secrets()[0]["id"].as_str().unwrap().to_owned();
+    browser.click(&format!("form[action$='{last}/delete'] button"));
+    browser.wait_for(".flash.problem");
+    assert_eq!(secrets().as_array().unwrap().len(), 1, "the last one that signs stays");
 }
 
 #[test]

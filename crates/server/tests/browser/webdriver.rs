@@ -105,7 +105,7 @@ impl Browser {
     }
 
     #[track_caller]
-    fn wait_until(&self, what: &str, done: impl Fn() -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, done: impl Fn() -> bool) {
         let begun = Instant::now();
         while !done() {
             let page = self.script("return document.body?.innerText ?? ''", &[]);

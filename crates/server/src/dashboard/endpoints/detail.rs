@@ -173,7 +173,7 @@ fn secrets_section(visit: &Visit, secrets: &Value) -> Markup {
             h2 id="secrets" { "Secrets" }
             @if rows.is_empty() { p.muted { "None." } }
             @else { (table("Secrets", &["Secret", "Kind", "State", "Created", "Expires", "Actions"], &rows)) }
-            @if manages { (rotation(visit, &path("rotate"))) }
+            @if manages { (rotation(visit, &path("rotate"))) (addition(visit, &path("add-secret"))) }
         }
     }
 }
@@ -184,6 +184,21 @@ fn rotation(visit: &Visit, action: &str) -> Markup {
             label for="overlap" { "Old secrets sign for another" }
             input id="overlap" name="overlap" value="24h" size="6" spellcheck="false";
             button type="submit" { "Rotate the secret" }
+        }
+    };
+    form(visit, action, &body)
+}
+
+/// Another secret beside those that there are.
+fn addition(visit: &Visit, action: &str) -> Markup {
+    let body = html! {
+        div.inline {
+            label for="kind" { "Another one" }
+            select id="kind" name="kind" {
+                option value="shared" { "shared: HMAC-SHA256, whsec_…" }
+                option value="signing" { "signing: Ed25519, whsk_…" }
+            }
+            button type="submit" { "Add a secret" }
         }
     };
     form(visit, action, &body)

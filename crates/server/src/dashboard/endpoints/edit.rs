@@ -2,179 +2,70 @@
 
 use http::Method;
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::draft::Draft;
 use crate::dashboard::form::{Field, form};
 use crate::dashboard::layout::{self, Tab};
-use crate::dashboard::shown::text;
+use crate::dashboard::shown::{number, text};
 use crate::dashboard::visit::{Refused, Visit};
 use crate::dashboard::{Answered, Reply};
 
-/// What is in the form: as it was typed, or as the endpoint is.
-#[derive(Default)]
-struct Draft {
-    url: String,
-    description: String,
-    types: String,
-    envelope: String,
-    timeout: String,
-    guarantee: String,
-    ordering: String,
-    on_dead_letter: String,
-    base: String,
-    max_delay: String,
-    max_attempts: String,
-    in_flight_max: String,
-    revision: String,
-}
-
 pub(crate) async fn new(visit: Visit) -> Answered {
-    let draft = Draft { types: "*".to_owned(), envelope: "raw".to_owned(), ..Draft::default() };
-    Reply::page("New endpoint", Tab::Endpoints, page(&visit, &draft, None, None))
+    let form = Form { draft: &Draft::new(), id: None, revision: "", refused: None };
+    Reply::page("New endpoint", Tab::Endpoints, form.drawn(&visit))
 }
 
 pub(crate) async fn create(visit: Visit) -> Answered {
     let draft = Draft::typed(&visit);
-    let body = draft.body();
+    let body = Value::from(draft.changes(&Draft::new()));
     match visit.post("/endpoints", Some(&body)).await {
         Ok(made) => {
             let page = format!("/endpoints/{}", text(&made, "id"));
-            let secret = text(&made["secret"], "value");
-            Ok(visit.then_reveal(
-                &page,
-                "The endpoint is there. This secret signs what it is sent:",
-                secret,
-            ))
+            let said = "The endpoint is there. This secret signs what it is sent:";
+            Ok(visit.then_reveal(&page, said, text(&made["secret"], "value")))
         }
-        Err(refused) => again(&visit, "New endpoint", &draft, None, refused).await,
+        Err(refused) => again(&visit, &draft, None, refused).await,
     }
 }
 
 pub(crate) async fn edit(visit: Visit) -> Answered {
     let id = visit.param("id");
     let endpoint = visit.get(&format!("/endpoints/{id}")).await?;
-    Reply::page(
-        "Edit endpoint",
-        Tab::Endpoints,
-        page(&visit, &Draft::of(&endpoint), Some(id), None),
-    )
+    let revision = &number(&endpoint, "revision").to_string();
+    let form = Form { draft: &Draft::of(&endpoint), id: Some(id), revision, refused: None };
+    Reply::page("Edit endpoint", Tab::Endpoints, form.drawn(&visit))
 }
 
+/// Changes what differs from the endpoint as it is, and nothing if nothing does.
 pub(crate) async fn change(visit: Visit) -> Answered {
     let id = visit.param("id");
     let path = format!("/endpoints/{id}");
+    let endpoint = visit.get(&path).await?;
     let draft = Draft::typed(&visit);
-    let mut body = draft.body();
-    body["revision"] = draft.revision.parse().map_or(Value::Null, |revision: u64| revision.into());
-    match visit.call(Method::PATCH, &visit.api_path(&path), Some(&body)).await {
+    let mut body = draft.changes(&Draft::of(&endpoint));
+    if body.is_empty() {
+        return Ok(visit.then(&path, "Nothing was changed."));
+    }
+    let revision = visit.field("revision").parse::<u64>().map_or(Value::Null, Value::from);
+    body.insert("revision".to_owned(), revision);
+    match visit.call(Method::PATCH, &visit.api_path(&path), Some(&body.into())).await {
         Ok(_) => Ok(visit.then(&path, "The endpoint is changed.")),
-        Err(refused) => again(&visit, "Edit endpoint", &draft, Some(id), refused).await,
+        Err(refused) => again(&visit, &draft, Some(id), refused).await,
     }
 }
 
-/// The form again, as it was typed, with what was refused. What no field can mend is a page of its own.
-async fn again(
-    visit: &Visit,
-    title: &str,
-    draft: &Draft,
-    id: Option<&str>,
-    refused: Refused,
-) -> Answered {
+/// The form again, as it was typed, with what was refused. What no field can put right is a page of its
+/// own.
+async fn again(visit: &Visit, draft: &Draft, id: Option<&str>, refused: Refused) -> Answered {
     if !matches!(refused.status, 400 | 409 | 422) {
         return Err(refused);
     }
-    let body = page(visit, draft, id, Some(&refused));
-    let page = layout::Page { title: title.to_owned(), tab: Tab::Endpoints, body };
+    let form = Form { draft, id, revision: visit.field("revision"), refused: Some(&refused) };
+    let (title, body) = (form.title().to_owned(), form.drawn(visit));
+    let page = layout::Page { title, tab: Tab::Endpoints, body };
     let status = http::StatusCode::UNPROCESSABLE_ENTITY;
     Ok(Reply::Raw(layout::response(status, page.drawn(visit).await)))
-}
-
-impl Draft {
-    fn typed(visit: &Visit) -> Self {
-        let text = |name: &str| visit.field(name).to_owned();
-        Self {
-            url: text("url"),
-            description: text("description"),
-            types: text("types"),
-            envelope: text("envelope"),
-            timeout: text("timeout"),
-            guarantee: text("guarantee"),
-            ordering: text("ordering"),
-            on_dead_letter: text("on_dead_letter"),
-            base: text("base"),
-            max_delay: text("max_delay"),
-            max_attempts: text("max_attempts"),
-            in_flight_max: text("in_flight_max"),
-            revision: text("revision"),
-        }
-    }
-
-    fn of(endpoint: &Value) -> Self {
-        let (policy, retry) = (&endpoint["policy"], &endpoint["policy"]["retry"]);
-        let own = |of: &Value, field: &str| match &of[field] {
-            Value::Number(number) => number.to_string(),
-            other => other.as_str().unwrap_or_default().to_owned(),
-        };
-        let types = endpoint["types"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        Self {
-            url: own(endpoint, "url"),
-            description: own(endpoint, "description"),
-            types: types.collect::<Vec<_>>().join("\n"),
-            envelope: own(endpoint, "envelope"),
-            timeout: own(endpoint, "timeout"),
-            guarantee: own(policy, "guarantee"),
-            ordering: own(policy, "ordering"),
-            on_dead_letter: own(policy, "on_dead_letter"),
-            base: own(&retry["backoff"], "base"),
-            max_delay: own(retry, "max_delay"),
-            max_attempts: own(retry, "max_attempts"),
-            in_flight_max: own(policy, "in_flight_max"),
-            revision: own(endpoint, "revision"),
-        }
-    }
-
-    /// What the API is sent: what was filled in. What the form does not show stays as it is.
-    fn body(&self) -> Value {
-        let types: Vec<&str> = self.types.split_whitespace().collect();
-        json!({
-            "url": self.url,
-            "description": self.description,
-            "types": types,
-            "envelope": self.envelope,
-            "timeout": Some(&self.timeout).filter(|text| !text.is_empty()),
-            "policy": self.policy(),
-        })
-    }
-
-    fn policy(&self) -> Value {
-        let mut policy = Map::new();
-        put(&mut policy, "guarantee", &self.guarantee);
-        put(&mut policy, "ordering", &self.ordering);
-        put(&mut policy, "on_dead_letter", &self.on_dead_letter);
-        put(&mut policy, "in_flight_max", &self.in_flight_max);
-        let mut retry = Map::new();
-        put(&mut retry, "max_delay", &self.max_delay);
-        put(&mut retry, "max_attempts", &self.max_attempts);
-        if !self.base.is_empty() {
-            retry.insert(
-                "backoff".to_owned(),
-                json!({"strategy": "exponential", "base": self.base}),
-            );
-        }
-        if !retry.is_empty() {
-            policy.insert("retry".to_owned(), retry.into());
-        }
-        policy.into()
-    }
-}
-
-/// Sets a field that was filled in: as a number if it is one, so that the API says what is wrong if it
-/// should be one and is not.
-fn put(fields: &mut Map<String, Value>, name: &str, typed: &str) {
-    if !typed.is_empty() {
-        let value = typed.parse::<u64>().map_or_else(|_| Value::from(typed), Value::from);
-        fields.insert(name.to_owned(), value);
-    }
 }
 
 const GUARANTEES: [(&str, &str); 3] = [
@@ -196,58 +87,125 @@ const ENVELOPES: [(&str, &str); 4] = [
     ("thin", "thin: a link to the event"),
 ];
 
-fn page(visit: &Visit, draft: &Draft, id: Option<&str>, refused: Option<&Refused>) -> Markup {
-    let action = match id {
-        Some(id) => visit.path(&format!("/endpoints/{id}/edit")),
-        None => visit.path("/endpoints"),
-    };
-    let label = if id.is_some() { "Save" } else { "Create the endpoint" };
-    let body = html! {
-        (fields(draft, refused))
-        input type="hidden" name="revision" value=(draft.revision);
-        div.actions {
-            button.primary type="submit" { (label) }
-            a href=(visit.path("/endpoints")) { "Cancel" }
-        }
-    };
-    html! {
-        h1 { @if id.is_some() { "Edit endpoint" } @else { "New endpoint" } }
-        @if let Some(refused) = refused {
-            p.flash.problem role="alert" { (refused) }
-        }
-        div.stack { (form(visit, &action, &body)) }
-    }
+const STRATEGIES: [(&str, &str); 3] = [
+    ("exponential", "exponential: the wait doubles with each failure"),
+    ("fixed", "fixed: the same wait every time"),
+    ("schedule", "schedule: the waits that are written down"),
+];
+const JITTERS: [(&str, &str); 4] = [
+    ("full", "full: anything up to the wait"),
+    ("equal", "equal: half of the wait, and anything up to the other half"),
+    ("decorrelated", "decorrelated: anything up to three times the wait before"),
+    ("none", "none: the wait as it is"),
+];
+const REPEAT_LAST: [(&str, &str); 2] =
+    [("false", "give up"), ("true", "repeat the last wait until there are no attempts left")];
+
+/// The form of an endpoint that is new or, if it has an id, edited.
+struct Form<'a> {
+    draft: &'a Draft,
+    id: Option<&'a str>,
+    /// The revision that is edited.
+    revision: &'a str,
+    refused: Option<&'a Refused>,
 }
 
-fn fields(draft: &Draft, refused: Option<&Refused>) -> Markup {
-    let field = |name, path, label, hint| Field { name, path, label, hint };
-    html! {
-        (field("url", "url", "URL", "Where events are sent, such as https://example.com/hooks")
-            .text(&draft.url, refused))
-        (field("description", "description", "Description", "For people.")
-            .text(&draft.description, refused))
-        (field("types", "types", "Event types", "One filter a line: order.created, order.*, or * for all.")
-            .lines(&draft.types, refused))
-        (field("ordering", "policy.ordering", "Ordering", "Which deliveries wait for each other.")
-            .choice(&draft.ordering, &ORDERINGS, refused))
-        (field("guarantee", "policy.guarantee", "Guarantee", "What is promised about duplicates and loss.")
-            .choice(&draft.guarantee, &GUARANTEES, refused))
-        (field("on_dead_letter", "policy.on_dead_letter", "A dead letter", "What it does to its lane.")
-            .choice(&draft.on_dead_letter, &ON_DEAD_LETTER, refused))
-        (field("envelope", "envelope", "Envelope", "How an event is wrapped.")
-            .choice(&draft.envelope, &ENVELOPES, refused))
-        details open[refused.is_some()] {
-            summary { "Retries and limits" }
-            (field("base", "policy.retry.backoff", "First wait", "Such as 2s; it doubles with each failure. Empty: as it is.")
-                .text(&draft.base, refused))
+impl Form<'_> {
+    fn title(&self) -> &'static str {
+        if self.id.is_some() { "Edit endpoint" } else { "New endpoint" }
+    }
+
+    fn drawn(&self, visit: &Visit) -> Markup {
+        let action = match self.id {
+            Some(id) => visit.path(&format!("/endpoints/{id}/edit")),
+            None => visit.path("/endpoints"),
+        };
+        let label = if self.id.is_some() { "Save" } else { "Create the endpoint" };
+        let body = html! {
+            (self.fields())
+            details open[self.refused.is_some()] {
+                summary { "Retries and limits" }
+                (self.backoff())
+                (self.limits())
+            }
+            input type="hidden" name="revision" value=(self.revision);
+            div.actions {
+                button.primary type="submit" { (label) }
+                a href=(visit.path("/endpoints")) { "Cancel" }
+            }
+        };
+        html! {
+            h1 { (self.title()) }
+            @if let Some(refused) = self.refused { p.flash.problem role="alert" { (refused) } }
+            div.stack { (form(visit, &action, &body)) }
+        }
+    }
+
+    fn fields(&self) -> Markup {
+        let Self { draft, refused, .. } = *self;
+        html! {
+            (field("url", "url", "URL", "Where events are sent, such as https://example.com/hooks")
+                .text(&draft.url, refused))
+            (field("description", "description", "Description", "For people.")
+                .lines(&draft.description, refused))
+            (field("types", "types", "Event types", "One filter a line: order.created, order.*, or * for all.")
+                .lines(&draft.types, refused))
+            (field("ordering", "policy.ordering", "Ordering", "Which deliveries wait for each other.")
+                .choice(&draft.ordering, &ORDERINGS, refused))
+            (field("guarantee", "policy.guarantee", "Guarantee", "What is promised about duplicates and loss.")
+                .choice(&draft.guarantee, &GUARANTEES, refused))
+            (field("on_dead_letter", "policy.on_dead_letter", "A dead letter", "What it does to its lane.")
+                .choice(&draft.on_dead_letter, &ON_DEAD_LETTER, refused))
+            (field("envelope", "envelope", "Envelope", "How an event is wrapped.")
+                .choice(&draft.envelope, &ENVELOPES, refused))
+        }
+    }
+
+    /// The fields of all strategies. The style sheet shows those of the one that is chosen.
+    fn backoff(&self) -> Markup {
+        let (draft, refused) = (&self.draft.backoff, self.refused);
+        html! {
+            (field("strategy", "policy.retry.backoff.strategy", "Strategy", "How the wait between two attempts grows.")
+                .choice(&draft.strategy, &STRATEGIES, refused))
+            div.of-exponential {
+                (field("base", "policy.retry.backoff.base", "First wait", "Such as 2s.")
+                    .text(&draft.base, refused))
+                (field("jitter", "policy.retry.backoff.jitter", "Jitter", "How chance spreads the waits.")
+                    .choice(&draft.jitter, &JITTERS, refused))
+            }
+            div.of-fixed {
+                (field("delay", "policy.retry.backoff.delay", "Wait", "Such as 30s.")
+                    .text(&draft.delay, refused))
+            }
+            div.of-schedule {
+                (field("delays", "policy.retry.backoff.delays", "Waits", "With spaces between them: 5s 1m 10m 1h.")
+                    .text(&draft.delays, refused))
+                (field("repeat_last", "policy.retry.backoff.repeat_last", "After the last one", "What follows when all waits are over.")
+                    .choice(&draft.repeat_last, &REPEAT_LAST, refused))
+            }
+        }
+    }
+
+    fn limits(&self) -> Markup {
+        let Self { draft, refused, .. } = *self;
+        html! {
             (field("max_delay", "policy.retry.max_delay", "Longest wait", "Such as 10m.")
                 .text(&draft.max_delay, refused))
             (field("max_attempts", "policy.retry.max_attempts", "Most attempts", "Then it is a dead letter.")
                 .text(&draft.max_attempts, refused))
             (field("in_flight_max", "policy.in_flight_max", "Most at once", "Attempts under way at one time.")
                 .text(&draft.in_flight_max, refused))
-            (field("timeout", "timeout", "Timeout", "Of one attempt, such as 15s. Empty: the default of the server.")
+            (field("timeout", "timeout", "Timeout", "Of one attempt, such as 15s. Empty: the server's own.")
                 .text(&draft.timeout, refused))
         }
     }
+}
+
+fn field(
+    name: &'static str,
+    path: &'static str,
+    label: &'static str,
+    hint: &'static str,
+) -> Field<'static> {
+    Field { name, path, label, hint }
 }

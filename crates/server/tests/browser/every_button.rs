@@ -1,0 +1,309 @@
+//! Every button of every page, pressed once.
+//!
+//! The pages are visited in a world that has something of everything. Whatever button on them was not
+//! pressed yet is pressed; what a press takes away is there again in the next world. At the end no
+//! button that any page had, no form and no page of the router is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railpost::dashboard::{form_paths, one_time_link, page_paths};
+use serde_json::{Value, json};
+
+use crate::receiver::Receiver;
+use crate::scene::of_tenant;
+use crate::webdriver::Browser;
+use crate::world::World;
+
+/// Worlds in which nothing is left to press, at most: each press of a kind happens once.
+const ROUNDS_MAX: usize = 12;
+
+/// More dead letters than a replay does while the test looks at it, one a second.
+const LETTERS: usize = 120;
+
+/// What is typed into fields that are empty and must not be.
+const TYPED: [(&str, &str); 2] = [("url", "http://127.0.0.1:9999/hooks"), ("name", "a new one")];
+
+/// A button: its page and its form as the router has them, its own name and value, and what stands on it
+/// without figures. What every page has in its head is on no page in particular.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Control {
+    page: String,
+    form: String,
+    name: String,
+    label: String,
+}
+
+/// What is refused, and rightly so: the form, the button's name, and how what the page says ends.
+const REFUSALS: [(&str, &str, &str); 1] = [(
+    "/dashboard/t/{tenant}/dead-letters",
+    "action=skip",
+    "only a dead letter that holds its lane can be skipped",
+)];
+
+struct Scene {
+    world: World,
+    /// They answer as long as they are here.
+    _receivers: [Receiver; 2],
+    pages: Vec<String>,
+}
+
+/// A world with lanes held and waiting, dead letters, an endpoint with two secrets, one that is paused, a
+/// replay that runs, a preview, keys and audit entries.
+fn scene() -> Scene {
+    let (world, receiver, slow) = (World::new(), Receiver::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({"in_flight_max": 1}));
+    let secrets = of_tenant(&format!("endpoints/{endpoint}/secrets"));
+    world.post(&secrets, &json!({"kind": "signing"})).expect(201);
+    let retrying = json!({"retry": {"backoff": {"strategy": "fixed", "delay": "10m"}}});
+    let waits = world.endpoint(&slow, &retrying);
+    world
+        .patch(&of_tenant(&format!("endpoints/{waits}")), &json!({"types": ["waits"]}))
+        .expect(200);
+    let paused = world.endpoint_with(&json!({"url": slow.url(), "types": ["nothing"]}));
+    world.act(&format!("endpoints/{paused}/pause")).expect(200);
+    receiver.answers(&vec![422; LETTERS + 1]);
+    world.publish("held", "order.created", Some("poison"));
+    let held = world.delivery_in("held", "dead");
+    for number in 0..LETTERS {
+        world.publish(&format!("d{number}"), "order.paid", None);
+    }
+    let last = format!("d{}", LETTERS - 1);
+    world.delivery_in(&last, "dead");
+    world.publish("behind", "order.created", Some("poison"));
+    slow.answers(&[503]);
+    let waiting = json!({"id": "waiting", "type": "waits", "key": "w", "payload": 1});
+    world.post(&of_tenant("events"), &waiting).expect(202);
+    let waiting = of_endpoint(&world, "waiting", &waits);
+    world.look_until(&format!("deliveries/{waiting}"), |it| it["state"] == "waiting");
+    world.publish("landed", "order.shipped", None);
+    let landed = of_endpoint(&world, "landed", &endpoint);
+    world.key("default", "read-only");
+    let replay = json!({"action": "replay", "filter": {"type": "order.paid"}});
+    let preview = new_replay(&world, &replay, &json!({"dry_run": true}));
+    world.look_until(&format!("replays/{preview}"), |it| it["state"] == "done");
+    let running = new_replay(&world, &replay, &json!({"rate_per_s": 1}));
+    let of_tenant = [
+        "".to_owned(),
+        "/lanes".to_owned(),
+        "/live/lanes".to_owned(),
+        "/endpoints".to_owned(),
+        "/endpoints/new".to_owned(),
+        format!("/endpoints/{paused}"),
+        format!("/endpoints/{waits}/edit"),
+        "/events".to_owned(),
+        "/events/landed".to_owned(),
+        "/deliveries".to_owned(),
+        format!("/deliveries/{landed}"),
+        format!("/deliveries/{waiting}"),
+        format!("/deliveries/{}", held["id"].as_str().unwrap()),
+        "/dead-letters".to_owned(),
+        "/replays".to_owned(),
+        format!("/replays/{preview}"),
+        format!("/replays/{running}"),
+        format!("/live/replays/{running}"),
+        "/keys".to_owned(),
+        "/audit".to_owned(),
+        format!("/endpoints/{endpoint}"),
+    ];
+    let mut pages: Vec<String> =
+        of_tenant.iter().map(|path| format!("/dashboard/t/default{path}")).collect();
+    pages.extend(["/dashboard", "/dashboard/all", "/dashboard/switch"].map(str::to_owned));
+    Scene { world, _receivers: [receiver, slow], pages }
+}
+
+/// The delivery of an event to an endpoint.
+fn of_endpoint(world: &World, event: &str, endpoint: &str) -> String {
+    let deliveries = world.look(&format!("events/{event}/deliveries"));
+    let found =
+        deliveries["items"].as_array().unwrap().iter().find(|it| it["endpoint"] == endpoint);
+    found.unwrap()["id"].as_str().unwrap().to_owned()
+}
+
+fn new_replay(world: &World, replay: &Value, more: &Value) -> String {
+    let mut replay = replay.clone();
+    replay.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let made = world.post(&of_tenant("replays"), &replay).expect(202).json();
+    made["id"].as_str().unwrap().to_owned()
+}
+
+/// What was found and pressed so far.
+#[derive(Default)]
+struct Walk {
+    found: BTreeSet<Control>,
+    pressed: BTreeSet<Control>,
+    visited: BTreeSet<String>,
+    problems: Vec<String>,
+}
+
+#[test]
+fn every_button_of_every_page_does_what_it_says() {
+    let mut walk = Walk::default();
+    for _ in 0..ROUNDS_MAX {
+        let before = walk.pressed.len();
+        walk.through(&scene());
+        if walk.pressed.len() == before {
+            break;
+        }
+    }
+    walk.signs_in_by_a_link();
+    assert!(walk.problems.is_empty(), "{}", walk.problems.join("\n"));
+    let left: Vec<_> = walk.found.difference(&walk.pressed).collect();
+    assert!(left.is_empty(), "nobody presses {left:#?}");
+    let forms: BTreeSet<_> = walk.pressed.iter().map(|control| control.form.clone()).collect();
+    let unpressed: Vec<_> = form_paths().into_iter().filter(|path| !forms.contains(path)).collect();
+    assert!(unpressed.is_empty(), "no page has a button for {unpressed:#?}");
+    let unseen: Vec<_> =
+        page_paths().into_iter().filter(|path| !walk.visited.contains(path)).collect();
+    assert!(unseen.is_empty(), "nobody looks at {unseen:#?}");
+}
+
+impl Walk {
+    /// Visits all pages of a scene and presses what was not pressed yet.
+    fn through(&mut self, scene: &Scene) {
+        let browser = Browser::new(&scene.world);
+        self.sign_in(&browser, &scene.world);
+        for page in &scene.pages {
+            self.visited.insert(pattern(page, &page_paths()));
+            if !page.contains("/live/") {
+                self.press_all_of(&browser, &scene.world, page);
+            }
+        }
+    }
+
+    /// By the form, as one who has an API key does.
+    fn sign_in(&mut self, browser: &Browser, world: &World) {
+        let page = "/dashboard/sign-in";
+        browser.go(page);
+        self.visited.insert(page.to_owned());
+        browser.fill("#key", &world.admin);
+        let controls = browser.controls();
+        self.found.extend(controls.iter().map(|control| control.kind.clone()));
+        self.press(browser, page, &controls[0]);
+        browser.wait_for("nav.tabs");
+    }
+
+    /// A link's form sends itself; without script it has a button.
+    fn signs_in_by_a_link(&mut self) {
+        let world = World::new();
+        let browser = Browser::new(&world);
+        browser.chromium("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
+        browser.go(&one_time_link(world.server().app()));
+        browser.click("main button.primary");
+        browser.chromium("Emulation.setScriptExecutionDisabled", &json!({"value": false}));
+        browser.wait_for("nav.tabs");
+    }
+
+    fn press_all_of(&mut self, browser: &Browser, world: &World, page: &str) {
+        loop {
+            browser.go(page);
+            if browser.count("nav.tabs") == 0 {
+                self.sign_in(browser, world);
+                browser.go(page);
+            }
+            let controls = browser.controls();
+            self.found.extend(controls.iter().map(|control| control.kind.clone()));
+            let is_new =
+                |control: &&Found| !control.disabled && !self.pressed.contains(&control.kind);
+            match controls.iter().find(is_new) {
+                Some(control) => self.press(browser, page, control),
+                None => return,
+            }
+        }
+    }
+
+    /// Presses a button and looks at what came of it.
+    fn press(&mut self, browser: &Browser, page: &str, control: &Found) {
+        self.pressed.insert(control.kind.clone());
+        let outcome = browser.press(control.index);
+        if outcome["status"] != 200 || !is_expected(&control.kind, outcome["problem"].as_str()) {
+            self.problems.push(format!("{:?} on {page}: {outcome}", control.kind));
+        }
+    }
+}
+
+fn is_expected(control: &Control, problem: Option<&str>) -> bool {
+    let mut refusals =
+        REFUSALS.iter().filter(|(form, name, _)| control.form == *form && control.name == *name);
+    problem.is_none_or(|problem| refusals.any(|(.., end)| problem.ends_with(end)))
+}
+
+/// The router's pattern of a path.
+fn pattern(path: &str, patterns: &[String]) -> String {
+    let parts: Vec<&str> = path.split('?').next().unwrap().split('/').collect();
+    let fits = |pattern: &&String| {
+        let wanted: Vec<&str> = pattern.split('/').collect();
+        wanted.len() == parts.len()
+            && wanted.iter().zip(&parts).all(|(want, part)| want.starts_with('{') || want == part)
+    };
+    // The one with the fewest `{…}` is meant.
+    let found = patterns.iter().filter(fits).min_by_key(|pattern| pattern.matches('{').count());
+    found.unwrap_or_else(|| panic!("the router has no {path}")).clone()
+}
+
+/// A button of the page that is shown, by its place among all.
+struct Found {
+    index: u64,
+    kind: Control,
+    disabled: bool,
+}
+
+impl Browser {
+    /// All buttons of the page.
+    fn controls(&self) -> Vec<Found> {
+        let script = "return [...document.querySelectorAll('button')].map(button => ({
+            path: button.form?.getAttribute('action'),
+            changes: button.form?.getAttribute('method') === 'post',
+            name: button.name && button.name + '=' + button.value,
+            inHead: button.closest('header') !== null,
+            label: button.textContent.trim().replace(/[\\d\\s]+/g, ' ').trim(),
+            disabled: button.disabled,
+        }))";
+        let found = self.script(script, &[]);
+        let (pages, forms) = (page_paths(), form_paths());
+        let page = pattern(&self.path(), &pages);
+        let control = |(index, it): (usize, &Value)| {
+            let path =
+                it["path"].as_str().unwrap_or_else(|| panic!("a button without a form: {it}"));
+            let patterns = if it["changes"] == true { &forms } else { &pages };
+            let word = |field: &str| it[field].as_str().unwrap_or_default().to_owned();
+            Found {
+                index: index as u64,
+                kind: Control {
+                    page: if it["inHead"] == true { String::new() } else { page.clone() },
+                    form: pattern(path, patterns),
+                    name: word("name"),
+                    label: word("label"),
+                },
+                disabled: it["disabled"] == true,
+            }
+        };
+        found.as_array().unwrap().iter().enumerate().map(control).collect()
+    }
+
+    /// Fills in what must be, chooses what can be chosen, presses, and says what the page after it is.
+    fn press(&self, index: u64) -> Value {
+        let script = "const [index, typed] = arguments;
+            const button = document.querySelectorAll('button')[index];
+            for (const field of button.form.elements) {
+                if (field.type === 'checkbox') field.checked = true;
+                if (!field.value && field.name in typed) field.value = typed[field.name];
+            }
+            window.isBefore = true;
+            button.click();";
+        let typed: BTreeMap<&str, &str> = TYPED.into();
+        self.script(script, &[index.into(), json!(typed)]);
+        self.wait_until("the page after a press", || {
+            self.script("return !window.isBefore && document.readyState === 'complete'", &[])
+                == true
+        });
+        self.script(
+            "return {
+                path: location.pathname,
+                status: performance.getEntriesByType('navigation')[0].responseStatus,
+                problem: document.querySelector('.problem')?.textContent ?? null,
+                title: document.querySelector('h1')?.textContent ?? null,
+            }",
+            &[],
+        )
+    }
+}
