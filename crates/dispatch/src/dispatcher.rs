@@ -26,8 +26,8 @@ use railpost_engine::{
     Because, Command, Config, Counters, Delivery, Health, Input, Notice, Span, Transition,
 };
 use railpost_store::{
-    AcceptBatch, AttemptDetail, Change, Epoch, NewEndpoint, NewSecret, PageRequest, Parcel,
-    Receipt, RedeliverBatch, Source, Store, StoreError, Sweep, Tenant, Write,
+    AcceptBatch, AttemptDetail, AuditEntry, Change, Epoch, NewEndpoint, NewSecret, PageRequest,
+    Parcel, Receipt, RedeliverBatch, Source, Store, StoreError, Sweep, Tenant, Write,
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, TenantId};
 use tokio::sync::mpsc::error::TrySendError;
@@ -247,8 +247,19 @@ impl Dispatcher {
         command: Command,
         delivery: Delivery,
     ) -> Result<Result<(), Because>, Stopped> {
+        self.decide(command, delivery, None).await
+    }
+
+    /// The same with an audit entry, which is written with the decision if it is carried out.
+    pub async fn decide(
+        &self,
+        command: Command,
+        delivery: Delivery,
+        audit: Option<AuditEntry>,
+    ) -> Result<Result<(), Because>, Stopped> {
         let input = Box::new(Input::Command { command, delivery });
-        self.ask(|answer| Order::Command(input, answer)).await
+        let audit = audit.map(Box::new);
+        self.ask(|answer| Order::Command { input, audit, answer }).await
     }
 
     /// Waits until all that people decided so far is durable.

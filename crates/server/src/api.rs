@@ -45,7 +45,9 @@ mod maintenance;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 
+pub(crate) use audit::{Action, DetailLine, detail_lines};
 pub use auth::Needs;
+pub(crate) use call::{AuditAction, note};
 pub(crate) use commands::command_delivery;
 pub use openapi::{openapi, openapi_text};
 pub use route::Route;

@@ -10,6 +10,7 @@
 mod session;
 mod visit;
 mod sign_in;
+mod sign_in_trail;
 mod shown;
 mod table;
 mod form;

@@ -75,6 +75,17 @@ pub const SIGN_IN_ADDRESSES_MAX: usize = 10_000;
 /// Bytes of a dashboard form: an endpoint with its filters many times over.
 pub const FORM_LEN_MAX: usize = 256 * 1024;
 
+/// Characters of a value that an audit entry tells: what a person reads. Of what is longer it has the
+/// beginning, the length and a hash.
+pub const AUDIT_VALUE_CHARS_MAX: usize = 200;
+/// Bytes of the changes that an audit entry tells; of the rest it has the number. The store takes a third
+/// more than this.
+pub const AUDIT_CHANGES_LEN_MAX: usize = 12 * 1024;
+
+/// Audit entries of failed sign-ins within [`SIGN_IN_WINDOW`], from all addresses: whoever guesses keys
+/// cannot fill the trail. Failures without an entry are counted in the next one.
+pub const SIGN_IN_FAILURE_ENTRIES_MAX: u32 = 20;
+
 /// Rows of a dashboard table's page.
 pub const TABLE_ROWS_MAX: u32 = 50;
 /// Lanes that the live page shows: what fits on a screen or two.

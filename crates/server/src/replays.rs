@@ -217,12 +217,12 @@ impl Job {
     }
 
     async fn command(&self, command: Command, found: &DeliveryView) -> Result<(), Problem> {
-        command_delivery(&self.app, command, found.delivery).await
+        command_delivery(&self.app, command, found.delivery, None).await
     }
 
     async fn redeliver(&self, to: EndpointId, found: &DeliveryView) -> Result<(), Problem> {
         let (tenant, orders) = (found.tenant.clone(), vec![(found.event.clone(), to)]);
-        let batch = RedeliverBatch { tenant, orders, idempotency: None };
+        let batch = RedeliverBatch { tenant, orders, audit: None, idempotency: None };
         Ok(self.app.dispatcher.redeliver(batch).await?)
     }
 

@@ -2,14 +2,16 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use railpost_engine::Timestamp;
+use railpost_engine::{EndpointRecord, EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, AuditId, TenantId};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use crate::numbers::endpoint_status_number;
 use crate::{Listing, PageRequest, Period, Result};
 
-/// API keys, audit and idempotency. They are written by [`Registry::commit`](crate::Registry::commit)
-/// and [`Intake::accept`](crate::Intake::accept), with the work they belong to.
+/// API keys, audit and idempotency. They are written by [`Registry::commit`](crate::Registry::commit),
+/// [`Intake`](crate::Intake) and [`Ledger::record`](crate::Ledger::record), with the work they belong to.
 #[async_trait]
 pub trait Access: Send + Sync {
     /// One API key.
@@ -82,7 +84,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// In whose realm; nothing when it concerns no tenant.
     pub tenant: Option<TenantId>,
-    /// Who: an API key's id, a session, the system.
+    /// Who: an API key's id, or Railpost itself.
     pub actor: String,
     /// Did what, such as `endpoint.pause`.
     pub action: String,
@@ -90,6 +92,35 @@ pub struct AuditEntry {
     pub target: String,
     /// What else is worth knowing. No secrets, no payloads.
     pub detail: serde_json::Value,
+}
+
+/// Who Railpost itself is, in the audit trail.
+pub const AUDIT_ACTOR_SELF: &str = "railpost";
+
+/// What Railpost does by itself when it switches an endpoint off.
+pub const AUDIT_SWITCH_OFF: &str = "endpoint.switch_off";
+
+impl AuditEntry {
+    /// The entry of an endpoint that the engine switches off, if that is what `record` says. The same
+    /// record gives the same id, so that one that is written again is one entry.
+    pub(crate) fn of_switch_off(record: &EndpointRecord, tenant: Option<TenantId>) -> Option<Self> {
+        use EndpointStatus::{Failing, Gone, Quarantined};
+        if record.status == record.was || !matches!(record.status, Quarantined | Gone | Failing) {
+            return None;
+        }
+        let mut unique = [0; 10];
+        unique.copy_from_slice(&record.endpoint.to_bytes()[6..]);
+        unique[0] ^= endpoint_status_number(record.status) as u8;
+        Some(Self {
+            id: AuditId::generate(record.at.as_millis(), unique),
+            at: record.at,
+            tenant,
+            actor: AUDIT_ACTOR_SELF.to_owned(),
+            action: AUDIT_SWITCH_OFF.to_owned(),
+            target: record.endpoint.to_string(),
+            detail: json!({ "changes": { "status": { "from": record.was, "to": record.status } } }),
+        })
+    }
 }
 
 /// Which audit entries a list shows.

@@ -55,12 +55,15 @@ fn check_event(event: &Event) -> Result<()> {
 
 pub(crate) fn redeliver(batch: &RedeliverBatch) -> Result<()> {
     at_most("orders (entries)", batch.orders.len(), BATCH_EVENTS_MAX)?;
+    batch.audit.as_ref().map_or(Ok(()), audit)?;
     batch.idempotency.as_deref().map_or(Ok(()), idempotency)
 }
 
 pub(crate) fn record(batch: &RecordBatch) -> Result<()> {
     at_most("transitions (entries)", batch.transitions.len(), BATCH_RECORDS_MAX)?;
-    at_most("endpoints (entries)", batch.endpoints.len(), BATCH_RECORDS_MAX)
+    at_most("endpoints (entries)", batch.endpoints.len(), BATCH_RECORDS_MAX)?;
+    at_most("audit (entries)", batch.audit.len(), BATCH_RECORDS_MAX)?;
+    batch.audit.iter().try_for_each(audit)
 }
 
 pub(crate) fn load(load: &Load) -> Result<()> {

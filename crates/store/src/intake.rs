@@ -9,7 +9,7 @@ use railpost_engine::{Accepted, LaneId, Timestamp};
 use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::{IdempotencyRecord, Result};
+use crate::{AuditEntry, IdempotencyRecord, Result};
 
 /// Accepts events.
 #[async_trait]
@@ -32,8 +32,8 @@ pub trait Intake: Send + Sync {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>>;
 
     /// Adds a delivery of an event that was accepted before, for an endpoint that may have had it
-    /// or not, at the end of its lane. It is a replay from its first attempt on. All or none; durable
-    /// when it answers.
+    /// or not, at the end of its lane. It is a replay from its first attempt on. All or none, the audit
+    /// entry and the idempotency record included; durable when it answers.
     async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>>;
 }
 
@@ -209,6 +209,8 @@ pub struct RedeliverBatch {
     pub tenant: TenantId,
     /// Which event goes where.
     pub orders: Vec<(EventId, EndpointId)>,
+    /// Who asked for it. An entry that is on record already stays as it is.
+    pub audit: Option<AuditEntry>,
     /// What to answer when the request comes again.
     pub idempotency: Option<Box<IdempotencyRecord>>,
 }

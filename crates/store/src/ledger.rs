@@ -11,7 +11,7 @@ use railpost_engine::{
 use railpost_wire::{DeliveryId, EndpointId, NodeId, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Event, LinePlace, Partition, Result};
+use crate::{AuditEntry, Epoch, Event, LinePlace, Partition, Result};
 
 /// The record of what happened to deliveries.
 #[async_trait]
@@ -68,8 +68,12 @@ pub struct RecordBatch {
     pub durability: Durability,
     /// What became of deliveries, in order.
     pub transitions: Vec<(Transition, Option<Box<AttemptDetail>>)>,
-    /// What became of endpoints, in order. Unknown endpoints are skipped.
+    /// What became of endpoints, in order. Unknown endpoints are skipped. One that is switched off is
+    /// in the audit trail with the record ([`AUDIT_SWITCH_OFF`](crate::AUDIT_SWITCH_OFF)).
     pub endpoints: Vec<EndpointRecord>,
+    /// Who decided what of this is. An entry that is on record already stays as it is: a batch may come
+    /// again.
+    pub audit: Vec<AuditEntry>,
 }
 
 impl RecordBatch {
@@ -77,6 +81,11 @@ impl RecordBatch {
     pub fn of(transitions: impl IntoIterator<Item = Transition>) -> Self {
         let transitions = transitions.into_iter().map(|transition| (transition, None)).collect();
         Self { transitions, ..Self::default() }
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.transitions.is_empty() && self.endpoints.is_empty() && self.audit.is_empty()
     }
 
     /// The partitions that it touches.

@@ -62,8 +62,8 @@ mod postgres;
 pub mod conformance;
 
 pub use access::{
-    Access, ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, IdempotencyRecord, Recall,
-    Scope, StoredResponse,
+    AUDIT_ACTOR_SELF, AUDIT_SWITCH_OFF, Access, ApiKey, AuditEntry, AuditQuery, Digest,
+    IdempotencyKey, IdempotencyRecord, Recall, Scope, StoredResponse,
 };
 pub use archive::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,

@@ -97,7 +97,7 @@ async fn write_everything(store: &PostgresStore) -> Vec<(&'static str, Result<()
         ..delivered(&Accepted { id, endpoint: known, place: None, replay: false })
     };
     let orders = vec![(event(1).id, known)];
-    let again = RedeliverBatch { tenant: tenant(), orders, idempotency: None };
+    let again = RedeliverBatch { tenant: tenant(), orders, audit: None, idempotency: None };
     let change = Write::UpdateTenant(tenant(), TenantSettings::default());
     let figures = Figures { accepted: 1, ..Figures::default() };
     let figures = (FiguresScope::All, Timestamp::default(), figures);

@@ -10,7 +10,9 @@ use std::time::Duration;
 use railpost_engine::{
     AttemptToken, EndpointRecord, Input, LaneId, Load, LoadTicket, Stage, Transition,
 };
-use railpost_store::{AttemptDetail, Durability, Epoch, RecordBatch, Recorded, Store, StoreError};
+use railpost_store::{
+    AttemptDetail, AuditEntry, Durability, Epoch, RecordBatch, Recorded, Store, StoreError,
+};
 use railpost_wire::{DeliveryId, Seq};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -27,8 +29,10 @@ use crate::limits::{
 #[derive(Debug)]
 pub(super) enum Item {
     Transition(Transition, Option<Box<AttemptDetail>>),
-    /// What a person decided: durable, because the person is told so.
-    Decision(Transition),
+    /// What a person decided, and who did: durable, because the person is told so.
+    Decision(Transition, Option<Box<AuditEntry>>),
+    /// Who decided something that changes no state yet: durable, too.
+    Decided(Box<AuditEntry>),
     Endpoint(EndpointRecord),
     /// Durable before the attempt may leave.
     First(Transition, AttemptToken),
@@ -111,7 +115,7 @@ impl Recorder {
         batch: RecordBatch,
         firsts: &FxHashMap<DeliveryId, AttemptToken>,
     ) -> bool {
-        if batch.transitions.is_empty() && batch.endpoints.is_empty() {
+        if batch.is_empty() {
             return true;
         }
         let (batch, mut again, mut wait) = (Arc::new(batch), false, STORE_RETRY_MIN);
@@ -189,9 +193,14 @@ impl Group {
     fn add(&mut self, item: Item) {
         match item {
             Item::Transition(transition, detail) => self.add_transition(transition, detail),
-            Item::Decision(transition) => {
+            Item::Decision(transition, audit) => {
                 self.batch.durability = Durability::Durable;
+                self.batch.audit.extend(audit.map(|entry| *entry));
                 self.add_transition(transition, None);
+            }
+            Item::Decided(audit) => {
+                self.batch.durability = Durability::Durable;
+                self.batch.audit.push(*audit);
             }
             Item::Written(waiting) => self.written.push(waiting),
             Item::Endpoint(record) => self.batch.endpoints.push(record),
@@ -214,16 +223,16 @@ impl Group {
     }
 
     fn is_full(&self) -> bool {
-        let count = self.batch.transitions.len() + self.batch.endpoints.len();
+        let RecordBatch { transitions, endpoints, audit, .. } = &self.batch;
+        let count = transitions.len() + endpoints.len() + audit.len();
         count >= RECORD_BATCH_MAX || self.bytes >= RECORD_BATCH_BYTES_MAX
     }
 
     /// Whether it may be written later: it has something to write, and nobody waits for it.
     fn may_wait(&self) -> bool {
-        let is_empty = self.batch.transitions.is_empty() && self.batch.endpoints.is_empty();
         let nobody_waits =
             self.firsts.is_empty() && self.loads.is_empty() && self.written.is_empty();
-        !is_empty && !self.is_full() && nobody_waits
+        !self.batch.is_empty() && !self.is_full() && nobody_waits
     }
 
     /// Whether a load could show what the batch changes.

@@ -8,7 +8,7 @@ use railpost_engine::{
     Accepted, Attempt, AttemptToken, Because, Counters, Effect, Endpoint, EndpointStatus, Engine,
     Failure, Health, Input, Timestamp, Transition,
 };
-use railpost_store::{AttemptDetail, Parcel, StoreError};
+use railpost_store::{AttemptDetail, AuditEntry, Parcel, StoreError};
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -38,7 +38,12 @@ pub(super) enum Order {
         reload: bool,
     },
     EndpointGone(EndpointId),
-    Command(Box<Input>, oneshot::Sender<Result<(), Because>>),
+    /// What a person decided, and who did.
+    Command {
+        input: Box<Input>,
+        audit: Option<Box<AuditEntry>>,
+        answer: oneshot::Sender<Result<(), Because>>,
+    },
     /// Tells when all that was decided so far is written.
     Written(oneshot::Sender<()>),
     Input(Box<Input>),
@@ -66,6 +71,12 @@ pub(super) struct Ended {
     pub(super) detail: Box<AttemptDetail>,
     /// Who made it and is free now.
     pub(super) hand: Option<Hand>,
+}
+
+/// A person's decision that is being carried out.
+struct Decision {
+    /// Who decided, until it is on its way to the store.
+    audit: Option<Box<AuditEntry>>,
 }
 
 pub(super) struct Run {
@@ -96,8 +107,8 @@ pub(super) struct Run {
     /// Tells the recorder that it has something somebody waits for.
     awaited: Arc<Notify>,
     recorder: JoinHandle<()>,
-    /// Whether what is recorded now is a person's decision.
-    deciding: bool,
+    /// What is recorded now is a person's decision, while there is one.
+    deciding: Option<Decision>,
     /// Who waits for the end, once it has been asked for.
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -154,7 +165,7 @@ impl Run {
             records,
             awaited,
             recorder: tokio::spawn(recorder.run()),
-            deciding: false,
+            deciding: None,
             stopping: None,
             parts,
         }
@@ -225,10 +236,14 @@ impl Run {
                 self.endpoint_is(*endpoint, outlet).await;
             }
             Order::EndpointGone(id) => self.endpoint_gone(id).await,
-            Order::Command(input, answer) => {
-                self.deciding = true;
+            Order::Command { input, audit, answer } => {
+                self.deciding = Some(Decision { audit });
                 let ignored = self.handle(*input).await;
-                self.deciding = false;
+                let untold = self.deciding.take().and_then(|decision| decision.audit);
+                // What is discarded on the wire changes its state when its attempt ends.
+                if let Some(audit) = untold.filter(|_| ignored.is_none()) {
+                    self.write(Item::Decided(audit)).await;
+                }
                 let _ = answer.send(ignored.map_or(Ok(()), Err));
             }
             Order::Written(answer) => self.write(Item::Written(answer)).await,
@@ -394,11 +409,11 @@ impl Run {
         if !transition.state.is_open() {
             self.parcels.remove(transition.delivery);
         }
-        self.write(match ended {
-            None if self.deciding => Item::Decision(transition),
-            ended => Item::Transition(transition, ended.map(|ended| ended.detail)),
-        })
-        .await;
+        let item = match (ended, &mut self.deciding) {
+            (None, Some(decision)) => Item::Decision(transition, decision.audit.take()),
+            (ended, _) => Item::Transition(transition, ended.map(|ended| ended.detail)),
+        };
+        self.write(item).await;
     }
 
     /// Waits while the recorder is far behind: that is what slows accepting and sending down when the

@@ -28,6 +28,8 @@ pub(crate) struct Flaky {
 #[derive(Default)]
 struct Faults {
     down: bool,
+    /// Changes of the registry are refused.
+    refuses_commits: bool,
     /// How many of the next accepts and changes are carried out without their caller hearing of it.
     answers_to_lose: u32,
     /// The same for records.
@@ -93,6 +95,10 @@ impl Flaky {
 
     pub(crate) fn set_down(&self, down: bool) {
         self.faults().down = down;
+    }
+
+    pub(crate) fn refuse_commits(&self, refuse: bool) {
+        self.faults().refuses_commits = refuse;
     }
 
     pub(crate) fn lose_answers(&self, count: u32) {
@@ -221,7 +227,11 @@ impl Intake for Flaky {
 #[async_trait]
 impl Registry for Flaky {
     async fn commit(&self, change: Change) -> Result<()> {
-        let committed = self.up()?.commit(change).await;
+        let inner = self.up()?;
+        if self.faults().refuses_commits {
+            return Err(unavailable("it takes no changes"));
+        }
+        let committed = inner.commit(change).await;
         self.answer(committed)
     }
 

@@ -99,7 +99,7 @@ async fn an_event_sent_again_goes_to_the_end_of_its_lane() {
     receiver.texts(2).await;
     let orders = vec![("first".parse().unwrap(), endpoint)];
     let tenant = crate::harness::tenant();
-    let batch = railpost_store::RedeliverBatch { tenant, orders, idempotency: None };
+    let batch = railpost_store::RedeliverBatch { tenant, orders, audit: None, idempotency: None };
     shop.dispatcher.redeliver(batch).await.unwrap();
     let again = receiver.request().await;
     assert_eq!((again.text(), again.header("x-seq")), ("first", Some("3")));

@@ -61,7 +61,7 @@ async fn a_redelivery_that_was_not_answered_is_delivered() {
     shop.ended().await;
     flaky.lose_answers(1);
     let orders = vec![("one".parse().unwrap(), endpoint)];
-    let again = RedeliverBatch { tenant: tenant(), orders, idempotency: None };
+    let again = RedeliverBatch { tenant: tenant(), orders, audit: None, idempotency: None };
     assert!(shop.dispatcher.redeliver(again).await.is_err());
     let seen = receiver.request().await;
     let found = ["x-seq", "x-replay"].map(|name| seen.header(name).unwrap());

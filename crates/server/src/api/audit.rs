@@ -1,5 +1,8 @@
 //! The audit trail: who did what to what.
 
+mod action;
+mod changes;
+
 use http::Method;
 use railpost_store::{AuditEntry, AuditQuery};
 use railpost_wire::{AuditId, TenantId};
@@ -17,6 +20,9 @@ use super::query::{Page, Paged};
 use super::route::Route;
 use super::tenants;
 use super::time::Time;
+
+pub(crate) use action::Action;
+pub(crate) use changes::{Changes, DetailLine, detail_lines};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -47,13 +53,16 @@ pub(crate) struct AuditView {
     pub(crate) at: Time,
     /// In whose realm; nothing when it concerns no tenant.
     pub(crate) tenant: Option<TenantId>,
-    /// Who: an API key's id, a session, the system.
+    /// Who: an API key's id, `railpost` for what it does by itself, `nobody` for whoever failed to sign
+    /// in.
     pub(crate) actor: String,
     /// Did what, such as `endpoint.pause`.
     pub(crate) action: String,
     /// To what, by its id.
     pub(crate) target: String,
-    /// What else is worth knowing.
+    /// What else is worth knowing. `changes` has the fields that changed, by their paths, each with `from`
+    /// and `to`; secrets are named and not shown, long values are cut. `more_changes` is the number of
+    /// those left out.
     pub(crate) detail: serde_json::Value,
 }
 

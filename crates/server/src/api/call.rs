@@ -11,6 +11,7 @@ use railpost_store::{
 use railpost_wire::{AuditId, TenantId};
 
 use super::answer::Answer;
+use super::audit::{Action, Changes};
 use super::auth::Caller;
 use super::idempotency::IdempotentRequest;
 use super::problem::Problem;
@@ -27,14 +28,31 @@ pub(crate) struct Ctx {
 /// What is done to what, for the audit trail. No secrets, no payloads.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditAction {
-    /// Such as `endpoint.pause`.
-    pub(crate) action: &'static str,
+    /// What.
+    pub(crate) action: Action,
     /// In whose realm.
     pub(crate) tenant: Option<TenantId>,
     /// To what, by its id.
     pub(crate) target: String,
     /// What else is worth knowing.
     pub(crate) detail: serde_json::Value,
+}
+
+/// Writes down what `caller` did where it was not done through a route.
+pub(crate) async fn note(
+    app: &Arc<App>,
+    caller: Caller,
+    audit_action: AuditAction,
+) -> Result<(), Problem> {
+    Ctx::new(app.clone(), caller).note(audit_action).await
+}
+
+impl AuditAction {
+    /// The same, saying what changed.
+    pub(crate) fn with_changes(mut self, changes: Changes) -> Self {
+        changes.put_into(&mut self.detail);
+        self
+    }
 }
 
 impl Ctx {
@@ -65,17 +83,27 @@ impl Ctx {
     ) -> Result<A, Problem> {
         let change = Change {
             writes,
-            audit: Some(self.audit(audit_action)),
+            audit: Some(self.audit_entry(audit_action)),
             idempotency: self.record(&answer, true),
         };
         self.app.dispatcher.commit(change).await?;
         Ok(answer)
     }
 
-    /// Writes down what was done where the work had a commit of its own, with the stored answer.
+    /// Writes down what was done where nothing else is written.
     pub(crate) async fn note(&self, audit_action: AuditAction) -> Result<(), Problem> {
-        let change = Change { audit: Some(self.audit(audit_action)), ..Change::default() };
+        let change = Change { audit: Some(self.audit_entry(audit_action)), ..Change::default() };
         Ok(self.app.dispatcher.commit(change).await?)
+    }
+
+    /// Stores the answer for when the request comes again, where the work and its audit entry had a
+    /// commit of their own.
+    pub(crate) async fn remember<A: Answer>(&self, answer: A) -> Result<A, Problem> {
+        if let Some(record) = self.record(&answer, true) {
+            let change = Change { idempotency: Some(record), ..Change::default() };
+            self.app.dispatcher.commit(change).await?;
+        }
+        Ok(answer)
     }
 
     /// The answer as it is to be stored with the work, if the request may come again.
@@ -103,10 +131,11 @@ impl Ctx {
         Some(Box::new(AcceptRecord { record, body_len_max, body }))
     }
 
-    fn audit(&self, audit_action: AuditAction) -> AuditEntry {
+    /// The entry of what is done, for the commit of the work where that is not [`commit`](Self::commit).
+    pub(crate) fn audit_entry(&self, audit_action: AuditAction) -> AuditEntry {
         let AuditAction { action, tenant, target, detail } = audit_action;
         let (now, actor) = (self.now(), self.caller.actor());
         let id = AuditId::generate(now.as_millis(), self.app.random());
-        AuditEntry { id, at: now, tenant, actor, action: action.to_owned(), target, detail }
+        AuditEntry { id, at: now, tenant, actor, action: action.name().to_owned(), target, detail }
     }
 }

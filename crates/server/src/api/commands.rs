@@ -1,10 +1,11 @@
 //! What people decide about one delivery: replay, skip, discard.
 
 use railpost_engine::{Because, Command, Delivery, DeliveryState, DiscardReason};
-use railpost_store::DeliveryView as Stored;
+use railpost_store::{AuditEntry, DeliveryView as Stored};
 use serde_json::json;
 
 use super::answer::Answer;
+use super::audit::Action;
 use super::call::{AuditAction, Ctx};
 use super::deliveries::{self, DeliveryView};
 use super::problem::Problem;
@@ -14,7 +15,7 @@ use crate::serve::duration;
 
 /// Carries a command out and answers with the delivery as the command leaves it.
 ///
-/// The dispatcher comes first, then the audit entry and the stored answer: of a command that was
+/// The audit entry is written with the decision, the stored answer after it: of a command that was
 /// refused nothing is written, and one that was carried out and whose answer was lost is refused as
 /// [`wrong_state`](super::problem::Code::WrongState) when it comes again, because its delivery moved on.
 pub(crate) async fn carry_out<A: Answer>(
@@ -23,16 +24,16 @@ pub(crate) async fn carry_out<A: Answer>(
     stored: Stored,
     answer: impl FnOnce(DeliveryView) -> A,
 ) -> Result<A, Problem> {
-    command_delivery(&ctx.app, command, stored.delivery).await?;
-    // Before anybody is told that it is done, or the answer is stored for when the request comes again.
-    ctx.app.dispatcher.written().await?;
-    let audit_action = AuditAction {
-        action: action_name(command),
+    let audit = ctx.audit_entry(AuditAction {
+        action: action_of(command),
         tenant: Some(stored.tenant.clone()),
         target: stored.delivery.id.to_string(),
         detail: json!({ "endpoint": stored.delivery.endpoint, "event": stored.event }),
-    };
-    ctx.commit(Vec::new(), audit_action, answer(DeliveryView::from(after(command, stored)))).await
+    });
+    command_delivery(&ctx.app, command, stored.delivery, Some(audit)).await?;
+    // Before anybody is told that it is done, or the answer is stored for when the request comes again.
+    ctx.app.dispatcher.written().await?;
+    ctx.remember(answer(DeliveryView::from(after(command, stored)))).await
 }
 
 /// Hands a command to the dispatcher. A delivery beyond what the engine has in memory is loaded when
@@ -41,10 +42,11 @@ pub(crate) async fn command_delivery(
     app: &App,
     command: Command,
     mut delivery: Delivery,
+    audit: Option<AuditEntry>,
 ) -> Result<(), Problem> {
     let mut delay = duration(COMMAND_RETRY_DELAY);
     for _ in 0..COMMAND_RETRIES_MAX {
-        match app.dispatcher.command(command, delivery).await? {
+        match app.dispatcher.decide(command, delivery, audit.clone()).await? {
             Err(Because::NotLoaded) => {}
             obeyed => return Ok(obeyed?),
         }
@@ -52,7 +54,7 @@ pub(crate) async fn command_delivery(
         delay *= 2;
         delivery = deliveries::find(app, delivery.id).await?.delivery;
     }
-    Ok(app.dispatcher.command(command, delivery).await??)
+    Ok(app.dispatcher.decide(command, delivery, audit).await??)
 }
 
 /// The delivery as the command leaves it. The record of it is on its way to the store, and a replay
@@ -70,10 +72,10 @@ fn after(command: Command, mut stored: Stored) -> Stored {
     stored
 }
 
-fn action_name(command: Command) -> &'static str {
+fn action_of(command: Command) -> Action {
     match command {
-        Command::Replay => "delivery.replay",
-        Command::Skip => "delivery.skip",
-        Command::Discard => "delivery.discard",
+        Command::Replay => Action::DeliveryReplay,
+        Command::Skip => Action::DeliverySkip,
+        Command::Discard => Action::DeliveryDiscard,
     }
 }

@@ -3,6 +3,7 @@
 mod shape;
 mod settings;
 mod actions;
+mod changes;
 
 use futures_util::future::join_all;
 use http::Method;
@@ -12,6 +13,7 @@ use railpost_wire::{EndpointId, Secret, SecretId, TenantId};
 use serde_json::json;
 
 use super::answer::{Created, Json};
+use super::audit::Action;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -98,7 +100,8 @@ pub(crate) async fn create(
         }),
         Write::CreateSecret(secret.clone()),
     ];
-    let audit_action = audit_action("endpoint.create", &endpoint);
+    let audit_action = audit_action(Action::EndpointCreate, &endpoint)
+        .with_changes(changes::since_nothing(&endpoint));
     let secret = SecretCreated::of(&secret, now);
     let answer = Created(EndpointCreated { endpoint: endpoint.into(), secret });
     ctx.commit(writes, audit_action, answer).await
@@ -122,7 +125,8 @@ pub(crate) async fn change(
     mut change: MergePatch<EndpointFields>,
 ) -> Result<Json<EndpointView>, Problem> {
     let expected: Option<u64> = change.take("revision")?;
-    let mut endpoint = find(&ctx, &path).await?;
+    let before = find(&ctx, &path).await?;
+    let mut endpoint = before.clone();
     let revision = endpoint.revision;
     if let Some(expected) = expected.filter(|expected| *expected != revision) {
         let detail = format!("it is at revision {revision}, not {expected}: read it again");
@@ -148,7 +152,7 @@ pub(crate) async fn change(
         revision: Some(revision),
     };
     endpoint.private = Ok(private);
-    commit_change(&ctx, vec![write], "endpoint.change", endpoint).await
+    commit_change(&ctx, write, Action::EndpointChange, &before, endpoint).await
 }
 
 /// What is encrypted of the endpoint. If it cannot be read, the change must replace all of it.
@@ -173,7 +177,8 @@ pub(crate) async fn remove(
 ) -> Result<Json<EndpointRemoved>, Problem> {
     let endpoint = find(&ctx, &path).await?;
     let open_deliveries = ctx.app.store.counts(endpoint.id).await?.open();
-    let mut audit_action = audit_action("endpoint.remove", &endpoint);
+    let mut audit_action = audit_action(Action::EndpointRemove, &endpoint);
+    audit_action.detail["url"] = json!(endpoint.settings.url);
     audit_action.detail["open_deliveries"] = json!(open_deliveries);
     let answer = Json(EndpointRemoved { id: endpoint.id, open_deliveries });
     let removed = ctx.commit(vec![Write::RemoveEndpoint(endpoint.id)], audit_action, answer).await;
@@ -185,12 +190,14 @@ pub(crate) async fn remove(
 /// Commits a change to an endpoint, and answers with the endpoint.
 async fn commit_change(
     ctx: &Ctx,
-    writes: Vec<Write>,
-    action: &'static str,
-    endpoint: Endpoint,
+    write: Write,
+    action: Action,
+    before: &Endpoint,
+    after: Endpoint,
 ) -> Result<Json<EndpointView>, Problem> {
-    let audit_action = audit_action(action, &endpoint);
-    ctx.commit(writes, audit_action, Json(endpoint.into())).await
+    let changes = changes::between(before, &after);
+    let audit_action = audit_action(action, &after).with_changes(changes);
+    ctx.commit(vec![write], audit_action, Json(after.into())).await
 }
 
 /// Why nothing can be sent to the endpoint as it is, if that is so and known here.
@@ -224,7 +231,7 @@ async fn check_count(ctx: &Ctx, tenant: &TenantId) -> Result<(), Problem> {
     Err(Problem::new(Code::LimitReached, detail))
 }
 
-pub(super) fn audit_action(action: &'static str, endpoint: &Endpoint) -> AuditAction {
+pub(super) fn audit_action(action: Action, endpoint: &Endpoint) -> AuditAction {
     AuditAction {
         action,
         tenant: Some(endpoint.tenant.clone()),

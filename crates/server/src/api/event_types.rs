@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answer::{Done, Json};
+use super::audit::{Action, Changes};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -157,9 +158,11 @@ pub(crate) async fn put(
         schemas: body.schemas,
         validation: body.validation.into(),
     };
+    let before = ctx.app.store.event_type(&path.tenant, &path.name).await?;
+    let changes = changes(before.as_ref(), &record);
+    let audit_action = audit_action(Action::EventTypePut, &path).with_changes(changes);
     let answer = Json(EventTypeView::from(record.clone()));
-    let writes = vec![Write::PutEventType(record)];
-    let answer = ctx.commit(writes, audit_action("event_type.put", &path), answer).await?;
+    let answer = ctx.commit(vec![Write::PutEventType(record)], audit_action, answer).await?;
     ctx.app.catalogue.forget(&path.tenant);
     Ok(answer)
 }
@@ -172,7 +175,7 @@ pub(crate) async fn remove(
 ) -> Result<Done, Problem> {
     find(&ctx, &path).await?;
     let writes = vec![Write::RemoveEventType(path.tenant.clone(), path.name.clone())];
-    let done = ctx.commit(writes, audit_action("event_type.remove", &path), Done).await?;
+    let done = ctx.commit(writes, audit_action(Action::EventTypeRemove, &path), Done).await?;
     ctx.app.catalogue.forget(&path.tenant);
     Ok(done)
 }
@@ -224,7 +227,21 @@ async fn check_count(ctx: &Ctx, path: &OfEventType) -> Result<(), Problem> {
     Err(Problem::new(Code::LimitReached, format!("a tenant may describe {max} event types")))
 }
 
-fn audit_action(action: &'static str, path: &OfEventType) -> AuditAction {
+/// What is said of an event type that was not said before. A schema is one thing.
+fn changes(before: Option<&EventTypeRecord>, after: &EventTypeRecord) -> Changes {
+    let told = |record: &EventTypeRecord| {
+        let EventTypeRecord { tenant: _, name: _, description, schemas, validation } = record;
+        let schema = |(version, schema): (&u32, &Value)| (version.to_string(), schema.to_string());
+        let schemas: BTreeMap<String, String> = schemas.iter().map(schema).collect();
+        let validation = ValidationView::from(*validation);
+        json!({ "description": description, "validation": validation, "schemas": schemas })
+    };
+    let unsaid = EventTypeBody::default();
+    let unsaid = json!({ "description": "", "validation": unsaid.validation, "schemas": {} });
+    Changes::between(&before.map_or(unsaid, told), &told(after))
+}
+
+fn audit_action(action: Action, path: &OfEventType) -> AuditAction {
     let (tenant, target) = (Some(path.tenant.clone()), path.name.to_string());
     AuditAction { action, tenant, target, detail: json!({}) }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::{Created, Done, Json};
+use super::audit::{Action, Changes};
 use super::auth::{KEY_PREFIX, Needs, hash_of, scope_name};
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -256,7 +257,7 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
         last_used_at: None,
     };
     let answer = Created(KeyCreated { view: KeyView::from(&key), key: text });
-    let audit_action = audit_action("key.create", &key);
+    let audit_action = audit_action(Action::KeyCreate, &key).with_changes(changes(None, &key));
     ctx.commit(vec![Write::CreateApiKey(key)], audit_action, answer).await
 }
 
@@ -281,8 +282,12 @@ async fn end(ctx: &Ctx, key: ApiKey) -> Result<Done, Problem> {
     if key.revoked_at.is_some() {
         return Ok(Done);
     }
+    let revoked = ApiKey { revoked_at: Some(ctx.now()), ..key.clone() };
+    let mut audit_action = audit_action(Action::KeyRevoke, &key);
+    audit_action.detail["name"] = json!(key.name);
+    let audit_action = audit_action.with_changes(changes(Some(&key), &revoked));
     let writes = vec![Write::RevokeApiKey(key.id, ctx.now())];
-    let done = ctx.commit(writes, audit_action("key.revoke", &key), Done).await?;
+    let done = ctx.commit(writes, audit_action, Done).await?;
     ctx.app.keys.forget(key.id);
     Ok(done)
 }
@@ -295,7 +300,16 @@ pub(crate) fn generate(app: &App) -> String {
     format!("{KEY_PREFIX}{text}")
 }
 
-fn audit_action(action: &'static str, key: &ApiKey) -> AuditAction {
+/// What is to be known of a key, but for the key.
+fn changes(before: Option<&ApiKey>, after: &ApiKey) -> Changes {
+    let told = |key: &ApiKey| {
+        let KeyView { name, scope, expires_at, revoked_at, .. } = KeyView::from(key);
+        json!({ "name": name, "scope": scope, "expires_at": expires_at, "revoked_at": revoked_at })
+    };
+    Changes::between(&before.map(told), &told(after))
+}
+
+fn audit_action(action: Action, key: &ApiKey) -> AuditAction {
     AuditAction {
         action,
         tenant: key.tenant.clone(),

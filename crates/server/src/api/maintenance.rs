@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::Json;
+use super::audit::Action;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -96,7 +97,8 @@ pub(crate) async fn backup(
     ctx.app.store.backup(&file).await?;
     let size_bytes = std::fs::metadata(&file).map_err(|error| unwritten(&inside, &error))?.len();
     let path = inside.display().to_string();
-    let audit_action = audit_action("store.backup", &path, json!({ "size_bytes": size_bytes }));
+    let audit_action =
+        audit_action(Action::StoreBackup, &path, json!({ "size_bytes": size_bytes }));
     ctx.commit(Vec::new(), audit_action, Json(Backup { path, size_bytes })).await
 }
 
@@ -132,7 +134,7 @@ pub(crate) async fn prune(
 ) -> Result<Json<PrunedView>, Problem> {
     let Pruned { events, deliveries, lanes, others, .. } = upkeep::prune(&ctx.app).await?;
     let all = PrunedView { events, deliveries, lanes, others };
-    ctx.commit(Vec::new(), audit_action("store.prune", "store", json!(all)), Json(all)).await
+    ctx.commit(Vec::new(), audit_action(Action::StorePrune, "store", json!(all)), Json(all)).await
 }
 
 /// Whether the store is whole.
@@ -167,7 +169,7 @@ pub(crate) async fn verify(
     let noted = ctx
         .commit(
             Vec::new(),
-            audit_action("store.verify", "store", json!(found)),
+            audit_action(Action::StoreVerify, "store", json!(found)),
             Json(found.clone()),
         )
         .await;
@@ -186,10 +188,10 @@ pub(crate) async fn renew_lines(
 ) -> Result<Json<LinesRenewed>, Problem> {
     ctx.app.store.begin_era().await?;
     let answer = Json(LinesRenewed { renewed_at: ctx.now().into() });
-    ctx.commit(Vec::new(), audit_action("lines.renew", "store", json!({})), answer).await
+    ctx.commit(Vec::new(), audit_action(Action::LinesRenew, "store", json!({})), answer).await
 }
 
-fn audit_action(action: &'static str, target: &str, detail: serde_json::Value) -> AuditAction {
+fn audit_action(action: Action, target: &str, detail: serde_json::Value) -> AuditAction {
     AuditAction { action, tenant: None, target: target.to_owned(), detail }
 }
 

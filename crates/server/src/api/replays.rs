@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::{Accepted, Json};
+use super::audit::Action;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -197,7 +198,7 @@ pub(crate) async fn create(
     super::tenants::find(&ctx, &path.tenant).await?;
     let replay = checked(&ctx, path.tenant, new).await?;
     let answer = Accepted(view(&ctx, replay.clone()).await?);
-    let audit_action = audit_action("replay.create", &replay);
+    let audit_action = audit_action(Action::ReplayCreate, &replay);
     let created =
         ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
     ctx.app.replays.ring();
@@ -236,7 +237,7 @@ pub(crate) async fn cancel(
     }
     replay.state = ReplayState::Cancelled;
     replay.finished_at = Some(ctx.now());
-    let audit_action = audit_action("replay.cancel", &replay);
+    let audit_action = audit_action(Action::ReplayCancel, &replay);
     let answer = Json(ReplayView::from(replay.clone()));
     let cancelled =
         ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
@@ -327,7 +328,7 @@ async fn find(ctx: &Ctx, path: &OfReplay) -> Result<Replay, Problem> {
     own.ok_or_else(|| Problem::not_found("replay", path.replay))
 }
 
-fn audit_action(action: &'static str, replay: &Replay) -> AuditAction {
+fn audit_action(action: Action, replay: &Replay) -> AuditAction {
     let filter = filter_view(replay.filter.clone());
     let detail = json!({ "action": replay.action, "filter": filter, "dry_run": replay.dry_run });
     AuditAction {

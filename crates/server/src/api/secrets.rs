@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::json;
 
 use super::answer::{Created, Done, Json};
+use super::audit::Action;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -194,7 +195,7 @@ pub(crate) async fn create(
     let endpoint = endpoints::find(&ctx, &path).await?;
     let new = new_secret(&ctx, endpoint.id, new.kind, new.value)?;
     let held = ctx.app.store.secrets(endpoint.id).await?;
-    add(&ctx, &endpoint, &held, new, Vec::new(), "secret.create").await
+    add(&ctx, &endpoint, &held, new, Vec::new(), Action::SecretCreate).await
 }
 
 pub(crate) async fn rotate(
@@ -220,7 +221,7 @@ pub(crate) async fn rotate(
         at: ends_at,
     });
     let expire = expire.collect();
-    add(&ctx, &endpoint, &held, new, expire, "secret.rotate").await
+    add(&ctx, &endpoint, &held, new, expire, Action::SecretRotate).await
 }
 
 pub(crate) async fn reveal(
@@ -236,7 +237,9 @@ pub(crate) async fn reveal(
         value: shown(&secret.value),
         public_key: public_key(&secret.value),
     });
-    ctx.commit(Vec::new(), audit_action("secret.reveal", &endpoint, secret.id), answer).await
+    // The answer is not stored: whoever asks again is on record again.
+    ctx.note(audit_action(Action::SecretReveal, &endpoint, secret.id, &secret.value)).await?;
+    Ok(answer)
 }
 
 pub(crate) async fn remove(
@@ -257,7 +260,8 @@ pub(crate) async fn remove(
         return Err(Problem::new(Code::LastSecret, detail));
     }
     let writes = vec![Write::RemoveSecret { endpoint: endpoint.id, id: secret.id }];
-    ctx.commit(writes, audit_action("secret.remove", &endpoint, secret.id), Done).await
+    let audit_action = audit_action(Action::SecretRemove, &endpoint, secret.id, &secret.value);
+    ctx.commit(writes, audit_action, Done).await
 }
 
 /// Whether a secret signs until someone changes that.
@@ -282,7 +286,7 @@ async fn add(
     held: &[EndpointSecret],
     new: NewSecret,
     mut writes: Vec<Write>,
-    action: &'static str,
+    action: Action,
 ) -> Result<Created<SecretCreated>, Problem> {
     let now = ctx.now();
     let expired: Vec<&EndpointSecret> = held.iter().filter(|s| !is_active(s, now)).collect();
@@ -296,7 +300,8 @@ async fn add(
         writes.extend(expired.into_iter().map(remove));
     }
     let created = Created(SecretCreated::of(&new, now));
-    let audit_action = audit_action(action, endpoint, new.id);
+    let mut audit_action = audit_action(action, endpoint, new.id, &new.value);
+    tell_ends(&mut audit_action, &writes);
     writes.push(Write::CreateSecret(new));
     ctx.commit(writes, audit_action, created).await
 }
@@ -380,11 +385,33 @@ impl SecretCreated {
     }
 }
 
-fn audit_action(action: &'static str, endpoint: &Endpoint, secret: SecretId) -> AuditAction {
+fn audit_action(
+    action: Action,
+    endpoint: &Endpoint,
+    secret: SecretId,
+    value: &SecretValue,
+) -> AuditAction {
     AuditAction {
         action,
         tenant: Some(endpoint.tenant.clone()),
         target: secret.to_string(),
-        detail: json!({ "endpoint": endpoint.id }),
+        detail: json!({ "endpoint": endpoint.id, "kind": kind(value) }),
+    }
+}
+
+/// Names the secrets that expire or go for the sake of a new one.
+fn tell_ends(audit_action: &mut AuditAction, writes: &[Write]) {
+    let (mut expire, mut removed) = (Vec::new(), Vec::new());
+    for write in writes {
+        match write {
+            Write::ExpireSecret { id, .. } => expire.push(*id),
+            Write::RemoveSecret { id, .. } => removed.push(*id),
+            _ => {}
+        }
+    }
+    for (name, ids) in [("expire", expire), ("removed", removed)] {
+        if !ids.is_empty() {
+            audit_action.detail[name] = json!(ids);
+        }
     }
 }

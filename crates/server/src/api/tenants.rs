@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::answer::{Accepted, Created, Json};
+use super::audit::{Action, Changes};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
@@ -159,8 +160,9 @@ pub(crate) async fn create(
         created_at: now,
         updated_at: now,
     });
-    let writes = vec![Write::CreateTenant(id.clone(), settings)];
-    ctx.commit(writes, audit_action("tenant.create", &id), Created(view)).await
+    let changes = Changes::between(&TenantSettings::default(), &settings);
+    let audit_action = audit_action(Action::TenantCreate, &id).with_changes(changes);
+    ctx.commit(vec![Write::CreateTenant(id, settings)], audit_action, Created(view)).await
 }
 
 pub(crate) async fn show(
@@ -179,12 +181,14 @@ pub(crate) async fn change(
     change: MergePatch<TenantFields>,
 ) -> Result<Json<TenantView>, Problem> {
     let mut tenant = find(&ctx, &path.tenant).await?;
+    let before = tenant.settings.clone();
     tenant.settings = change.apply(&tenant.settings.into())?.into();
     check(&tenant.settings)?;
     tenant.updated_at = ctx.now();
+    let changes = Changes::between(&before, &tenant.settings);
+    let audit_action = audit_action(Action::TenantChange, &tenant.id).with_changes(changes);
     let writes = vec![Write::UpdateTenant(tenant.id.clone(), tenant.settings.clone())];
-    let changed = Json(TenantView::from(tenant));
-    ctx.commit(writes, audit_action("tenant.change", &path.tenant), changed).await
+    ctx.commit(writes, audit_action, Json(TenantView::from(tenant))).await
 }
 
 pub(crate) async fn erase(
@@ -195,7 +199,8 @@ pub(crate) async fn erase(
 ) -> Result<Accepted<Erased>, Problem> {
     find(&ctx, &path.tenant).await?;
     let endpoints = endpoints_of(&ctx, &path.tenant).await?;
-    let audit_action = AuditAction { tenant: None, ..audit_action("tenant.erase", &path.tenant) };
+    let audit_action =
+        AuditAction { tenant: None, ..audit_action(Action::TenantErase, &path.tenant) };
     ctx.commit(Vec::new(), audit_action, Accepted(Erased { erased: false })).await?;
     let first_step = ctx.app.store.erase_tenant(&path.tenant).await;
     // Even if the answer was lost: the tenant may be unknown from here on.
@@ -234,7 +239,7 @@ async fn endpoints_of(
     }
 }
 
-fn audit_action(action: &'static str, tenant: &TenantId) -> AuditAction {
+fn audit_action(action: Action, tenant: &TenantId) -> AuditAction {
     let (target, tenant) = (tenant.to_string(), Some(tenant.clone()));
     AuditAction { action, tenant, target, detail: json!({}) }
 }

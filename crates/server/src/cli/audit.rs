@@ -1,9 +1,12 @@
 //! `railpost audit`: who changed what.
 
+use serde_json::Value;
+
 use super::Session;
 use super::failure::Outcome;
 use super::list::{self, Paging};
 use super::out::{Column, age, cut, field, whole};
+use crate::api::{DetailLine, detail_lines};
 
 /// What can be done with the audit trail.
 #[derive(Debug, clap::Subcommand)]
@@ -44,5 +47,17 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
         ("created_before", &created_before),
     ];
     let url = list::with_query(url, &filter);
-    list::show(session, &url, &paging, &COLUMNS)
+    list::show_with_lines(session, &url, &paging, &COLUMNS, differences)
+}
+
+/// Characters of a value on a line.
+const VALUE_CHARS_MAX: usize = 40;
+
+/// What an entry tells beside its columns: what changed, and what else there is to know.
+fn differences(entry: &Value) -> Vec<String> {
+    let line = |line: DetailLine| match line.from {
+        Some(from) => format!("{}: {from} -> {}", line.field, line.to),
+        None => format!("{}: {}", line.field, line.to),
+    };
+    detail_lines(&entry["detail"], VALUE_CHARS_MAX).into_iter().map(line).collect()
 }

@@ -63,9 +63,20 @@ pub(super) fn with_query(mut url: Url, fields: &[(&str, &Option<String>)]) -> Ur
 
 /// Prints a list: a page of it and how to see more, or all.
 pub(super) fn show(session: &Session, url: &Url, paging: &Paging, columns: &[Column]) -> Outcome {
+    show_with_lines(session, url, paging, columns, |_| Vec::new())
+}
+
+/// The same with lines of each item's own below it.
+pub(super) fn show_with_lines(
+    session: &Session,
+    url: &Url,
+    paging: &Paging,
+    columns: &[Column],
+    below: fn(&Value) -> Vec<String>,
+) -> Outcome {
     let limit = Some(if paging.all { 500 } else { paging.limit }.to_string());
     let url = with_query(url.clone(), &[("limit", &limit)]);
-    let mut printer = Printer::new(session, columns);
+    let mut printer = Printer { below, ..Printer::new(session, columns) };
     let mut cursor = paging.cursor.clone();
     loop {
         let page = session.client.get(&with_query(url.clone(), &[("cursor", &cursor)]))?;
@@ -88,13 +99,14 @@ pub(super) fn show_items(session: &Session, answer: &Value, columns: &[Column]) 
 struct Printer<'a> {
     session: &'a Session,
     columns: &'a [Column],
+    below: fn(&Value) -> Vec<String>,
     widths: Vec<usize>,
     printed: usize,
 }
 
 impl<'a> Printer<'a> {
     fn new(session: &'a Session, columns: &'a [Column]) -> Self {
-        Self { session, columns, widths: Vec::new(), printed: 0 }
+        Self { session, columns, below: |_| Vec::new(), widths: Vec::new(), printed: 0 }
     }
 
     fn items(&mut self, items: &[Value]) -> Outcome {
@@ -104,7 +116,7 @@ impl<'a> Printer<'a> {
             return if items.is_empty() {
                 Ok(())
             } else {
-                out.table(self.columns, items, &mut self.widths)
+                out.table(self.columns, items, &mut self.widths, self.below)
             };
         }
         for item in items {

@@ -106,12 +106,14 @@ impl Out {
         Ok(())
     }
 
-    /// Items as a table. `widths` holds what the page before needed, so that pages line up.
+    /// Items as a table, each with lines `below` it. `widths` holds what the page before needed, so that
+    /// pages line up.
     pub(super) fn table(
         self,
         columns: &[Column],
         items: &[Value],
         widths: &mut Vec<usize>,
+        below: fn(&Value) -> Vec<String>,
     ) -> Outcome {
         let rows: Vec<Vec<String>> = items
             .iter()
@@ -129,7 +131,11 @@ impl Out {
                 columns.iter().map(|column| column.title.to_uppercase()).collect();
             self.line(&self.bold(&aligned(&titles, widths)))?;
         }
-        rows.iter().try_for_each(|row| self.line(&self.painted(&aligned(row, widths))))
+        for (row, item) in rows.iter().zip(items) {
+            self.line(&self.painted(&aligned(row, widths)))?;
+            below(item).iter().try_for_each(|line| self.line(&indented(line)))?;
+        }
+        Ok(())
     }
 
     fn bold(self, text: &str) -> String {
@@ -185,6 +191,12 @@ fn aligned(cells: &[String], widths: &[usize]) -> String {
     };
     let line: Vec<String> = cells.iter().zip(widths).map(cell).collect();
     line.join(GAP).trim_end().to_owned()
+}
+
+/// A line below an item.
+fn indented(line: &str) -> String {
+    const INDENT: &str = "    ";
+    aligned(&[format!("{INDENT}{line}")], &[WIDTH])
 }
 
 /// A field for people: text without quotes, times with their age.

@@ -1,6 +1,6 @@
 //! The audit trail of a tenant.
 
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use super::events::TIME_EXAMPLE;
@@ -10,7 +10,11 @@ use super::shown::{self, items, text};
 use super::table::{empty, filters, page_query, pager, table};
 use super::visit::Visit;
 use super::{Answered, Reply};
+use crate::api::{DetailLine, detail_lines};
 use crate::limits::TABLE_ROWS_MAX;
+
+/// Characters of a value that the page shows; the API has the rest.
+const VALUE_CHARS_MAX: usize = 120;
 
 pub(super) async fn list(visit: Visit) -> Answered {
     let set = filters(&visit, &["target", "created_after", "created_before"]);
@@ -21,11 +25,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
             html! { code { (text(entry, "action")) } },
             html! { code { (text(entry, "target")) } },
             shown::id(text(entry, "actor")),
-            html! {
-                @if entry["detail"].as_object().is_some_and(|detail| !detail.is_empty()) {
-                    code.key { (entry["detail"].to_string()) }
-                }
-            },
+            details(&entry["detail"]),
         ]
     };
     let rows: Vec<_> = items(&page).iter().map(row).collect();
@@ -41,4 +41,21 @@ pub(super) async fn list(visit: Visit) -> Answered {
         (pager(&visit, &set, &page))
     };
     Reply::page("Audit", Tab::Audit, body)
+}
+
+/// What changed, line by line, and what else there is to know.
+fn details(detail: &Value) -> Markup {
+    let lines = detail_lines(detail, VALUE_CHARS_MAX);
+    html! {
+        @if !lines.is_empty() {
+            ul.changes {
+                @for DetailLine { field, from, to } in &lines {
+                    li {
+                        code { (field) } ": "
+                        @if let Some(from) = from { del { (from) } " → " ins { (to) } } @else { (to) }
+                    }
+                }
+            }
+        }
+    }
 }

@@ -15,6 +15,7 @@ use railpost_wire::ApiKeyId;
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
+use super::sign_in_trail::FailedSignIns;
 use crate::api::auth::hash_of;
 use crate::app::App;
 use crate::limits::{
@@ -29,6 +30,7 @@ pub(crate) struct SessionStore {
     sessions: Mutex<FxHashMap<Digest, Session>>,
     links: Mutex<FxHashMap<Digest, Timestamp>>,
     failures: Mutex<FxHashMap<IpAddr, Failures>>,
+    pub(super) failed_sign_ins: FailedSignIns,
     live_pages: Arc<AtomicUsize>,
     closing: watch::Sender<bool>,
 }
@@ -39,6 +41,7 @@ impl Default for SessionStore {
             sessions: Mutex::default(),
             links: Mutex::default(),
             failures: Mutex::default(),
+            failed_sign_ins: FailedSignIns::default(),
             live_pages: Arc::default(),
             closing: watch::Sender::new(false),
         }

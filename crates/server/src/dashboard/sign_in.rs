@@ -1,6 +1,5 @@
 //! Signing in with an API key or a link, and signing out.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -10,8 +9,8 @@ use maud::{Markup, html};
 use railpost_engine::Span;
 use railpost_store::{ApiKey, Scope};
 
-use super::visit::{COOKIE, Refused, Visit, form, same_site, value};
-use super::{Answered, PageContext, Peer, Reply, layout, shown};
+use super::visit::{COOKIE, Refused, Visit, address, form, same_site, value};
+use super::{Answered, PageContext, Reply, layout, shown, sign_in_trail};
 use crate::app::App;
 
 /// The path of a link that opens the dashboard once, within a few minutes, for whoever sits at the
@@ -50,7 +49,7 @@ pub(super) async fn sign_in(context: PageContext, request: Request) -> Response 
     };
     let text = |name| value(&fields, name).unwrap_or_default().trim().to_owned();
     let next = text("next");
-    let address = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
+    let address = address(&parts);
     if let Some(wait) = context.app.session_store.must_wait(&context.app, address) {
         return page(
             StatusCode::TOO_MANY_REQUESTS,
@@ -58,8 +57,14 @@ pub(super) async fn sign_in(context: PageContext, request: Request) -> Response 
         );
     }
     match key_of(&context, &text("token"), &text("key")).await {
-        Ok((key, by_link)) => begun(&context.app, key, by_link, &next),
+        Ok((key, by_link)) => {
+            match sign_in_trail::signed_in(&context.app, &key, by_link, address).await {
+                Ok(()) => begun(&context.app, key, by_link, &next),
+                Err(problem) => layout::bare(&Refused::from(problem)),
+            }
+        }
         Err(problem) => {
+            sign_in_trail::failed(&context.app, address).await;
             context.app.session_store.failed(&context.app, address);
             page(
                 StatusCode::UNAUTHORIZED,
@@ -134,6 +139,9 @@ fn is_secure(app: &App) -> bool {
 
 pub(super) async fn sign_out(visit: Visit) -> Answered {
     visit.end();
+    // The session is over, whether it can be written down or not.
+    let (app, key) = (&visit.context.app, &visit.session.key);
+    let _ = sign_in_trail::signed_out(app, key, visit.address).await;
     let mut response = Redirect::to("/dashboard/sign-in").into_response();
     set_cookie(&visit.context.app, &mut response, "", "; Max-Age=0");
     Ok(Reply::Raw(response))

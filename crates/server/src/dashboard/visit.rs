@@ -1,6 +1,7 @@
 //! One request of somebody who has signed in, and their way to the API.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -13,8 +14,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::session::{Flash, Session};
-use super::{PageContext, Reply, layout, shown};
+use super::{PageContext, Peer, Reply, layout, shown};
 use crate::api::auth::{Caller, Needs, hash_of};
+use crate::api::problem::Problem;
 use crate::limits::FORM_LEN_MAX;
 
 /// The cookie's name.
@@ -29,6 +31,8 @@ pub(super) struct Visit {
     pub(super) session: Session,
     /// In whose realm, if the path says so.
     pub(super) tenant: Option<String>,
+    /// From where it came.
+    pub(super) address: IpAddr,
     /// When it came.
     pub(super) now: Timestamp,
     /// Its path, and its query as it is.
@@ -72,6 +76,7 @@ impl Visit {
         let visit = Self {
             session,
             tenant: value(&params, "tenant").map(str::to_owned),
+            address: address(&parts),
             now: context.app.source.now(),
             query: pairs(parts.uri.query().unwrap_or_default().as_bytes()),
             uri: parts.uri.clone(),
@@ -250,6 +255,14 @@ impl Refused {
     }
 }
 
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        let Problem { code, detail, field, .. } = problem;
+        let (status, title) = (code.status().as_u16(), code.title().to_owned());
+        Self { status, title, detail, field }
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.field {
@@ -265,6 +278,11 @@ fn read(status: StatusCode, bytes: &[u8]) -> Result<Value, Refused> {
     }
     let unread = |_| Refused::new(status.as_u16(), "The API refused this", "it did not say why");
     Err(serde_json::from_slice(bytes).unwrap_or_else(unread))
+}
+
+/// The address from which a request came.
+pub(super) fn address(parts: &Parts) -> IpAddr {
+    parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0)
 }
 
 /// The session's token among the cookies.

@@ -62,3 +62,61 @@ fn a_new_secret_whose_answer_was_lost_signs_all_the_same() {
     assert!(secret.starts_with("whsec_"));
     while signatures() != 2 {}
 }
+
+/// A delivery of a world in which everything is refused for good.
+fn dead_letter(world: &World, receiver: &Receiver, event: &str) -> String {
+    receiver.answers(&[422]);
+    world.publish(event, "a", Some(event));
+    text(&world.delivery_in(event, "dead")["id"])
+}
+
+#[test]
+fn what_people_do_is_on_record_with_it_and_not_after_it() {
+    let ((world, store), receiver) = (flaky_world(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    let letters = ["e1", "e2", "e3"].map(|event| dead_letter(&world, &receiver, event));
+    let to = json!({"endpoint": endpoint});
+    let calls = [
+        (format!("dead-letters/{}/replay", letters[0]), json!({}), "delivery.replay"),
+        (format!("dead-letters/{}/skip", letters[1]), json!({}), "delivery.skip"),
+        (format!("dead-letters/{}/discard", letters[2]), json!({}), "delivery.discard"),
+        ("events/e1/redeliver".to_owned(), to, "event.redeliver"),
+        (format!("endpoints/{endpoint}/test"), json!({}), "endpoint.test"),
+    ];
+    // The one commit that each of them had after its work fails.
+    store.refuse_commits(true);
+    for (path, body, action) in calls {
+        let done = world.post(&of_tenant(&path), &body);
+        assert!(matches!(done.status, 200 | 202), "{path}: {}", done.text);
+        assert_eq!(world.look("audit?limit=1")["items"][0]["action"], action);
+    }
+}
+
+#[test]
+fn a_discard_of_what_is_on_the_wire_is_on_record_too() {
+    let ((world, store), receiver) = (flaky_world(), Receiver::new());
+    world.endpoint(&receiver, &json!({}));
+    let later = receiver.answers_later();
+    world.publish("e1", "a", Some("k"));
+    receiver.next();
+    let delivery = text(&world.look("events/e1/deliveries")["items"][0]["id"]);
+    store.refuse_commits(true);
+    world.act(&format!("deliveries/{delivery}/discard")).expect(200);
+    let entry = &world.look("audit?limit=1")["items"][0];
+    assert_eq!(
+        (&entry["action"], &entry["target"]),
+        (&json!("delivery.discard"), &json!(delivery))
+    );
+    later.send(503).unwrap();
+    world.delivery_in("e1", "discarded");
+}
+
+#[test]
+fn a_refused_command_leaves_no_entry() {
+    let ((world, _store), receiver) = (flaky_world(), Receiver::new());
+    world.endpoint(&receiver, &json!({}));
+    world.publish("e1", "a", Some("k"));
+    let delivered = text(&world.delivery_in("e1", "delivered")["id"]);
+    world.act(&format!("deliveries/{delivered}/discard")).expect(409);
+    assert_eq!(world.look("audit?limit=1")["items"][0]["action"], "endpoint.create");
+}

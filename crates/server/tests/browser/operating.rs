@@ -255,6 +255,21 @@ fn saving_an_endpoint_changes_nothing_that_its_form_does_not_show() {
 }
 
 #[test]
+fn the_audit_page_shows_what_was_what() {
+    let world = World::new();
+    let id = world.endpoint_with(&json!({"url": "https://example.com/old"}));
+    let edit = json!({"url": "https://example.com/new", "headers": {"X-Token": "s3cret"}});
+    world.patch(&of_tenant(&format!("endpoints/{id}")), &edit).expect(200);
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.go(&page("/audit"));
+    let shown = browser.text("tbody tr:first-child .changes li:nth-child(2)");
+    assert_eq!(shown, "url: https://example.com/old → https://example.com/new");
+    let secret = browser.text("tbody tr:first-child .changes li");
+    assert_eq!(secret, "headers.X-Token: nothing → (secret)");
+    assert!(!browser.text("main").contains("s3cret"));
+}
+
+#[test]
 fn an_endpoint_is_paused_and_resumed() {
     let (world, receiver) = (World::new(), Receiver::new());
     let endpoint = world.endpoint(&receiver, &json!({}));

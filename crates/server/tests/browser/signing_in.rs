@@ -2,7 +2,7 @@
 
 use railpost::config::Config;
 use railpost::dashboard::one_time_link;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::webdriver::Browser;
 use crate::world::{Answer, World};
@@ -96,6 +96,67 @@ fn too_many_failures_lock_an_address_out_and_say_so() {
     }
     let refused = sign_in(&world, &world.admin).expect(429);
     assert!(refused.text.contains("Try again in"), "{}", refused.text);
+}
+
+/// The entries of the trail about signing in, the earliest first: action, target, actor and detail.
+fn sign_ins(world: &World) -> Vec<(String, String, String, Value)> {
+    let trail = world.get("/v1/audit?limit=500").expect(200).json();
+    let entry = |entry: &Value| {
+        let word = |field: &str| entry[field].as_str().unwrap().to_owned();
+        (word("action"), word("target"), word("actor"), entry["detail"].clone())
+    };
+    let mut entries: Vec<_> = trail["items"].as_array().unwrap().iter().map(entry).collect();
+    entries.retain(|(action, ..)| action.starts_with("session."));
+    entries.reverse();
+    entries
+}
+
+#[test]
+fn signing_in_and_out_is_in_the_trail_with_the_address() {
+    let world = World::new();
+    let key = world.get("/v1/whoami").expect(200).json()["key"]["id"].as_str().unwrap().to_owned();
+    let browser = Browser::signed_in(&world, &world.admin);
+    browser.click(".who button");
+    browser.wait_for("#key");
+    let by_key = json!({"address": "127.0.0.1", "by": "key", "name": "first admin key"});
+    let out = json!({"address": "127.0.0.1", "name": "first admin key"});
+    let entry = |action: &str, detail: Value| (action.to_owned(), key.clone(), key.clone(), detail);
+    assert_eq!(
+        sign_ins(&world),
+        [entry("session.sign_in", by_key), entry("session.sign_out", out)]
+    );
+    let link = one_time_link(world.server().app());
+    let token = link.split("token=").nth(1).unwrap();
+    send_form(&world, &format!("token={token}"));
+    let (action, target, actor, detail) = sign_ins(&world).pop().unwrap();
+    assert_eq!(
+        (action.as_str(), &target, &detail["by"]),
+        ("session.sign_in", &actor, &json!("link"))
+    );
+}
+
+#[test]
+fn a_tenants_sign_ins_are_in_its_own_trail() {
+    let world = World::new();
+    cookie(&sign_in(&world, &world.key("default", "tenant")));
+    let trail = world.get("/v1/tenants/default/audit?limit=1").expect(200).json();
+    assert_eq!(trail["items"][0]["action"], "session.sign_in");
+}
+
+#[test]
+fn failures_to_sign_in_are_told_together() {
+    let world = World::new();
+    for _ in 0..10 {
+        sign_in(&world, "rp_wrong").expect(401);
+    }
+    for _ in 0..20 {
+        sign_in(&world, "rp_wrong").expect(429);
+    }
+    let failed = |failures: u32| {
+        let detail = json!({"address": "127.0.0.1", "failures": failures});
+        ("session.sign_in_failed".to_owned(), "127.0.0.1".to_owned(), "nobody".to_owned(), detail)
+    };
+    assert_eq!(sign_ins(&world), [failed(1), failed(9)]);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn endpoints() -> Vec<Value> {
         envelope("cloudevents-binary"),
         envelope("thin"),
         json!({"url": URL, "types": ["order.created", "invoice.*"], "timeout": "7s", "tls_min": "1.3"}),
-        json!({"url": URL, "headers": {"X-Token": "t0ken"}, "header_names": {"x_key": "X-Order"}}),
+        json!({"url": URL, "headers": {"X-Token": "t0ken"}, "renamed_headers": {"x_key": "X-Order"}}),
         json!({"url": "https://example.com/a?b=%20&c=<d>", "description": " two\n\n lines & <more>\n"}),
         json!({"url": URL, "description": "\nbegins with a line\r\nof its own"}),
     ]

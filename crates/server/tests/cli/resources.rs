@@ -204,6 +204,31 @@ fn the_audit_trail_says_what_was_done() {
 }
 
 #[test]
+fn the_audit_trail_shows_what_was_what_on_lines_that_fit() {
+    let world = World::new();
+    let url = |path: &str| format!("http://127.0.0.1:9999/{path}");
+    let made = world.json(&["endpoints", "create", "--url", &url("old")]);
+    let id = made["id"].as_str().unwrap();
+    world.json(&[
+        "endpoints",
+        "update",
+        id,
+        "--url",
+        &url("new"),
+        "--description",
+        &"long ".repeat(60),
+    ]);
+    let table = world.run(&["audit", "list", "--target", id]).expect(0).out;
+    let difference = format!("    url: {} -> {}", url("old"), url("new"));
+    assert!(table.lines().any(|line| line == difference), "{table}");
+    assert!(
+        table.lines().any(|line| line.starts_with("    description: nothing -> long long")),
+        "{table}"
+    );
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
+}
+
+#[test]
 fn deleting_an_endpoint_says_how_many_deliveries_it_discards() {
     let world = World::new();
     let made = world.json(&["endpoints", "create", "--url", "http://127.0.0.1:1234/"]);

@@ -1,13 +1,13 @@
 //! API keys, audit and idempotency.
 
 use bytes::Bytes;
-use railpost_wire::{ApiKeyId, AuditId};
+use railpost_wire::ApiKeyId;
 
 use super::world::World;
 use crate::{
-    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, AuditQuery, Change, EventOutcome,
-    IdempotencyKey, IdempotencyRecord, PageRequest, Period, Recall, Receipt, Scope, Source,
-    StoreError, StoredResponse, TenantSettings, Write,
+    AcceptBatch, AcceptRecord, ApiKey, AuditQuery, Change, EventOutcome, IdempotencyKey,
+    IdempotencyRecord, PageRequest, Period, Recall, Receipt, Scope, Source, StoreError,
+    StoredResponse, TenantSettings, Write,
 };
 
 fn api_key(world: &World, hash: u8) -> ApiKey {
@@ -88,16 +88,8 @@ pub(super) async fn api_keys_list_in_pages(world: World) {
 }
 
 pub(super) async fn an_audit_entry_commits_with_its_change(world: World) {
-    let entry = |target: &str| AuditEntry {
-        id: AuditId::from_u128(world.unique()),
-        at: world.later(1_000),
-        tenant: Some(world.tenant.clone()),
-        actor: "key_1".into(),
-        action: "tenant.update".into(),
-        target: target.into(),
-        detail: serde_json::json!({"name": "b\u{0}"}),
-    };
-    let (first, second, lost) = (entry("a"), entry("b"), entry("a"));
+    let (first, second) = (world.audit_entry("a"), world.audit_entry("b"));
+    let lost = world.audit_entry("a");
     for entry in [&first, &second] {
         let write = Write::UpdateTenant(world.tenant.clone(), TenantSettings::default());
         let change = Change { audit: Some(entry.clone()), ..Change::from(write) };

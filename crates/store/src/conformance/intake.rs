@@ -46,7 +46,8 @@ pub(super) async fn a_test_event_goes_where_it_is_told_and_nowhere_else(world: W
         let id = event.id.clone();
         assert_eq!(world.accept(vec![event]).await.len(), goes_to, "{event_type}");
         let tenant = world.tenant.clone();
-        let batch = RedeliverBatch { tenant, orders: vec![(id, endpoint)], idempotency: None };
+        let batch =
+            RedeliverBatch { tenant, orders: vec![(id, endpoint)], audit: None, idempotency: None };
         assert_eq!(world.store.redeliver(batch).await.unwrap().len(), 1, "{event_type}");
     }
 }
@@ -385,5 +386,22 @@ async fn redeliver(
     orders: Vec<(EventId, railpost_wire::EndpointId)>,
 ) -> crate::Result<Vec<railpost_engine::Accepted>> {
     let tenant = world.tenant.clone();
-    world.store.redeliver(RedeliverBatch { tenant, orders, idempotency: None }).await
+    world.store.redeliver(RedeliverBatch { tenant, orders, audit: None, idempotency: None }).await
+}
+
+pub(super) async fn a_redelivery_commits_with_its_audit_entry(world: World) {
+    let endpoint = world.endpoint().await;
+    let event = world.event(None);
+    world.accept(vec![event.clone()]).await;
+    let batch = |id: EventId, audit: crate::AuditEntry| RedeliverBatch {
+        tenant: world.tenant.clone(),
+        orders: vec![(id, endpoint)],
+        audit: Some(audit),
+        idempotency: None,
+    };
+    let (kept, lost) = (world.audit_entry("a"), world.audit_entry("b"));
+    assert!(world.store.redeliver(batch("unknown".parse().unwrap(), lost)).await.is_err());
+    assert_eq!(world.audit_trail().await, []);
+    world.store.redeliver(batch(event.id, kept.clone())).await.unwrap();
+    assert_eq!(world.audit_trail().await, [kept]);
 }

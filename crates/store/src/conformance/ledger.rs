@@ -248,6 +248,57 @@ pub(super) async fn a_record_does_not_undo_what_a_person_decided(world: World) {
     assert_eq!(status().await, Failing);
 }
 
+pub(super) async fn an_endpoint_that_is_switched_off_is_in_the_audit_trail(world: World) {
+    use EndpointStatus::{Active, Failing, Gone, Paused, Quarantined};
+    let endpoint = world.endpoint().await;
+    let at = world.later(5);
+    let record = |was, status| EndpointRecord { endpoint, status, was, failing_since: None, at };
+    let write = async |records: Vec<EndpointRecord>| {
+        let batch = RecordBatch { endpoints: records, ..Default::default() };
+        world.store.record(batch.into()).await.unwrap();
+    };
+    write(vec![record(Active, Active), record(Paused, Gone)]).await;
+    assert_eq!(world.audit_trail().await, [], "it is on, and nobody paused it");
+    for _ in 0..2 {
+        write(vec![record(Active, Quarantined)]).await;
+    }
+    let trail = world.audit_trail().await;
+    assert_eq!(trail.len(), 1);
+    let entry = &trail[0];
+    assert_eq!((&entry.tenant, entry.at), (&Some(world.tenant.clone()), at));
+    assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("railpost", "endpoint.switch_off"));
+    assert_eq!(entry.target, endpoint.to_string());
+    let changes = serde_json::json!({"status": {"from": "active", "to": "quarantined"}});
+    assert_eq!(entry.detail, serde_json::json!({ "changes": changes }));
+    world.commit(crate::Write::SetEndpointStatus(endpoint, Active)).await;
+    write(vec![record(Active, Gone), record(Gone, Failing)]).await;
+    assert_eq!(world.audit_trail().await.len(), 3);
+}
+
+pub(super) async fn a_decision_is_recorded_with_its_audit_entry(world: World) {
+    let endpoint = world.endpoint().await;
+    let accepted = world.publish_one(None).await;
+    let partition = Partition::of(endpoint);
+    world.store.fence(partition, Epoch(7)).await.unwrap();
+    let entry = world.audit_entry("a");
+    let by = |epoch| RecordBatch {
+        epoch: Epoch(epoch),
+        durability: crate::Durability::Durable,
+        audit: vec![entry.clone()],
+        ..RecordBatch::of([world.transition(&accepted, DeliveryState::DISCARDED)])
+    };
+    assert!(world.store.record(by(6).into()).await.is_err());
+    assert_eq!(world.audit_trail().await, []);
+    for _ in 0..2 {
+        world.store.record(by(7).into()).await.unwrap();
+    }
+    assert_eq!(world.audit_trail().await, std::slice::from_ref(&entry));
+    let alone = world.audit_entry("b");
+    let batch = RecordBatch { epoch: Epoch(7), audit: vec![alone.clone()], ..Default::default() };
+    world.store.record(batch.into()).await.unwrap();
+    assert_eq!(world.audit_trail().await, [alone, entry]);
+}
+
 pub(super) async fn a_record_of_an_earlier_owner_is_fenced(world: World) {
     let endpoint = world.endpoint().await;
     let accepted = world.publish_one(None).await;

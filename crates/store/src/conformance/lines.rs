@@ -244,7 +244,8 @@ pub(super) async fn a_redelivery_is_a_replay_from_its_first_attempt_on(world: Wo
 
 async fn redeliver(world: &World, event: EventId, endpoint: railpost_wire::EndpointId) -> Accepted {
     let orders = vec![(event, endpoint)];
-    let batch = RedeliverBatch { tenant: world.tenant.clone(), orders, idempotency: None };
+    let batch =
+        RedeliverBatch { tenant: world.tenant.clone(), orders, audit: None, idempotency: None };
     world.store.redeliver(batch).await.unwrap()[0]
 }
 

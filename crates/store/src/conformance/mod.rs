@@ -100,6 +100,7 @@ checks! { $
         an_event_can_be_delivered_again_at_the_end_of_its_lane
         an_event_can_be_delivered_to_an_endpoint_that_never_had_it
         a_redelivery_of_what_is_unknown_is_refused_whole
+        a_redelivery_commits_with_its_audit_entry
     }
     ledger {
         a_recorded_state_reads_back_in_every_detail
@@ -116,6 +117,8 @@ checks! { $
         a_long_response_is_cut_to_its_bound
         an_endpoints_status_is_recorded
         a_record_does_not_undo_what_a_person_decided
+        an_endpoint_that_is_switched_off_is_in_the_audit_trail
+        a_decision_is_recorded_with_its_audit_entry
         a_record_of_an_earlier_owner_is_fenced
         a_fence_leaves_other_partitions_alone
         a_parcel_holds_all_that_a_sender_needs

@@ -122,7 +122,12 @@ pub(super) async fn redeliveries_are_pruned_with_their_event(world: World) {
     world.move_to(&first, DeliveryState::Delivered).await;
     world.later(1_000);
     let orders = vec![(event.id.clone(), endpoint)];
-    let batch = crate::RedeliverBatch { tenant: world.tenant.clone(), orders, idempotency: None };
+    let batch = crate::RedeliverBatch {
+        tenant: world.tenant.clone(),
+        orders,
+        audit: None,
+        idempotency: None,
+    };
     let again = world.store.redeliver(batch).await.unwrap()[0];
     let cut = world.later(1_000);
     assert_eq!(prune(&world, cut, cut).await.events, 0);

@@ -11,13 +11,13 @@ use railpost_engine::{
     Accepted, AttemptResult, Delivery, DeliveryState, LanePage, Load, Page, Policy, PolicyFields,
     Progress, Timestamp, Transition,
 };
-use railpost_wire::{DeliveryId, EndpointId, EventId, Seq, TenantId};
+use railpost_wire::{AuditId, DeliveryId, EndpointId, EventId, Seq, TenantId};
 use tempfile::TempDir;
 
 use crate::{
-    AcceptBatch, AttemptDetail, Change, EndpointPrivate, EndpointSettings, Event, LinePlace,
-    MasterKey, NewEndpoint, Receipt, RecordBatch, Recorded, Result, Setup, Source, Store,
-    TenantSettings, Timing, Write,
+    AcceptBatch, AttemptDetail, AuditEntry, AuditQuery, Change, EndpointPrivate, EndpointSettings,
+    Event, LinePlace, MasterKey, NewEndpoint, PageRequest, Period, Receipt, RecordBatch, Recorded,
+    Result, Setup, Source, Store, TenantSettings, Timing, Write,
 };
 
 /// How a backend lets itself be tested.
@@ -112,6 +112,26 @@ impl World {
     /// A number that nobody else in this world has.
     pub(crate) fn unique(&self) -> u128 {
         u128::from(self.next.fetch_add(1, Atomic::SeqCst))
+    }
+
+    /// Somebody did something to `target`, a second later.
+    pub(crate) fn audit_entry(&self, target: &str) -> AuditEntry {
+        AuditEntry {
+            id: AuditId::from_u128(self.unique()),
+            at: self.later(1_000),
+            tenant: Some(self.tenant.clone()),
+            actor: "key_1".into(),
+            action: "something.done".into(),
+            target: target.into(),
+            detail: serde_json::json!({"name": "b\u{0}"}),
+        }
+    }
+
+    /// The tenant's audit trail, the latest first.
+    pub(crate) async fn audit_trail(&self) -> Vec<AuditEntry> {
+        let (tenant, page) = (Some(self.tenant.clone()), PageRequest::first(100));
+        let query = AuditQuery { tenant, target: None, at: Period::default(), page };
+        self.store.audit(query).await.expect("a list").items
     }
 
     /// An endpoint of the tenant for everything, ordered by key.

@@ -56,6 +56,7 @@ impl Intake for MemoryStore {
             state.add_delivery(id, num, to, true, now).accepted
         });
         let accepted = accepted.collect();
+        batch.audit.into_iter().for_each(|entry| state.write_audit(entry));
         state.remember(batch.idempotency);
         Ok(accepted)
     }

@@ -15,8 +15,8 @@ use super::state::{DeliveryRow, State};
 use crate::limits::PARCELS_MAX;
 use crate::loading::{attempt_view, lane_page};
 use crate::{
-    AttemptDetail, Epoch, Ledger, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
-    StoreError, Sweep, Swept, check,
+    AttemptDetail, AuditEntry, Epoch, Ledger, Parcel, Partition, RecordBatch, Recorded, Result,
+    Skipped, StoreError, Sweep, Swept, check,
 };
 
 #[async_trait]
@@ -35,6 +35,7 @@ impl Ledger for MemoryStore {
         for endpoint in &batch.endpoints {
             state.record_endpoint(endpoint);
         }
+        batch.audit.iter().for_each(|entry| state.write_audit(entry.clone()));
         Ok(recorded)
     }
 
@@ -134,7 +135,14 @@ impl State {
             row.status = record.status;
             row.failing_since = record.failing_since;
             row.updated_at = record.at;
+            let entry = AuditEntry::of_switch_off(record, Some(row.tenant.clone()));
+            entry.into_iter().for_each(|entry| self.write_audit(entry));
         }
+    }
+
+    /// Writes an entry unless it is on record.
+    pub(super) fn write_audit(&mut self, entry: AuditEntry) {
+        self.registry.audit.entry(entry.id).or_insert(entry);
     }
 
     pub(super) fn is_live(&self, endpoint: EndpointId) -> bool {

@@ -7,7 +7,7 @@ use railpost_engine::{
     Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Place,
     Transition,
 };
-use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
+use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
 
 use super::groups::{Call, Weight};
 use super::link::{Link, Session, Values};
@@ -23,8 +23,8 @@ use crate::numbers::{
 };
 use crate::rows::{self, Columns, delivery_columns, parcel_columns, to_json, view_joins};
 use crate::{
-    AttemptDetail, AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
-    StoreError, Sweep, Swept, brief,
+    AttemptDetail, AttemptView, AuditEntry, Epoch, Parcel, Partition, RecordBatch, Recorded,
+    Result, Skipped, StoreError, Sweep, Swept, brief,
 };
 
 pub(super) type RecordCall = Call<Arc<RecordBatch>, Recorded>;
@@ -38,7 +38,7 @@ pub(super) fn weight(batch: &Arc<RecordBatch>) -> Weight {
             + detail.message.as_ref().map_or(0, String::len).min(ATTEMPT_MESSAGE_LEN_MAX)
     };
     let attempts = batch.transitions.iter().filter_map(|(_, detail)| detail.as_deref());
-    let rows = batch.transitions.len() + batch.endpoints.len();
+    let rows = batch.transitions.len() + batch.endpoints.len() + batch.audit.len();
     let bytes = rows * ROW_LEN + attempts.map(of_attempt).sum::<usize>();
     Weight { items: batch.transitions.len(), bytes }
 }
@@ -151,6 +151,7 @@ struct Plan {
     transitions: Transitions,
     attempts: Attempts,
     endpoints: Endpoints,
+    audit: AuditEntries,
     /// By transition: its delivery and its endpoint.
     about: Vec<(DeliveryId, EndpointId)>,
 }
@@ -208,6 +209,18 @@ struct Endpoints {
     was: Vec<i64>,
     failing_since: Vec<Option<i64>>,
     at: Vec<i64>,
+    audit_id: Vec<Option<Vec<u8>>>,
+    audit: Vec<Option<String>>,
+}
+
+#[derive(Default)]
+struct AuditEntries {
+    call: Vec<i32>,
+    id: Vec<Vec<u8>>,
+    at: Vec<i64>,
+    tenant: Vec<Option<String>>,
+    target: Vec<String>,
+    record: Vec<String>,
 }
 
 impl Plan {
@@ -224,6 +237,7 @@ impl Plan {
                 plan.add(call, *round, transition, detail.as_deref());
             }
             batch.endpoints.iter().for_each(|record| plan.endpoints.add(call, record));
+            batch.audit.iter().for_each(|entry| plan.audit.add(call, entry));
         }
         plan
     }
@@ -255,8 +269,9 @@ impl Plan {
         let sql = "SELECT what, ord, standing FROM railpost_record($1, $2, $3, $4, $5, $6, $7, $8, \
                    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
                    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, \
-                   $42)";
+                   $42, $43, $44, $45, $46, $47, $48, $49, $50)";
         let (f, t, a, p) = (&self.fences, &self.transitions, &self.attempts, &self.endpoints);
+        let u = &self.audit;
         let values: Values<'_> = &[
             &holder,
             &mode.durable,
@@ -300,6 +315,14 @@ impl Plan {
             &p.was,
             &p.failing_since,
             &p.at,
+            &p.audit_id,
+            &p.audit,
+            &u.call,
+            &u.id,
+            &u.at,
+            &u.tenant,
+            &u.target,
+            &u.record,
         ];
         let rows = link.query_on(session, sql, values).await?;
         let mut verdict = Verdict { fenced: HashMap::new(), skipped: HashMap::new() };
@@ -430,6 +453,21 @@ impl Endpoints {
         self.was.push(endpoint_status_number(record.was));
         self.failing_since.push(record.failing_since.map(millis));
         self.at.push(millis(record.at));
+        // The database knows whose endpoint it is.
+        let entry = AuditEntry::of_switch_off(record, None);
+        self.audit_id.push(entry.as_ref().map(|entry| entry.id.to_bytes().to_vec()));
+        self.audit.push(entry.as_ref().map(to_json));
+    }
+}
+
+impl AuditEntries {
+    fn add(&mut self, call: i32, entry: &AuditEntry) {
+        self.call.push(call);
+        self.id.push(entry.id.to_bytes().to_vec());
+        self.at.push(millis(entry.at));
+        self.tenant.push(entry.tenant.as_ref().map(TenantId::to_string));
+        self.target.push(entry.target.clone());
+        self.record.push(to_json(entry));
     }
 }
 

@@ -6,7 +6,7 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, Key};
 use super::directory::TenantEntry;
 use super::intake::{lane_key, new_place};
 use super::node::{HeldTransaction, Node};
-use super::registry::remember;
+use super::registry::{remember, write_audit};
 use super::rows::{all, one};
 use crate::fanout::Subscriber;
 use crate::numbers::millis;
@@ -66,6 +66,9 @@ async fn write(
     }
     if let Some(record) = &batch.idempotency {
         remember(transaction, record, now).await?;
+    }
+    if let Some(entry) = &batch.audit {
+        write_audit(transaction, entry).await?;
     }
     let (mut nums, mut keys) = (Vec::new(), Vec::new());
     for (event, to) in orders {

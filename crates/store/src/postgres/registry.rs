@@ -74,7 +74,7 @@ impl ChangeTransaction<'_> {
             self.write(write).await?;
         }
         if let Some(entry) = &change.audit {
-            self.write_audit(entry).await?;
+            created(write_audit(self.transaction, entry).await?, "audit entry", entry.id)?;
         }
         Ok(self.changed)
     }
@@ -263,15 +263,6 @@ impl ChangeTransaction<'_> {
         self.execute(sql, &[&bytes.as_slice(), &to_json(&key)]).await?;
         Ok(())
     }
-
-    async fn write_audit(&self, entry: &AuditEntry) -> Result<()> {
-        let sql = "INSERT INTO audit (id, at, tenant, target, record) VALUES ($1, $2, $3, $4, $5) \
-                   ON CONFLICT DO NOTHING";
-        let (id, at) = (entry.id.to_bytes(), millis(entry.at));
-        let tenant = entry.tenant.as_ref().map(TenantId::as_str);
-        let values: Values<'_> = &[&id.as_slice(), &at, &tenant, &entry.target, &to_json(entry)];
-        created(self.execute(sql, values).await?, "audit entry", entry.id)
-    }
 }
 
 /// What a change needs to know of an endpoint.
@@ -279,6 +270,19 @@ struct StoredEndpoint {
     num: i64,
     tenant: i64,
     revision: u64,
+}
+
+/// Writes an entry unless it is on record, and says how many rows that are.
+pub(super) async fn write_audit(
+    transaction: &HeldTransaction<'_>,
+    entry: &AuditEntry,
+) -> Result<u64> {
+    let sql = "INSERT INTO audit (id, at, tenant, target, record) VALUES ($1, $2, $3, $4, $5) \
+               ON CONFLICT DO NOTHING";
+    let (id, at) = (entry.id.to_bytes(), millis(entry.at));
+    let tenant = entry.tenant.as_ref().map(TenantId::as_str);
+    let values: Values<'_> = &[&id.as_slice(), &at, &tenant, &entry.target, &to_json(entry)];
+    Ok(transaction.execute(sql, values).await?)
 }
 
 /// Writes down what was answered, unless something else was.

@@ -400,7 +400,7 @@ mod tests {
         in_a_group(&mut session, |session| {
             session.accept(&batch([2])).unwrap();
             let orders = vec![(event(2).id, ENDPOINT)];
-            let again = RedeliverBatch { tenant: tenant(), orders, idempotency: None };
+            let again = RedeliverBatch { tenant: tenant(), orders, audit: None, idempotency: None };
             let place = session.redeliver(&again).unwrap()[0].place.unwrap();
             assert_eq!(place.seq, Seq::FIRST.next());
         });

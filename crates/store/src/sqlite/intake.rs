@@ -67,6 +67,7 @@ impl<'f> WriteSession<'f> {
             .iter()
             .map(|(event, key, to)| writer.add_again(&tenant, *event, key.as_ref(), to));
         let accepted = accepted.collect::<Result<_>>()?;
+        batch.audit.iter().try_for_each(|entry| self.write_audit(entry).map(drop))?;
         self.remember(batch.idempotency.as_deref())?;
         Ok(accepted)
     }

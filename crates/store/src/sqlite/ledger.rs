@@ -4,7 +4,7 @@ use railpost_engine::{
     Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Place,
     Timestamp, Transition,
 };
-use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq};
+use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
 use super::cache::WriterCache;
@@ -19,8 +19,8 @@ use crate::numbers::{
 };
 use crate::rows::{self, Columns, delivery_columns, parcel_columns, to_json, view_joins};
 use crate::{
-    AttemptDetail, AttemptView, Epoch, Parcel, Partition, RecordBatch, Recorded, Result, Skipped,
-    StoreError, Sweep, Swept, brief,
+    AttemptDetail, AttemptView, AuditEntry, Epoch, Parcel, Partition, RecordBatch, Recorded,
+    Result, Skipped, StoreError, Sweep, Swept, brief,
 };
 
 /// Writes a transition if the record allows it, and something more.
@@ -50,6 +50,7 @@ impl WriteSession<'_> {
         }
         drop(writer);
         batch.endpoints.iter().try_for_each(|record| self.record_endpoint(record))?;
+        batch.audit.iter().try_for_each(|entry| self.write_audit(entry).map(drop))?;
         Ok(recorded)
     }
 
@@ -70,14 +71,26 @@ impl WriteSession<'_> {
     fn record_endpoint(&self, record: &EndpointRecord) -> Result<()> {
         let sql = "UPDATE endpoints SET status = ?2, failing_since = ?3, updated_at = ?4 \
                    WHERE id = ?1 AND status = ?5";
-        self.db.prepare_cached(sql)?.execute((
-            record.endpoint.to_bytes(),
-            endpoint_status_number(record.status),
-            record.failing_since.map(millis),
-            millis(record.at),
-            endpoint_status_number(record.was),
-        ))?;
-        Ok(())
+        let changed = self.execute(
+            sql,
+            (
+                record.endpoint.to_bytes(),
+                endpoint_status_number(record.status),
+                record.failing_since.map(millis),
+                millis(record.at),
+                endpoint_status_number(record.was),
+            ),
+        )?;
+        let entry = AuditEntry::of_switch_off(record, None).filter(|_| changed > 0);
+        let Some(entry) = entry else { return Ok(()) };
+        let tenant = self.tenant_of(record.endpoint)?;
+        self.write_audit(&AuditEntry { tenant, ..entry }).map(drop)
+    }
+
+    fn tenant_of(&self, endpoint: EndpointId) -> Result<Option<TenantId>> {
+        let sql = "SELECT t.id FROM endpoints AS p JOIN tenants AS t ON t.num = p.tenant \
+                   WHERE p.id = ?1";
+        one(self.db, sql, [endpoint.to_bytes()], |columns| columns.parsed("a tenant's id"))
     }
 
     pub(super) fn fence(&mut self, partition: Partition, epoch: Epoch) -> Result<()> {

@@ -59,7 +59,9 @@ impl WriteSession<'_> {
 
     fn write_change(&self, change: &Change, now: Timestamp) -> Result<()> {
         change.writes.iter().try_for_each(|write| self.write(write, now))?;
-        change.audit.as_ref().map_or(Ok(()), |entry| self.write_audit(entry))?;
+        if let Some(entry) = &change.audit {
+            created(self.write_audit(entry)?, "audit entry", entry.id)?;
+        }
         self.remember(change.idempotency.as_deref())
     }
 
@@ -215,12 +217,12 @@ impl WriteSession<'_> {
         Ok(())
     }
 
-    fn write_audit(&self, entry: &AuditEntry) -> Result<()> {
+    /// Writes an entry unless it is on record, and says how many rows that are.
+    pub(super) fn write_audit(&self, entry: &AuditEntry) -> Result<u64> {
         let tenant = entry.tenant.as_ref().map(TenantId::as_str);
         let sql = "INSERT INTO audit (id, at, tenant, record) VALUES (?1, ?2, ?3, ?4) \
                    ON CONFLICT DO NOTHING";
-        let values = (entry.id.to_bytes(), millis(entry.at), tenant, to_json(entry));
-        created(self.execute(sql, values)?, "audit entry", entry.id)
+        self.execute(sql, (entry.id.to_bytes(), millis(entry.at), tenant, to_json(entry)))
     }
 }
 

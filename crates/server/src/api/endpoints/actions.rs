@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{EndpointView, audit_action, commit_change, find};
 use crate::api::answer::{Accepted, Json};
+use crate::api::audit::Action;
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
 use crate::api::call::Ctx;
@@ -70,7 +71,7 @@ pub(crate) async fn pause(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EndpointView>, Problem> {
-    switch(&ctx, &path, EndpointStatus::Paused, "endpoint.pause").await
+    switch(&ctx, &path, EndpointStatus::Paused, Action::EndpointPause).await
 }
 
 pub(crate) async fn resume(
@@ -79,20 +80,21 @@ pub(crate) async fn resume(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EndpointView>, Problem> {
-    switch(&ctx, &path, EndpointStatus::Active, "endpoint.resume").await
+    switch(&ctx, &path, EndpointStatus::Active, Action::EndpointResume).await
 }
 
 async fn switch(
     ctx: &Ctx,
     path: &OfEndpoint,
     status: EndpointStatus,
-    action: &'static str,
+    action: Action,
 ) -> Result<Json<EndpointView>, Problem> {
-    let endpoint = find(ctx, path).await?;
-    let failing_since = endpoint.failing_since.filter(|_| status != EndpointStatus::Active);
+    let before = find(ctx, path).await?;
+    let failing_since = before.failing_since.filter(|_| status != EndpointStatus::Active);
     let updated_at = ctx.now();
-    let endpoint = Endpoint { status, failing_since, updated_at, ..endpoint };
-    commit_change(ctx, vec![Write::SetEndpointStatus(endpoint.id, status)], action, endpoint).await
+    let after = Endpoint { status, failing_since, updated_at, ..before.clone() };
+    let write = Write::SetEndpointStatus(after.id, status);
+    commit_change(ctx, write, action, &before, after).await
 }
 
 /// What a test event is like.
@@ -133,13 +135,14 @@ pub(crate) async fn test(
     let batch = AcceptBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
     ctx.app.dispatcher.accept(batch).await?;
     let orders = vec![(id.clone(), endpoint.id)];
-    let batch = RedeliverBatch { tenant: tenant.clone(), orders, idempotency: None };
+    let audit = Some(ctx.audit_entry(audit_action(Action::EndpointTest, &endpoint)));
+    let batch = RedeliverBatch { tenant: tenant.clone(), orders, audit, idempotency: None };
     ctx.app.dispatcher.redeliver(batch).await?;
     let deliveries = ctx.app.store.deliveries_of(&tenant, &id).await?;
     let made = deliveries.first().map(|view| view.delivery.id);
     let gone = || Problem::new(Code::Conflict, "the endpoint was removed meanwhile");
     let answer = Accepted(TestSent { event: id, delivery: made.ok_or_else(gone)? });
-    ctx.commit(Vec::new(), audit_action("endpoint.test", &endpoint), answer).await
+    ctx.remember(answer).await
 }
 
 fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::cloudevents::IdentityView;
 use crate::api::answer::{Accepted, Json, Plain};
+use crate::api::audit::Action;
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
 use crate::api::call::{AuditAction, Ctx};
@@ -231,16 +232,15 @@ pub(crate) async fn redeliver(
     find(&ctx, &tenant, &event).await?;
     check_target(&ctx, &tenant, endpoint, "endpoint").await?;
     let answer = Accepted(Redelivered { event: event.clone(), endpoint });
+    let audit = Some(ctx.audit_entry(AuditAction {
+        action: Action::EventRedeliver,
+        tenant: Some(tenant.clone()),
+        target: event.to_string(),
+        detail: json!({ "endpoint": endpoint }),
+    }));
     let idempotency = ctx.record(&answer, false);
-    let orders = vec![(event.clone(), endpoint)];
-    ctx.app
-        .dispatcher
-        .redeliver(RedeliverBatch { tenant: tenant.clone(), orders, idempotency })
-        .await?;
-    let detail = json!({ "endpoint": endpoint });
-    let target = event.to_string();
-    ctx.note(AuditAction { action: "event.redeliver", tenant: Some(tenant), target, detail })
-        .await?;
+    let orders = vec![(event, endpoint)];
+    ctx.app.dispatcher.redeliver(RedeliverBatch { tenant, orders, audit, idempotency }).await?;
     Ok(answer)
 }
 

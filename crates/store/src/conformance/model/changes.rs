@@ -24,18 +24,22 @@ impl Model {
         let id = self.some_endpoint();
         let count = if self.dice.u32(..4) == 0 { 2 } else { 1 };
         let writes = (0..count).map(|_| self.write(id)).collect();
+        let audit = Some(self.audit_entry("change", id));
+        Change { writes, audit, idempotency: self.request() }
+    }
+
+    pub(super) fn audit_entry(&mut self, action: &str, target: EndpointId) -> AuditEntry {
         let tenant = self.some_tenant();
         self.made += 1;
-        let audit = AuditEntry {
+        AuditEntry {
             id: AuditId::from_u128(self.made.into()),
             at: self.now(),
             tenant: (self.dice.u32(..4) > 0).then_some(tenant),
             actor: "model".to_owned(),
-            action: "change".to_owned(),
-            target: id.to_string(),
+            action: action.to_owned(),
+            target: target.to_string(),
             detail: serde_json::Value::Null,
-        };
-        Change { writes, audit: Some(audit), idempotency: self.request() }
+        }
     }
 
     fn write(&mut self, id: EndpointId) -> Write {
@@ -84,7 +88,7 @@ impl Model {
         [EndpointStatus::Active, EndpointStatus::Paused][self.dice.usize(..2)]
     }
 
-    fn some_endpoint(&mut self) -> EndpointId {
+    pub(super) fn some_endpoint(&mut self) -> EndpointId {
         self.endpoints[self.dice.usize(..self.endpoints.len())]
     }
 
@@ -192,7 +196,10 @@ impl Model {
     }
 
     pub(super) fn endpoint_record(&mut self) -> EndpointRecord {
-        let (endpoint, status, was) = (self.some_endpoint(), self.status(), self.status());
+        use EndpointStatus::{Active, Failing, Paused, Quarantined};
+        let mut status = || [Active, Paused, Quarantined, Failing][self.dice.usize(..4)];
+        let (status, was) = (status(), status());
+        let endpoint = self.some_endpoint();
         let failing_since = self.dice.bool().then(|| self.now());
         EndpointRecord { endpoint, status, was, failing_since, at: self.now() }
     }

@@ -69,6 +69,10 @@ impl Model {
             batch.endpoints.push(self.endpoint_record());
         }
         if self.dice.u32(..4) == 0 {
+            let endpoint = self.some_endpoint();
+            batch.audit.push(self.audit_entry("decision", endpoint));
+        }
+        if self.dice.u32(..4) == 0 {
             batch.durability = Durability::Durable;
         }
         batch
@@ -142,8 +146,9 @@ impl Model {
                 Some((tenant, event)) => {
                     let to = self.pick(&self.endpoints.clone()).unwrap();
                     let orders = vec![(event.id, to)];
+                    let audit = Some(self.audit_entry("redeliver", to));
                     let idempotency = self.request();
-                    Call::Redeliver(RedeliverBatch { tenant, orders, idempotency })
+                    Call::Redeliver(RedeliverBatch { tenant, orders, audit, idempotency })
                 }
                 None => Call::Accept(self.batch()),
             },
