@@ -45,7 +45,7 @@ mod maintenance;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 
-pub(crate) use audit::{Action, DetailLine, detail_lines};
+pub(crate) use audit::{Action, DetailLine, DetailValue, detail_lines};
 pub use auth::Needs;
 pub(crate) use call::{AuditAction, note};
 pub(crate) use commands::command_delivery;

@@ -109,6 +109,7 @@ fn routes() -> Routes {
     let mut routes = Routes::default();
     routes.shows("/dashboard", overview::start);
     routes.shows("/dashboard/all", overview::of_all);
+    routes.shows("/dashboard/audit", audit::of_all);
     routes.shows("/dashboard/switch", overview::switch);
     routes.shows_anyone("/dashboard/sign-in", sign_in::show);
     routes.does_for_anyone("/dashboard/sign-in", sign_in::sign_in);

@@ -22,7 +22,7 @@ use super::tenants;
 use super::time::Time;
 
 pub(crate) use action::Action;
-pub(crate) use changes::{Changes, DetailLine, detail_lines};
+pub(crate) use changes::{Changes, DetailLine, DetailValue, detail_lines};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![

@@ -284,7 +284,7 @@ async fn end(ctx: &Ctx, key: ApiKey) -> Result<Done, Problem> {
     }
     let revoked = ApiKey { revoked_at: Some(ctx.now()), ..key.clone() };
     let mut audit_action = audit_action(Action::KeyRevoke, &key);
-    audit_action.detail["name"] = json!(key.name);
+    audit_action.detail = json!({ "name": key.name, "scope": scope_name(key.scope) });
     let audit_action = audit_action.with_changes(changes(Some(&key), &revoked));
     let writes = vec![Write::RevokeApiKey(key.id, ctx.now())];
     let done = ctx.commit(writes, audit_action, Done).await?;
@@ -306,7 +306,7 @@ fn changes(before: Option<&ApiKey>, after: &ApiKey) -> Changes {
         let KeyView { name, scope, expires_at, revoked_at, .. } = KeyView::from(key);
         json!({ "name": name, "scope": scope, "expires_at": expires_at, "revoked_at": revoked_at })
     };
-    Changes::between(&before.map(told), &told(after))
+    Changes::between(&before.map_or_else(|| json!({}), told), &told(after))
 }
 
 fn audit_action(action: Action, key: &ApiKey) -> AuditAction {
@@ -314,6 +314,6 @@ fn audit_action(action: Action, key: &ApiKey) -> AuditAction {
         action,
         tenant: key.tenant.clone(),
         target: key.id.to_string(),
-        detail: json!({ "scope": scope_name(key.scope) }),
+        detail: json!({}),
     }
 }

@@ -33,6 +33,7 @@ pub(super) enum Tab {
     Replays,
     Keys,
     Audit,
+    AuditOfAll,
     None,
 }
 
@@ -48,6 +49,10 @@ const TABS: [(Tab, &str, &str, Needs); 9] = [
     (Tab::Keys, "Keys", "/keys", Needs::Manage),
     (Tab::Audit, "Audit", "/audit", Needs::Manage),
 ];
+
+/// The same for all tenants.
+const TABS_OF_ALL: [(Tab, &str, &str); 2] =
+    [(Tab::All, "All tenants", "/dashboard/all"), (Tab::AuditOfAll, "Audit", "/dashboard/audit")];
 
 impl Page {
     /// The page in its frame.
@@ -155,8 +160,8 @@ fn navigation(visit: &Visit, tab: Tab) -> Markup {
                     }
                 }
             } @else {
-                a href="/dashboard/all" aria-current=[(tab == Tab::All).then_some("page")] {
-                    "All tenants"
+                @for (entry, label, path) in TABS_OF_ALL {
+                    a href=(path) aria-current=[(entry == tab).then_some("page")] { (label) }
                 }
             }
         }

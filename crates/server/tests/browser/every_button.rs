@@ -107,7 +107,10 @@ fn scene() -> Scene {
     ];
     let mut pages: Vec<String> =
         of_tenant.iter().map(|path| format!("/dashboard/t/default{path}")).collect();
-    pages.extend(["/dashboard", "/dashboard/all", "/dashboard/switch"].map(str::to_owned));
+    pages.extend(
+        ["/dashboard", "/dashboard/all", "/dashboard/audit", "/dashboard/switch"]
+            .map(str::to_owned),
+    );
     Scene { world, _receivers: [receiver, slow], pages }
 }
 

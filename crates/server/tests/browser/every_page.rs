@@ -43,6 +43,14 @@ fn full_world(receiver: &Receiver, down: &Receiver) -> World {
     world.delivery_in("o29", "delivered");
     world.delivery_in("i1", "waiting");
     world.key("default", "read-only");
+    let edited = world.look("endpoints")["items"][0]["id"].as_str().unwrap().to_owned();
+    let edit = json!({
+        "description": "orders of the shop, and whatever else it sells",
+        "types": ["order.*", "refund.*"],
+        "headers": {"X-Token": "t0ken"},
+        "policy": {"breaker": null, "quarantine_after": null, "retry": {"max_attempts": 12}},
+    });
+    world.patch(&of_tenant(&format!("endpoints/{edited}")), &edit).expect(200);
     world.look_until("figures?range=15m", |figures| figures["total"]["attempts"] != 0);
     world
         .post(
@@ -74,6 +82,7 @@ fn pages(world: &World) -> Vec<(&'static str, String)> {
         ("replay", of_tenant(&format!("/replays/{}", first("replays")))),
         ("keys", of_tenant("/keys")),
         ("audit", of_tenant("/audit")),
+        ("audit-all", "/dashboard/audit".to_owned()),
     ]
 }
 

@@ -267,6 +267,9 @@ fn the_audit_page_shows_what_was_what() {
     let secret = browser.text("tbody tr:first-child .changes li");
     assert_eq!(secret, "headers.X-Token: nothing → (secret)");
     assert!(!browser.text("main").contains("s3cret"));
+    browser.go("/dashboard/audit");
+    assert!(browser.text("tbody").contains("session.sign_in"), "it concerns no tenant");
+    assert!(browser.text("tbody").contains("of default"));
 }
 
 #[test]

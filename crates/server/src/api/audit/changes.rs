@@ -1,6 +1,7 @@
 //! What a change was: which fields were what before and are what since.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
@@ -32,15 +33,11 @@ impl Changes {
         if before == after {
             return;
         }
-        let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        let is_thing = |value: &Value| value.is_object() || value.is_null();
-        if !is_thing(before) || !is_thing(after) {
-            return self.add(path, cut(before), cut(after));
-        }
-        let (old, new) = (fields(before), fields(after));
+        let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else {
+            return self.add(path, &cut(before), &cut(after));
+        };
         for name in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
-            let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            self.compare(&inner, &before[name], &after[name]);
+            self.compare(&inside(path, name), &before[name], &after[name]);
         }
     }
 
@@ -57,10 +54,10 @@ impl Changes {
             (None, _) => (Value::Null, json!("(secret)")),
             (_, None) => (json!("(secret)"), Value::Null),
         };
-        self.add(path, from, to);
+        self.add(path, &from, &to);
     }
 
-    fn add(&mut self, path: &str, from: Value, to: Value) {
+    fn add(&mut self, path: &str, from: &Value, to: &Value) {
         let change = json!({ "from": from, "to": to });
         let len = path.len() + change.to_string().len();
         if self.len + len > AUDIT_CHANGES_LEN_MAX {
@@ -78,6 +75,10 @@ impl Changes {
             detail["more_changes"] = self.more.into();
         }
     }
+}
+
+fn inside(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// A value, or its beginning with its length and hash: two that differ look different.
@@ -104,47 +105,74 @@ fn plain(value: &Value) -> String {
 pub(crate) struct DetailLine {
     pub(crate) field: String,
     /// What it was, if it changed.
-    pub(crate) from: Option<String>,
-    pub(crate) to: String,
+    pub(crate) from: Option<DetailValue>,
+    pub(crate) to: DetailValue,
+}
+
+/// A value for people; nothing where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DetailValue(pub(crate) Option<String>);
+
+impl fmt::Display for DetailValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_deref().unwrap_or("nothing"))
+    }
 }
 
 /// The detail of an entry for people, with values of at most `most` characters.
 pub(crate) fn detail_lines(detail: &Value, most: usize) -> Vec<DetailLine> {
-    let fields = detail.as_object().into_iter().flatten();
-    let (changes, others): (Vec<_>, Vec<_>) = fields.partition(|(name, _)| *name == "changes");
-    let changes = changes.into_iter().filter_map(|(_, changes)| changes.as_object()).flatten();
+    let changes = detail["changes"].as_object().into_iter().flatten();
     let changed = changes.map(|(field, change)| DetailLine {
         field: field.clone(),
         from: Some(shown(&change["from"], most)),
         to: shown(&change["to"], most),
     });
-    let other = |(field, value): (&String, &Value)| DetailLine {
-        field: field.replace('_', " "),
-        from: None,
-        to: shown(value, most),
-    };
-    changed.chain(others.into_iter().map(other)).collect()
+    let mut lines: Vec<_> = changed.collect();
+    for (name, value) in detail.as_object().into_iter().flatten() {
+        if name != "changes" {
+            add_lines(&mut lines, name, value, most);
+        }
+    }
+    lines
 }
 
-fn shown(value: &Value, most: usize) -> String {
-    let text = match value {
-        Value::Null => "nothing".to_owned(),
-        Value::String(text) if text.is_empty() => "nothing".to_owned(),
-        other => plain(other).replace(['\r', '\n'], " "),
-    };
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+/// Adds what is said beside the changes, without what is not said.
+fn add_lines(lines: &mut Vec<DetailLine>, field: &str, value: &Value, most: usize) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .for_each(|(name, value)| add_lines(lines, &inside(field, name), value, most));
+        }
+        value => {
+            let field = field.replace('_', " ");
+            lines.push(DetailLine { field, from: None, to: shown(value, most) });
+        }
     }
+}
+
+fn shown(value: &Value, most: usize) -> DetailValue {
+    let text = match value {
+        Value::Null => return DetailValue(None),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => plain(other),
+    };
+    let text = text.replace(['\r', '\n'], " ");
+    DetailValue(match text.char_indices().nth(most) {
+        _ if text.is_empty() => None,
+        Some((end, _)) => Some(format!("{}…", &text[..end])),
+        None => Some(text),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn between(before: Value, after: Value) -> Value {
+    fn between(before: &Value, after: &Value) -> Value {
         let mut detail = json!({});
-        Changes::between(&before, &after).put_into(&mut detail);
+        Changes::between(before, after).put_into(&mut detail);
         detail
     }
 
@@ -162,12 +190,12 @@ mod tests {
             (
                 json!({"a": null}),
                 json!({"a": {"b": 1}}),
-                json!({"a.b": change(json!(null), json!(1))}),
+                json!({"a": change(json!(null), json!({"b": 1}))}),
             ),
             (
                 json!({"a": {"b": 1}}),
                 json!({"a": null}),
-                json!({"a.b": change(json!(1), json!(null))}),
+                json!({"a": change(json!({"b": 1}), json!(null))}),
             ),
             (
                 json!({"a": [1]}),
@@ -180,27 +208,36 @@ mod tests {
                 json!({"a": change(json!(1), json!({"b": 1}))}),
             ),
         ] {
-            assert_eq!(between(before, after), json!({ "changes": changes }));
+            assert_eq!(between(&before, &after), json!({ "changes": changes }));
         }
     }
 
     #[test]
     fn a_detail_is_read_line_by_line_with_long_values_cut() {
         let detail = json!({
-            "changes": {"url": {"from": "", "to": "https://example.com"}, "a.b": {"from": 1, "to": [2]}},
+            "changes": {
+                "url": {"from": "", "to": "https://example.com"},
+                "types": {"from": ["*"], "to": ["a", "b"]},
+                "a.b": {"from": 1, "to": {"c": 2}},
+            },
+            "filter": {"state": "dead", "key": null},
             "open_deliveries": 3,
         });
+        let value = |text: &str| DetailValue((!text.is_empty()).then(|| text.to_owned()));
         let line = |field: &str, from: Option<&str>, to: &str| DetailLine {
             field: field.to_owned(),
-            from: from.map(str::to_owned),
-            to: to.to_owned(),
+            from: from.map(value),
+            to: value(to),
         };
         let lines = [
-            line("a.b", Some("1"), "[2]"),
-            line("url", Some("nothing"), "https://ex…"),
+            line("a.b", Some("1"), "{\"c\":2}"),
+            line("types", Some("*"), "a, b"),
+            line("url", Some(""), "https://ex…"),
+            line("filter.state", None, "dead"),
             line("open deliveries", None, "3"),
         ];
         assert_eq!(detail_lines(&detail, 10), lines);
         assert_eq!(detail_lines(&Value::Null, 10), []);
+        assert_eq!(value("").to_string(), "nothing");
     }
 }
