@@ -39,8 +39,8 @@ fn latest(world: &World, target: &str) -> Value {
     world.get(&format!("/v1/audit?target={target}&limit=1")).expect(200).json()["items"][0].clone()
 }
 
-fn change(from: Value, to: Value) -> Value {
-    json!({"from": from, "to": to})
+fn change(from: impl Into<Value>, to: impl Into<Value>) -> Value {
+    json!({"from": from.into(), "to": to.into()})
 }
 
 #[test]
