@@ -1,8 +1,11 @@
 //! A store in trouble: nothing is lost, and everything goes on when it is back.
 
 use railpost_dispatch::DispatcherConfig;
-use railpost_engine::{Command, DeliveryState};
-use railpost_store::{AcceptBatch, StoreError};
+use railpost_engine::{Command, DeliveryState, Timestamp};
+use railpost_store::{
+    AcceptBatch, Access, AuditEntry, AuditQuery, PageRequest, Period, StoreError,
+};
+use railpost_wire::AuditId;
 use serde_json::json;
 
 use crate::flaky::Flaky;
@@ -146,4 +149,39 @@ async fn what_a_person_decided_is_durable_before_it_is_told() {
     in_time(written).await.unwrap().unwrap();
     assert_eq!(flaky.durable_records(), 1);
     assert!(matches!(shop.state("one").await, DeliveryState::Dead { holds: false, .. }));
+}
+
+/// Somebody decided about a delivery.
+fn audit_entry(number: u128) -> AuditEntry {
+    AuditEntry {
+        id: AuditId::from_u128(number),
+        at: Timestamp::from_millis(1),
+        tenant: Some(tenant()),
+        actor: "key_1".to_owned(),
+        action: "delivery.skip".to_owned(),
+        target: "one".to_owned(),
+        detail: serde_json::Value::Null,
+    }
+}
+
+#[tokio::test]
+async fn who_decided_is_written_with_the_decision_and_nothing_of_one_that_was_refused() {
+    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+    let receiver = Receiver::start().await;
+    shop.endpoint(&receiver, quick()).await;
+    receiver.then(Answer::Status(422));
+    shop.publish("one", Some("a")).await;
+    shop.ended().await;
+    flaky.refuse_commits(true);
+    let delivery = shop.delivery("one").await.delivery;
+    let decide = async |number, command| {
+        in_time(shop.dispatcher.decide(command, delivery, Some(audit_entry(number)))).await.unwrap()
+    };
+    assert_eq!(decide(1, Command::Skip).await, Ok(()));
+    assert!(decide(2, Command::Skip).await.is_err(), "it holds its lane no more");
+    in_time(shop.dispatcher.written()).await.unwrap();
+    let page = PageRequest::first(10);
+    let query = AuditQuery { tenant: None, target: None, at: Period::default(), page };
+    assert_eq!(flaky.audit(query).await.unwrap().items, [audit_entry(1)]);
+    assert_eq!(flaky.durable_records(), 1);
 }
