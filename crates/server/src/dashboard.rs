@@ -164,7 +164,7 @@ impl Routes {
         Self { base: "/dashboard/t/{tenant}", ..self }
     }
 
-    /// A page for whoever has signed in.
+    /// A page for people who have signed in.
     fn shows<F, R>(&mut self, path: &str, handler: F)
     where
         F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
@@ -173,7 +173,7 @@ impl Routes {
         self.add_page(path, page(handler));
     }
 
-    /// A form by which whoever has signed in changes something.
+    /// A form by which people who have signed in change something.
     fn does<F, R>(&mut self, path: &str, handler: F)
     where
         F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
@@ -234,7 +234,7 @@ impl Routes {
     }
 }
 
-/// The route of a page for whoever has signed in.
+/// The route of a page for people who have signed in.
 fn page<F, R>(handler: F) -> MethodRouter<PageContext>
 where
     F: Fn(Visit) -> R + Clone + Send + Sync + 'static,

@@ -82,8 +82,8 @@ pub const AUDIT_VALUE_CHARS_MAX: usize = 200;
 /// more than this.
 pub const AUDIT_CHANGES_LEN_MAX: usize = 12 * 1024;
 
-/// Audit entries of failed sign-ins within [`SIGN_IN_WINDOW`], from all addresses: whoever guesses keys
-/// cannot fill the trail. Failures without an entry are counted in the next one.
+/// Audit entries of failed sign-ins within [`SIGN_IN_WINDOW`], from all addresses: guessing keys does
+/// not fill the trail. Failures without an entry are counted in the next one.
 pub const SIGN_IN_FAILURE_ENTRIES_MAX: u32 = 20;
 
 /// Rows of a dashboard table's page.

@@ -107,7 +107,7 @@ pub(super) struct Run {
     /// Tells the recorder that it has something somebody waits for.
     awaited: Arc<Notify>,
     recorder: JoinHandle<()>,
-    /// What is recorded now is a person's decision, while there is one.
+    /// The decision of a person that is being carried out, if there is one: what is recorded is its work.
     deciding: Option<Decision>,
     /// Who waits for the end, once it has been asked for.
     stopping: Option<oneshot::Sender<()>>,

@@ -53,8 +53,7 @@ pub(crate) struct AuditView {
     pub(crate) at: Time,
     /// In whose realm; nothing when it concerns no tenant.
     pub(crate) tenant: Option<TenantId>,
-    /// Who: an API key's id, `railpost` for what it does by itself, `nobody` for whoever failed to sign
-    /// in.
+    /// Who: an API key's id, `railpost` for what it does by itself, `nobody` for a failed sign-in.
     pub(crate) actor: String,
     /// Did what, such as `endpoint.pause`.
     pub(crate) action: String,

@@ -237,7 +237,7 @@ pub(crate) async fn reveal(
         value: shown(&secret.value),
         public_key: public_key(&secret.value),
     });
-    // The answer is not stored: whoever asks again is on record again.
+    // The answer is not stored: a request that comes again is on record again.
     ctx.note(audit_action(Action::SecretReveal, &endpoint, secret.id, &secret.value)).await?;
     Ok(answer)
 }

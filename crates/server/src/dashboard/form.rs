@@ -58,7 +58,7 @@ impl Field<'_> {
         }
     }
 
-    /// One of a few: their values and labels. A value that is none of them is one more: it must not
+    /// One of a few: their values and labels. An unknown value is one more of them: it must not
     /// become another because a form was looked at.
     pub(super) fn choice(
         &self,

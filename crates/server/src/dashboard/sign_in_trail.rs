@@ -1,5 +1,4 @@
-//! Signing in and out, in the audit trail. Failures are told together: whoever guesses keys cannot fill
-//! it.
+//! Signing in and out, in the audit trail. Failures are told together: guessing keys does not fill it.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dashboard::visit::Visit;
 
-/// What is in the form: as it was typed, or as the endpoint is. Two drafts that are equal are the same to
-/// whoever looks at the form, whatever a browser does to lines and spaces.
+/// What is in the form: as it was typed, or as the endpoint is. Two drafts that are equal look
+/// the same in the form, whatever a browser does to lines and spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) url: String,
@@ -133,7 +133,7 @@ impl Draft {
 
 impl BackoffDraft {
     fn of(backoff: &Value) -> Self {
-        // What another strategy would begin with, for whoever changes to it.
+        // What another strategy would begin with, for people who change to it.
         let Self { base, jitter, .. } = Self::usual();
         let own = |field: &str, other: String| match backoff[field].is_null() {
             true => other,
