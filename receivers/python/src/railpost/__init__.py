@@ -27,11 +27,10 @@ from .counters import Counters
 from .delivery import Delivery
 from .headers import BadHeaderName, HeaderNames
 from .inbox.drivers import NoTransaction, OpenTransaction, UnknownDatabase
-from .inbox.policy import Kind, NotedGap, OnGap, Policy, Replays, Start, Verdict
+from .inbox.policy import Kind, NotedGap, OnGap, Policy, QueueFull, Replays, Start, Verdict
 from .inbox.statements import schema
 from .jobs import Backlog, DeadLetter, Job, Worked, WorkPolicy
 from .memory import MemoryInbox, MemoryTicket
-from .queue import QueueFull
 from .receiver import Receiver
 from .rejection import (
     Interrupted,

@@ -22,11 +22,12 @@ class Counters:
         self._counts: Counter[str] = Counter()
 
     def count(self, name: str) -> None:
-        """Adds one."""
+        """Adds one. The kind of a verdict is such a name."""
         if name not in NAMES:
             raise ValueError(f"expected one of {', '.join(NAMES)}; got `{name}`")
         with self._lock:
-            self._counts[name] += 1
+            # A kind equals its word, but has another hash.
+            self._counts[NAMES[NAMES.index(name)]] += 1
 
     def counts(self) -> dict[str, int]:
         """The counts so far, by name."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from .answer import FULL, Answer
 from .delivery import Delivery
 from .inbox.dialects import Dialect, changed
-from .inbox.policy import InboxConfig, Verdict
+from .inbox.policy import InboxConfig, QueueFull, Verdict
 from .inbox.sql import AsyncSqlInbox, SqlInbox, seconds
 from .inbox.statements import Row, Statement, Steps, run, run_async
 from .jobs import (
@@ -46,15 +45,6 @@ _OLDEST = Statement(
 )
 
 
-class QueueFull(Exception):
-    """There is no room: roll back, and answer 429. What waits must be worked off first."""
-
-    answer: Answer = FULL
-
-    def __init__(self, most: int) -> None:
-        super().__init__(f"the queue holds {most} jobs, which is all it may")
-
-
 class SqlQueue(Generic[C]):
     """A queue of events in the application's own database, filled through an inbox. Threads may share it."""
 
@@ -73,8 +63,10 @@ class SqlQueue(Generic[C]):
 
     def accept(self, connection: C, delivery: Delivery, now: float | None = None) -> Verdict:
         """Does the same in a transaction of its own: when it returns, acknowledge the event."""
-        with self.inbox.driver.transaction(connection):
-            return self.enqueue(connection, delivery, now)
+        with self.inbox.counting() as counted, self.inbox.driver.transaction(connection):
+            verdict = self.enqueue(connection, delivery, now)
+            counted(verdict)
+        return verdict
 
     def work_one(self, connection: C, effect: Callable[[C, Job], object], now: float | None = None) -> Worked:
         """Takes the oldest job that is due and that no other worker holds, and runs `effect` on it.
@@ -146,8 +138,11 @@ class AsyncSqlQueue(Generic[C]):
 
     async def accept(self, connection: C, delivery: Delivery, now: float | None = None) -> Verdict:
         """Does the same in a transaction of its own: when it returns, acknowledge the event."""
-        async with self.inbox.driver.transaction(connection):
-            return await self.enqueue(connection, delivery, now)
+        with self.inbox.counting() as counted:
+            async with self.inbox.driver.transaction(connection):
+                verdict = await self.enqueue(connection, delivery, now)
+                counted(verdict)
+        return verdict
 
     async def work_one(
         self, connection: C, effect: Callable[[C, Job], Awaitable[object]], now: float | None = None

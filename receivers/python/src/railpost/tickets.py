@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, Union
 
+from .answer import Answer
 from .delivery import Delivery
+from .receiver import Receiver
+
+R = TypeVar("R")
 
 
 class TicketInbox(Protocol):
@@ -34,6 +39,9 @@ class AsyncTicketInbox(Protocol):
         """The effect has failed: leave the event to the sender's next attempt."""
 
 
+AnyTicketInbox = Union[TicketInbox, AsyncTicketInbox]
+
+
 async def settled(result: Any) -> Any:
     """The result of a call that may be a coroutine: both kinds of inbox serve asyncio."""
     return await result if inspect.isawaitable(result) else result
@@ -42,3 +50,32 @@ async def settled(result: Any) -> Any:
 def is_success(status: int) -> bool:
     """Whether a handler's status says that the effect has happened."""
     return 200 <= status <= 299
+
+
+def call_with_ticket(
+    receiver: Receiver, inbox: TicketInbox, delivery: Delivery, call: Callable[[], R], status_of: Callable[[R], int]
+) -> Union[R, Answer]:
+    """Calls a handler if the event is to be applied, and remembers the event if it answers 2xx."""
+    try:
+        ticket = inbox.begin(delivery)
+    except Exception as error:
+        return receiver.trouble(error)
+    if not ticket.verdict.applies:
+        receiver.counters.count(ticket.verdict.kind)
+        answer: Answer = ticket.verdict.answer
+        return answer
+    try:
+        response = call()
+    except BaseException:
+        inbox.undo(ticket)
+        raise
+    applied = is_success(status_of(response))
+    try:
+        if applied:
+            inbox.done(ticket)
+        else:
+            inbox.undo(ticket)
+    except Exception as error:
+        return receiver.trouble(error)
+    receiver.counters.count(ticket.verdict.kind if applied else "trouble")
+    return response

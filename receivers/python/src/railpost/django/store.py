@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from ..counters import Counters
 from ..delivery import Delivery
 from ..inbox.dialects import POSTGRES, SQLITE, Dialect
 from ..inbox.drivers import NoTransaction, UnknownDatabase
@@ -64,9 +65,16 @@ class DjangoInbox:
     """An inbox in the application's own database, in the transactions of Django's ORM."""
 
     def __init__(
-        self, name: str, policy: Policy | None = None, retention: int = RETENTION_DEFAULT, *, using: str = "default"
+        self,
+        name: str,
+        policy: Policy | None = None,
+        retention: int = RETENTION_DEFAULT,
+        *,
+        using: str = "default",
+        counters: Counters | None = None,
     ) -> None:
-        self.inner, self.using = _AliasInbox(name, policy, retention), using
+        self.inner, self.using = _AliasInbox(name, policy, retention, counters=counters), using
+        self.counters = self.inner.counters
 
     def create_tables(self) -> None:
         """Creates the tables if they are not there. `manage.py migrate` does that too."""

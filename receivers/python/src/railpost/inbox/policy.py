@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ..answer import BUSY, EARLY, TAKEN, Answer
+from ..answer import BUSY, EARLY, FULL, TAKEN, Answer
 from ..delivery import Delivery
 from ..limits import GAP_TIMEOUT_DEFAULT, LINE_RETENTION_FACTOR, RETENTION_DEFAULT
 
@@ -60,6 +60,15 @@ class Verdict:
 FRESH = Verdict(Kind.FRESH)
 DUPLICATE = Verdict(Kind.DUPLICATE)
 IN_PROGRESS = Verdict(Kind.BUSY)
+
+
+class QueueFull(Exception):
+    """There is no room: roll back, and answer 429. What waits must be worked off first."""
+
+    answer: Answer = FULL
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the queue holds {most} jobs, which is all it may")
 
 
 class Start(str, Enum):

@@ -14,16 +14,17 @@ restart starts the wait again. So make one inbox and keep it.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
+from ..counters import Counters
 from ..delivery import Delivery
 from ..limits import RETENTION_DEFAULT
 from . import dialects
 from .drivers import AsyncDriver, Driver
 from .gap_timers import GapTimers
-from .policy import InboxConfig, NotedGap, Policy, Verdict
+from .policy import InboxConfig, NotedGap, Policy, QueueFull, Verdict
 from .statements import Steps, run, run_async
 
 C = TypeVar("C")
@@ -36,9 +37,32 @@ def seconds(now: float | None) -> int:
 
 
 class _Settings:
-    def __init__(self, name: str, policy: Policy | None = None, retention: int = RETENTION_DEFAULT) -> None:
+    def __init__(
+        self,
+        name: str,
+        policy: Policy | None = None,
+        retention: int = RETENTION_DEFAULT,
+        *,
+        counters: Counters | None = None,
+    ) -> None:
         self.config = InboxConfig(name, policy or Policy(), retention)
         self.timers = GapTimers()
+        #: What became of the events of `transaction`, and of a queue's `accept`. A receiver's may be given.
+        self.counters = counters or Counters()
+
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[Verdict], None]]:
+        """Counts the verdict that was handed over, once everything went well."""
+        verdicts: list[Verdict] = []
+        try:
+            yield verdicts.append
+        except QueueFull:
+            self.counters.count("full")
+            raise
+        except BaseException:
+            self.counters.count("trouble")
+            raise
+        self.counters.count(verdicts[-1].kind)
 
 
 class SqlInbox(_Settings, Generic[C]):
@@ -66,8 +90,10 @@ class SqlInbox(_Settings, Generic[C]):
     @contextmanager
     def transaction(self, connection: C, delivery: Delivery, now: float | None = None) -> Iterator[Verdict]:
         """A transaction that begins with the verdict. It commits at the end, and rolls back on an error."""
-        with self.driver.transaction(connection):
-            yield self.admit(connection, delivery, now)
+        with self.counting() as counted, self.driver.transaction(connection):
+            verdict = self.admit(connection, delivery, now)
+            yield verdict
+            counted(verdict)
 
     def applied(self, connection: C, line: str) -> int | None:
         """The last seq of a line that was applied, if the line is known."""
@@ -112,8 +138,11 @@ class AsyncSqlInbox(_Settings, Generic[C]):
     @asynccontextmanager
     async def transaction(self, connection: C, delivery: Delivery, now: float | None = None) -> AsyncIterator[Verdict]:
         """A transaction that begins with the verdict. It commits at the end, and rolls back on an error."""
-        async with self.driver.transaction(connection):
-            yield await self.admit(connection, delivery, now)
+        with self.counting() as counted:
+            async with self.driver.transaction(connection):
+                verdict = await self.admit(connection, delivery, now)
+                yield verdict
+                counted(verdict)
 
     async def applied(self, connection: C, line: str) -> int | None:
         """The last seq of a line that was applied, if the line is known."""
