@@ -95,7 +95,7 @@ def _verified(receiver: Receiver, headers: dict[str, str]) -> Delivery:
 
 
 def _body(limit: int) -> bytes:
-    if "form" in request.__dict__ and request._cached_data is None:
+    if "form" in request.__dict__ and getattr(request, "_cached_data", None) is None:
         raise RuntimeError(
             "the body was read as a form before it could be verified: put railpost.wsgi.ReceiverMiddleware around"
             " app.wsgi_app, which reads it first"

@@ -12,6 +12,7 @@ def test_my_handler():
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import time
@@ -397,13 +398,20 @@ def asgi_handler(app: Callable[..., Any], path: str = "/") -> AsyncHandler:
             "state": {},
         }
         messages: list[dict[str, Any]] = [{"type": "http.request", "body": request.body, "more_body": False}]
+        answered = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
-            return messages.pop(0) if messages else {"type": "http.disconnect"}
+            if messages:
+                return messages.pop()
+            # A client stays until it has its answer; some frameworks listen for its going away meanwhile.
+            await answered.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Mapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 statuses.append(int(message["status"]))
+            elif not message.get("more_body", False):
+                answered.set()
 
         await app(scope, receive, send)
         return statuses[-1]
