@@ -6,6 +6,7 @@ mod edges;
 mod interop;
 mod machine;
 mod postgres;
+mod python;
 mod redis;
 mod steps;
 
@@ -18,6 +19,7 @@ commands:
   test     everything that must pass: formatting, lints, the rooms' edges, all tests and a fixed
            set of simulation seeds. Ends at the first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
+  python   the Python package alone: linter, types, tests, the built package in an empty environment
   with-services <cargo arguments>
            runs cargo with throwaway PostgreSQL and Redis servers, the libraries that the interop
            tests compare with, and a browser: cargo xtask with-services test -p railpost-store
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["test"] => steps::test(),
         ["edges"] => edges::check(),
+        ["python"] => python::test(),
         ["with-services", ref args @ ..] if !args.is_empty() => steps::with_services(args),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

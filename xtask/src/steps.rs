@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{browser, edges, interop};
+use crate::{browser, edges, interop, python};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
@@ -18,6 +18,7 @@ pub(crate) fn test() -> Result<(), String> {
     cargo("lints", &clippy)?;
     step("the rooms' edges", "cargo xtask edges", edges::check)?;
     with_services(&["test", "--workspace", "--all-features"])?;
+    step("the Python package", "cargo xtask python", python::test)?;
     let sim = ["run", "--quiet", "--release", "-p", "railpost-sim", "--", "--seeds", SIM_SEEDS];
     cargo("simulation", &sim)?;
     println!("== all passed in {} s", begun.elapsed().as_secs());

@@ -1,0 +1,99 @@
+//! The Python package `receivers/python`: its linter, type checker and tests, and the built package in an
+//! empty environment. What they need is pinned, and installed once into a folder below `target`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::machine::{ensure, run};
+use crate::postgres::Postgres;
+use crate::redis::Redis;
+
+const PACKAGE: &str = "receivers/python";
+const PINNED: &str = "tests/requirements.txt";
+
+/// Runs everything that must pass.
+pub(crate) fn test() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let (package, folder) = (root.join(PACKAGE), target.join("python"));
+    let python = prepare(&package, &folder)?;
+    let tool =
+        |args: &[&str]| run(Command::new(&python).arg("-m").args(args).current_dir(&package));
+    tool(&["ruff", "format", "--check", "."])?;
+    tool(&["ruff", "check", "."])?;
+    tool(&["mypy"])?;
+    run_tests(&python, &package, &server(&target)?)?;
+    use_in_empty_environment(&python, &package, &folder)
+}
+
+/// An environment with everything that is pinned: the path of its interpreter.
+fn prepare(package: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let (venv, stamp) = (folder.join("venv"), folder.join("stamp"));
+    let python = venv.join("bin/python");
+    let wanted = fs::read_to_string(package.join(PINNED))
+        .map_err(|error| format!("{PACKAGE}/{PINNED}: {error}"))?;
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    println!("   installing what {PACKAGE}/{PINNED} pins");
+    make_venv(&venv)?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+    run(pip.arg(package.join(PINNED)))?;
+    fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    Ok(python)
+}
+
+fn make_venv(venv: &Path) -> Result<(), String> {
+    ensure("python3", "python3-venv")?;
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
+}
+
+/// The server for the whole run: the one that is named, or the one that the tests of the workspace have built.
+fn server(target: &Path) -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os("RAILPOST_BIN") {
+        return Ok(named.into());
+    }
+    let built = target.join("debug/railpost");
+    if !built.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        run(Command::new(cargo).args([
+            "build",
+            "--workspace",
+            "--all-features",
+            "--bin",
+            "railpost",
+        ]))?;
+    }
+    Ok(built)
+}
+
+fn run_tests(python: &Path, package: &Path, server: &Path) -> Result<(), String> {
+    let postgres = Postgres::start().map_err(|problem| format!("PostgreSQL: {problem}"))?;
+    let redis = Redis::start().map_err(|problem| format!("Redis: {problem}"))?;
+    let mut pytest = Command::new(python);
+    pytest.args(["-m", "pytest"]).current_dir(package);
+    pytest.env("PYTHONPATH", package.join("src")).env("RAILPOST_BIN", server);
+    pytest.env("RAILPOST_TEST_POSTGRES", postgres.url()).env("RAILPOST_TEST_REDIS", redis.url());
+    run(&mut pytest)
+}
+
+/// Builds the wheel, installs it where nothing else is, and follows the beginning of its README there.
+fn use_in_empty_environment(python: &Path, package: &Path, folder: &Path) -> Result<(), String> {
+    let (wheels, empty) = (folder.join("wheels"), folder.join("empty"));
+    let _ = fs::remove_dir_all(&wheels);
+    let mut build = Command::new(python);
+    build.args(["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    run(build.args(["--no-build-isolation", "--wheel-dir"]).arg(&wheels).arg(package))?;
+    make_venv(&empty)?;
+    let interpreter = empty.join("bin/python");
+    let mut install = Command::new(&interpreter);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]);
+    run(install.arg("--find-links").arg(&wheels).arg("railpost"))?;
+    let script = package.join("tests/use_package.py");
+    run(Command::new(&interpreter)
+        .arg(script)
+        .arg(package.join("README.md"))
+        .env_remove("PYTHONPATH"))
+}
