@@ -28,6 +28,8 @@ from railpost.sqlalchemy import AsyncSqlAlchemyInbox, AsyncSqlAlchemyQueue, SqlA
 
 NOW = 1_767_225_600
 _numbers = itertools.count(1)
+#: The kinds of stores whose tables are there.
+_made: set[type] = set()
 
 
 def required(variable: str) -> str:
@@ -103,6 +105,14 @@ class SqlStore(Store):
         self.inbox = self.inbox_type(self.name, policy)
         self.queue = self.queue_type(self.inbox, work)
         self.connection = self.connect()
+        self.create_tables()
+
+    def create_tables(self) -> None:
+        """The server's tables outlive a store: each kind of store makes them once."""
+        if self.effects_table == POSTGRES_EFFECTS:
+            if type(self) in _made:
+                return
+            _made.add(type(self))
         self.inbox.create_tables(self.connection)
         self.execute(self.effects_table)
         self.commit()
@@ -269,8 +279,10 @@ class DjangoStore(SqlStore):
         self.name = name or unique()
         self.inbox = DjangoInbox(self.name, policy, using=self.alias)
         self.queue = DjangoQueue(self.inbox, work)
-        self.inbox.create_tables()
-        self.execute(self.effects_table)
+        if type(self) not in _made:
+            _made.add(type(self))
+            self.inbox.create_tables()
+            self.execute(self.effects_table)
 
     def execute(self, sql: str, *values: Any) -> list[Any]:
         from django.db import connections
@@ -360,9 +372,7 @@ class AsyncSqlStore(SqlStore):
         inner = self.inbox_type(self.name, policy)
         self.inbox, self.queue = Await(inner, self.loop), Await(self.queue_type(inner, work), self.loop)
         self.connection = self.run(self.open())
-        self.inbox.create_tables(self.connection)
-        self.execute(self.effects_table)
-        self.commit()
+        self.create_tables()
 
     def run(self, coroutine: Any) -> Any:
         return self.loop.run_until_complete(coroutine)

@@ -261,7 +261,7 @@ class Handler:
 
     def wsgi(self, environ: Any, start_response: Any) -> Any:
         # A handler may work after `start_response`.
-        start_response(f"{self.status} said", [])
+        start_response(f"{self.status or 200} said", [])
         yield b""
         if self.status == 0:
             raise RuntimeError("the effect fails")
@@ -269,9 +269,9 @@ class Handler:
             self.applied.append(environ[railpost.wsgi.DELIVERY].event_id)
 
     async def asgi(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": self.status or 200, "headers": []})
         if self.status == 0:
             raise RuntimeError("the effect fails")
-        await send({"type": "http.response.start", "status": self.status, "headers": []})
         if self.status == 200:
             self.applied.append(scope[railpost.asgi.DELIVERY].event_id)
         await send({"type": "http.response.body", "body": b"said"})

@@ -182,10 +182,13 @@ def test_a_database_without_an_inbox_is_named() -> None:
     class Dialect:
         name = "mysql"
 
-    connection = sqlalchemy.create_engine("sqlite://").connect()
-    connection.dialect = Dialect()  # type: ignore[assignment]
-    with pytest.raises(UnknownDatabase, match="SQLite or PostgreSQL; got one to mysql"):
-        SqlAlchemyInbox("orders").driver.dialect(connection)
+    engine = sqlalchemy.create_engine("sqlite://")
+    with engine.connect() as connection:
+        connection.dialect, known = Dialect(), connection.dialect  # type: ignore[assignment]
+        with pytest.raises(UnknownDatabase, match="SQLite or PostgreSQL; got one to mysql"):
+            SqlAlchemyInbox("orders").driver.dialect(connection)
+        connection.dialect = known
+    engine.dispose()
 
 
 def test_what_a_session_has_not_flushed_yet_commits_with_the_event(closing: Any) -> None:
@@ -260,6 +263,15 @@ def test_more_gaps_than_there_is_room_for_wait_together() -> None:
     assert not gap(timers, "even-more", 69)
     assert gap(timers, "even-more", 70)
     assert len(timers) == GAP_SIGHTS_MAX
+
+
+def test_a_line_that_moved_on_elsewhere_waits_from_the_start() -> None:
+    timers = GapTimers()
+    assert not gap(timers, "A", 0)
+    for now, accepted in ((60, False), (119, False), (120, True)):
+        moved = Known(applied=2)
+        verdict = timers.judge(Policy(), Delivery("1", 0, b"", line="A", seq=5), moved, now)
+        assert verdict.applies == accepted
 
 
 def test_gaps_that_were_accepted_make_room() -> None:

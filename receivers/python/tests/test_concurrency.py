@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -109,6 +110,22 @@ def test_a_worker_passes_over_what_another_one_holds(closing: Any) -> None:
 
     assert one.work_one(NOW, meanwhile).kind == "done"
     assert two.work_one(NOW).event_id == "2"
+
+
+def test_a_second_worker_on_sqlite_waits_before_it_looks_for_a_job(tmp_path: Path, closing: Any) -> None:
+    one = closing(_file_store(str(tmp_path / "orders.db"), "orders"))
+    two = closing(_file_store(str(tmp_path / "orders.db"), "orders"))
+    two.connection.execute("pragma busy_timeout = 0")
+    one.accept(event("1", ("A", 1)), NOW)
+    seen: list[Any] = []
+
+    def meanwhile(job: Any) -> None:
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            two.queue.work_one(two.connection, lambda _, job: seen.append(job), NOW)
+
+    assert one.work_one(NOW, meanwhile).kind == "done"
+    assert seen == []
+    assert two.work_one(NOW).kind == "idle"
 
 
 @pytest.mark.parametrize("name", ["sqlite3", "psycopg", "asyncpg", "django-postgres"])
