@@ -44,10 +44,10 @@ class Railpost:
         command = self._command("restore", str(self.folder / "backups" / backup))
         subprocess.run(command, env=self._environment(), check=True, capture_output=True, timeout=60)
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         """An API call that must succeed."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {KEY}", "content-type": content_type}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         text = response.read().decode()
@@ -55,8 +55,8 @@ class Railpost:
         assert 200 <= response.status <= 299, f"{method} {path}: {response.status} {text}"
         return json.loads(text) if text else None
 
-    def tenant(self, method: str, path: str, body: Any = None) -> Any:
-        return self.call(method, f"/v1/tenants/default/{path}", body)
+    def tenant(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        return self.call(method, f"/v1/tenants/default/{path}", body, content_type)
 
     def wait_until_all_is_delivered(self) -> None:
         while self.tenant("GET", "overview")["open"]:

@@ -10,7 +10,7 @@ import random
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,20 +109,27 @@ class SqliteShop(Shop):
             return [row[0] for row in database.execute("select id from effects order by position")]
 
 
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(postgres_url())
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
 class PostgresShop(Shop):
     """With asyncio, on PostgreSQL."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.inbox = AsyncpgInbox(self.name)
-        self.pool: Any = None
         asyncio.run(self.create_tables())
 
     async def create_tables(self) -> None:
-        connection = await asyncpg.connect(postgres_url())
-        await self.inbox.create_tables(connection)
-        await connection.execute(POSTGRES_EFFECTS)
-        await connection.close()
+        async with connected() as connection:
+            await self.inbox.create_tables(connection)
+            await connection.execute(POSTGRES_EFFECTS)
 
     def app(self) -> fastapi.FastAPI:
         app = fastapi.FastAPI()
@@ -132,12 +139,10 @@ class PostgresShop(Shop):
             request: fastapi.Request, delivery: Annotated[Delivery, fastapi.Depends(Verified(self.receiver))]
         ) -> Any:
             self.keep(request, delivery.body)
-            self.pool = self.pool or asyncpg.create_pool(postgres_url(), min_size=1, max_size=4)
-            await self.pool
             trouble = self.trouble(delivery)
             if trouble == "refuse":
                 return fastapi.Response(status_code=503)
-            async with self.pool.acquire() as database, self.inbox.transaction(database, delivery) as verdict:
+            async with connected() as database, self.inbox.transaction(database, delivery) as verdict:
                 if verdict.applies:
                     sql = "insert into effects (inbox, id) values ($1, $2)"
                     await database.execute(sql, self.name, delivery.json())
@@ -150,10 +155,9 @@ class PostgresShop(Shop):
 
     def effects(self) -> list[str]:
         async def read() -> list[str]:
-            connection = await asyncpg.connect(postgres_url())
-            rows = await connection.fetch("select id from effects where inbox = $1 order by position", self.name)
-            await connection.close()
-            return [row[0] for row in rows]
+            async with connected() as connection:
+                sql = "select id from effects where inbox = $1 order by position"
+                return [row[0] for row in await connection.fetch(sql, self.name)]
 
         return asyncio.run(read())
 
@@ -236,10 +240,37 @@ def test_every_effect_happens_once_and_in_order_whatever_happens_to_the_sender(
     assert len(effects) == sum(publisher.last.values())
     assert shop.happened["refuse attempts"] and shop.happened["fail attempts"] and shop.happened["lose attempts"]
     assert shop.receiver.counters.counts()["rejected"] == 0
+    assert len(shop.requests) == sum(count for what, count in shop.happened.items() if what.endswith("attempts"))
     verify_with_the_packages_of_others(shop.requests)
     with capsys.disabled():
         print(f"\n   whole run, {shop_type.__name__}: {len(shop.requests)} requests, {len(effects)} effects,", end=" ")
         print(", ".join(f"{count} {what}" for what, count in sorted(shop.happened.items())))
+
+
+@pytest.mark.parametrize("envelope", ["cloudevents-structured", "cloudevents-binary", "thin"])
+def test_what_the_server_wraps_is_read(envelope: str, railpost: Railpost) -> None:
+    app, receiver, seen = fastapi.FastAPI(), Receiver(SECRET), list[Any]()
+
+    @app.post("/hook")
+    def hook(delivery: Annotated[Delivery, fastapi.Depends(Verified(receiver))]) -> Any:
+        seen.append(delivery.thin() if envelope == "thin" else delivery.cloud_event())
+
+    with asgi_server(app) as port:
+        create_endpoint(railpost, port, secret=SECRET, envelope=envelope)
+        published = {"type": "order.paid", "id": "order-1", "key": "café 1", "payload": {"total": 12}}
+        railpost.tenant("POST", "events", published)
+        cloud_event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "order.paid", "data": {"total": 13}}
+        railpost.tenant("POST", "events", cloud_event, "application/cloudevents+json")
+        railpost.wait_until_all_is_delivered()
+    assert {one.type for one in seen} == {"order.paid"}
+    if envelope == "thin":
+        assert [one.key for one in seen if one.id == "order-1"] == ["café 1"]
+        assert {one.url_at(f"http://127.0.0.1:{railpost.port}") for one in seen} == {one.url for one in seen}
+    else:
+        assert {(one.id, one.subject, one.data["total"]) for one in seen} == {
+            ("order-1", "café 1", 12),
+            ("1", None, 13),
+        }
 
 
 def verify_with_the_packages_of_others(requests: list[tuple[dict[str, str], bytes]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from .cloudevents import CloudEvent, Thin, hashed_id, mode_of, read_binary, read_structured, read_thin
 from .headers import (
     HeaderNames,
     IncomingHeaders,
@@ -71,6 +72,30 @@ class Delivery:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise Unreadable(f"the body is not JSON: {error}") from error
+
+    def cloud_event(self) -> CloudEvent:
+        """The CloudEvent that it is, in structured or binary mode.
+
+        Its id must be the one that was signed, or be hashed with its source in that one, as Railpost does with events
+        that were published as CloudEvents: an id is unique within its source only.
+        """
+        mode = mode_of(dict(self.headers).get("content-type", ""))
+        if mode in (None, "batched"):
+            raise Unreadable(f"expected one CloudEvent in JSON or in `ce-` headers; got {mode or 'another format'}")
+        event = read_structured(self.body) if mode == "structured" else read_binary(self.headers, self.body)
+        if self.event_id != hashed_id(event.source, event.id):
+            self._check_id(event.id)
+        return event
+
+    def thin(self) -> Thin:
+        """The thin event that it is. Its id must be the one that was signed."""
+        thin = read_thin(self.body)
+        self._check_id(thin.id)
+        return thin
+
+    def _check_id(self, event_id: str) -> None:
+        if event_id != self.event_id:
+            raise Unreadable("the body has another event id than the headers")
 
 
 _OPTIONAL = (

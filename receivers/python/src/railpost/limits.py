@@ -22,6 +22,10 @@ SECRET_LEN_MIN, SECRET_LEN_MAX = 24, 64
 SIGNATURES_MAX = 32
 #: How far a timestamp may be off, to either side: clocks differ, and captured requests age.
 TOLERANCE_DEFAULT = 5 * 60
+#: Longest name and value of a CloudEvent's attribute, in bytes, and most extensions of one.
+ATTRIBUTE_NAME_LEN_MAX, ATTRIBUTE_LEN_MAX, EXTENSIONS_MAX = 64, 2048, 64
+#: Longest content type, in characters.
+CONTENT_TYPE_LEN_MAX = 256
 #: Most characters of a bad value that an error shows.
 SHOWN_CHARS_MAX = 48
 
