@@ -25,6 +25,8 @@ SEEN: list[str] = []
 def hook(request: Any, delivery: Delivery) -> HttpResponse:
     with connection.cursor() as cursor:
         cursor.execute("insert into effects (inbox, id) values (%s, %s)", ["django", delivery.event_id])
+    if delivery.body == b"unreadable":
+        delivery.json()
     if delivery.body == b"raise":
         raise RuntimeError("the effect fails")
     return HttpResponse("applied", status=503 if delivery.body == b"fail" else 201)

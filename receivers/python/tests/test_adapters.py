@@ -23,7 +23,7 @@ import railpost.django
 import railpost.fastapi
 import railpost.flask
 import railpost.wsgi
-from railpost import Delivery, MemoryInbox, Policy, QueueFull, Receiver, SqliteInbox, SqliteQueue, WorkPolicy
+from railpost import Delivery, MemoryInbox, Policy, QueueFull, Receiver, Rejection, SqliteInbox, SqliteQueue, WorkPolicy
 from railpost.redis import AsyncRedisInbox, RedisInbox
 from railpost.testing import Forgery, Request, Sender, asgi_handler, ordeal, ordeal_async, wsgi_handler
 
@@ -35,6 +35,7 @@ class Shop:
 
     def __init__(self, path: Path) -> None:
         self.path, self.receiver, self.inbox = path, Receiver(SECRET), SqliteInbox("orders")
+        self.reads_json = False
         with contextlib.closing(self.connect()) as database:
             self.inbox.create_tables(database)
             database.execute("create table orders (position integer primary key, id text)")
@@ -46,6 +47,8 @@ class Shop:
         with contextlib.closing(self.connect()) as database, self.inbox.transaction(database, delivery) as verdict:
             if verdict.applies:
                 database.execute("insert into orders (id) values (?)", [delivery.event_id])
+            if self.reads_json:
+                delivery.json()
             if delivery.body == b"fail":
                 raise RuntimeError("the effect fails")
         return verdict
@@ -62,6 +65,7 @@ def shop(tmp_path: Path) -> Shop:
 
 def fastapi_app(shop: Shop) -> Any:
     app = fastapi.FastAPI()
+    app.add_exception_handler(Rejection, railpost.fastapi.on_rejection)
 
     @app.post("/hook")
     def hook(delivery: Annotated[Delivery, fastapi.Depends(railpost.fastapi.Verified(shop.receiver))]) -> Any:
@@ -164,6 +168,11 @@ def test_what_cannot_be_believed_or_read_is_refused_with_a_reason_in_the_log(
     ]
 
 
+def test_a_sender_of_a_body_that_is_too_large_gets_to_see_the_answer(port: int) -> None:
+    sender = Sender(SECRET)
+    assert send(port, sender.request(sender.event(b"x" * 5_000_000))).status == 413
+
+
 def test_an_effect_that_fails_is_rolled_back_and_the_sender_is_told_to_try_again(port: int, shop: Shop) -> None:
     sender = Sender(SECRET)
     failing = sender.event(b"fail", key="A")
@@ -182,6 +191,17 @@ def test_a_body_in_chunks_without_a_length_is_read_up_to_the_limit(name: str, sh
         assert send(port, sender.request(sender.event(b'{"a": 1}')), chunked=True).status == 200
         shop.receiver.body_len_max = 7
         assert send(port, sender.request(sender.event(b'{"a": 1}')), chunked=True).status == 413
+
+
+@pytest.mark.parametrize("name", ["fastapi", "flask"])
+def test_a_body_that_the_handler_cannot_read_is_answered_400_and_leaves_nothing(name: str, shop: Shop) -> None:
+    serve, make = APPS[name]
+    sender = Sender(SECRET)
+    shop.reads_json = True
+    with serve(make(shop)) as port:
+        assert send(port, sender.request(sender.event(b"no JSON"))).status == 400
+        assert send(port, sender.request(sender.event(b"{}"))).status == 200
+    assert len(shop.orders()) == 1
 
 
 def test_fastapi_may_parse_the_body_too_and_the_bytes_are_kept(shop: Shop) -> None:

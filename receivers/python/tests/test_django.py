@@ -52,10 +52,15 @@ def test_every_event_takes_effect_once_and_in_order_in_the_transaction_of_the_vi
 
 def test_a_view_that_fails_leaves_neither_effect_nor_row(port: int) -> None:
     sender, before = Sender(site.SECRET), effects()
-    for body, status in ((b"fail", 503), (b"raise", 500), (b"{}", 201), (b"{}", 200)):
+    for body, status in ((b"fail", 503), (b"raise", 500), (b"unreadable", 400), (b"{}", 201), (b"{}", 200)):
         one = sender.event(body, event_id="failing", line="failing", seq=1)
         assert send(port, sender.request(one)).status == status, body
     assert effects() == [*before, "failing"]
+
+
+def test_a_body_that_is_too_large_is_refused(port: int) -> None:
+    sender = Sender(site.SECRET)
+    assert send(port, sender.request(sender.event(b"x" * 5_000_000))).status == 413
 
 
 def test_a_view_behind_an_inbox_in_memory_is_called_once(port: int) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Union
 
 from .answer import Answer
+from .body import LimitedBody
 from .delivery import Delivery
 from .handshakes import HandshakeAnswer, Handshakes
 from .headers import IncomingHeaders
 from .limits import ANSWER_LEN_MAX
-from .receiver import Receiver, announced_len
-from .rejection import Interrupted, Rejection, TooLarge
+from .receiver import Receiver
+from .rejection import Interrupted, Rejection
 from .tickets import AnyTicketInbox, is_success, settled
 
 __all__ = ["DELIVERY", "ReceiverMiddleware", "read_body", "send_answer"]
@@ -59,7 +60,7 @@ class ReceiverMiddleware:
         if scope["method"] in SAFE_METHODS:
             return await self._app(scope, receive, send)
         try:
-            body = await read_body(receive, headers, self._receiver.body_len_max)
+            body = await read_body(receive, self._receiver.body_len_max)
         except Rejection as rejection:
             return await send_answer(send, self._receiver.reject(rejection))
         try:
@@ -133,20 +134,15 @@ class _HeldAnswer:
             await settled(self._inbox.undo(self._ticket))
 
 
-async def read_body(receive: Receive, headers: IncomingHeaders, limit: int) -> bytes:
+async def read_body(receive: Receive, limit: int) -> bytes:
     """The body of a request, up to a limit."""
-    announced_len(headers.values.get("content-length"), limit)
-    chunks: list[bytes] = []
-    length, more = 0, True
+    body, more = LimitedBody(limit), True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Interrupted
-        chunks.append(message.get("body", b""))
-        length, more = length + len(chunks[-1]), message.get("more_body", False)
-        if length > limit:
-            raise TooLarge(limit)
-    return b"".join(chunks)
+        more = body.add(message.get("body", b"")) and message.get("more_body", False)
+    return body.whole()
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

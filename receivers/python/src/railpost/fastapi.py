@@ -22,14 +22,15 @@ try:
 except ImportError as error:
     raise MissingExtra("railpost.fastapi", "fastapi") from error
 
-from .answer import Answer
+from .answer import TROUBLE, Answer
 from .asgi import DELIVERY
+from .body import LimitedBody
 from .delivery import Delivery
 from .inbox.policy import Verdict
-from .receiver import Receiver, announced_len
-from .rejection import Interrupted, Rejection, TooLarge
+from .receiver import Receiver
+from .rejection import Interrupted, Rejection
 
-__all__ = ["Verified", "respond"]
+__all__ = ["Verified", "on_rejection", "respond"]
 
 
 class Verified:
@@ -52,15 +53,12 @@ class Verified:
             raise _refusal(rejection.answer) from rejection
 
     async def _read(self, request: Request) -> bytes:
-        limit, chunks, length = self.receiver.body_len_max, [], 0
-        announced_len(request.headers.get("content-length"), limit)
+        body = LimitedBody(self.receiver.body_len_max)
         try:
             # If the framework has read the body for a parameter of the handler, it gives the same bytes out here.
             async for chunk in request.stream():
-                chunks.append(chunk)
-                length += len(chunk)
-                if length > limit:
-                    raise TooLarge(limit)
+                if not body.add(chunk):
+                    break
         except RuntimeError as error:
             raise RuntimeError(
                 "the body was read as a form before it could be verified: add railpost.asgi.ReceiverMiddleware,"
@@ -70,7 +68,7 @@ class Verified:
             if type(error).__name__ == "ClientDisconnect":
                 raise Interrupted from error
             raise
-        return b"".join(chunks)
+        return body.whole()
 
 
 def respond(answer: Union[Answer, Verdict]) -> PlainTextResponse:
@@ -79,6 +77,14 @@ def respond(answer: Union[Answer, Verdict]) -> PlainTextResponse:
         answer = answer.answer
     headers = {} if answer.retry_after is None else {"Retry-After": str(answer.retry_after)}
     return PlainTextResponse(answer.text, answer.status, headers)
+
+
+def on_rejection(request: Request, error: Exception) -> PlainTextResponse:
+    """Answers a `Rejection` that a handler raised, such as for a body that is not JSON, with 400 instead of 500:
+
+    `app.add_exception_handler(railpost.Rejection, on_rejection)`.
+    """
+    return respond(error.answer if isinstance(error, Rejection) else TROUBLE)
 
 
 def _refusal(answer: Answer) -> HTTPException:

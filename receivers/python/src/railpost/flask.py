@@ -25,10 +25,11 @@ except ImportError as error:
     raise MissingExtra("railpost.flask", "flask") from error
 
 from .answer import Answer
+from .body import announced_len, discard
 from .delivery import Delivery
 from .handshakes import HandshakeAnswer, Handshakes
 from .inbox.policy import Verdict
-from .receiver import Receiver, announced_len
+from .receiver import Receiver
 from .rejection import Interrupted, Rejection, TooLarge
 from .tickets import TicketInbox, call_with_ticket
 from .wsgi import DELIVERY, environ_headers
@@ -59,20 +60,24 @@ def webhook(
                 delivery = _verified(receiver, headers)
             except Rejection as rejection:
                 return respond(rejection.answer)
-            if inbox is None:
-                return view(delivery, *args, **kwargs)
-            response = call_with_ticket(
-                receiver,
-                inbox,
-                delivery,
-                lambda: make_response(view(delivery, *args, **kwargs)),
-                lambda response: response.status_code,
-            )
-            return respond(response) if isinstance(response, Answer) else response
+            try:
+                return _called(receiver, inbox, delivery, lambda: make_response(view(delivery, *args, **kwargs)))
+            except Rejection as rejection:
+                # The view cannot read the body: the sender shall not try again.
+                return respond(receiver.reject(rejection))
 
         return handle
 
     return decorate
+
+
+def _called(
+    receiver: Receiver, inbox: TicketInbox | None, delivery: Delivery, call: Callable[[], Response]
+) -> Response:
+    if inbox is None:
+        return call()
+    answered = call_with_ticket(receiver, inbox, delivery, call, lambda response: response.status_code)
+    return respond(answered) if isinstance(answered, Answer) else answered
 
 
 def respond(answer: Union[Answer, Verdict, HandshakeAnswer]) -> Response:
@@ -100,7 +105,9 @@ def _body(limit: int) -> bytes:
             "the body was read as a form before it could be verified: put railpost.wsgi.ReceiverMiddleware around"
             " app.wsgi_app, which reads it first"
         )
-    announced_len(request.environ.get("CONTENT_LENGTH"), limit)
+    if (announced_len(request.environ.get("CONTENT_LENGTH")) or 0) > limit:
+        discard(request.stream.read, limit)
+        raise TooLarge(limit)
     try:
         body = request.get_data()
     except RequestEntityTooLarge as error:

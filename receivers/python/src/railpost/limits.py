@@ -33,6 +33,9 @@ SHOWN_CHARS_MAX = 48
 
 #: Largest body that is read, in bytes: what senders commonly allow an event.
 BODY_LEN_MAX = 1024 * 1024
+#: Most bytes of a body that is too large that are read and dropped, so that the sender gets to see the answer.
+#: Beyond that the connection is cut.
+DISCARD_LEN_MAX = 16 * 1024 * 1024
 #: Most headers that a delivery keeps beside its body: the content type, and those of a CloudEvent.
 HEADERS_KEPT_MAX = 80
 #: Longest event id of other senders, in characters: Svix, Stripe and GitHub stay below 64.

@@ -138,15 +138,6 @@ class Receiver:
         return TROUBLE
 
 
-def announced_len(content_length: str | None, limit: int) -> int | None:
-    """The length that a request announces. One beyond the limit is refused before a byte is read."""
-    if not content_length or not content_length.isascii() or not content_length.isdigit():
-        return None
-    if len(content_length) > 18 or int(content_length) > limit:
-        raise TooLarge(limit)
-    return int(content_length)
-
-
 def _texts(texts: Texts) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts)
 

@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from secrets import token_hex
 from typing import Any, Union
 
 from .headers import HeaderNames, encode_key
@@ -103,6 +104,8 @@ class Sender:
         texts = [secrets] if isinstance(secrets, str) else secrets
         self.signers = [parse_signer(text) for text in texts]
         self.names = HeaderNames(names)
+        # A database that outlives a test knows the ids of the test before.
+        self._run = token_hex(4)
         self._lines: dict[str, tuple[str, int]] = {}
         self._lines_begun = self._events = 0
 
@@ -120,12 +123,12 @@ class Sender:
         self._events += 1
         if key is not None and line is None and seq is None:
             line, seq = self._next_place(key)
-        return Event(event_id or f"test-{self._events}", body, key, line, seq, after)
+        return Event(event_id or f"test-{self._run}-{self._events}", body, key, line, seq, after)
 
     def _next_place(self, key: str) -> tuple[str, int]:
         if key not in self._lines:
             self._lines_begun += 1
-            self._lines[key] = (f"{1:016x}-{self._lines_begun}", 0)
+            self._lines[key] = (f"{self._run}-{self._lines_begun}", 0)
         line, last = self._lines[key]
         self._lines[key] = (line, last + 1)
         return self._lines[key]

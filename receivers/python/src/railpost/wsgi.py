@@ -8,9 +8,10 @@ from http import HTTPStatus
 from typing import Any, Union
 
 from .answer import Answer
+from .body import CHUNK_LEN, LimitedBody, announced_len
 from .handshakes import HandshakeAnswer, Handshakes
-from .receiver import Receiver, announced_len
-from .rejection import Interrupted, Rejection, TooLarge
+from .receiver import Receiver
+from .rejection import Interrupted, Rejection
 from .tickets import TicketInbox, call_with_ticket
 
 __all__ = ["DELIVERY", "ReceiverMiddleware"]
@@ -108,30 +109,29 @@ def environ_headers(environ: Environ) -> dict[str, str]:
 
 def read_body(environ: Environ, limit: int) -> bytes:
     """The body of a request, up to a limit."""
-    announced = announced_len(environ.get("CONTENT_LENGTH"), limit)
+    announced = announced_len(environ.get("CONTENT_LENGTH"))
     if announced is None and not environ.get("wsgi.input_terminated"):
         # Without a length, a server that does not end the input would let a reader wait for ever.
         return b""
-    body = _read(environ["wsgi.input"], limit + 1 if announced is None else announced)
-    if len(body) > limit:
-        raise TooLarge(limit)
-    if announced is not None and len(body) < announced:
-        raise Interrupted
-    return body
+    body, left = LimitedBody(limit), announced
+    while left is None or left > 0:
+        chunk = _read(environ["wsgi.input"], CHUNK_LEN if left is None else min(left, CHUNK_LEN))
+        left = left if left is None else left - len(chunk)
+        if not body.add(chunk):
+            break
+        if not chunk:
+            if left:
+                raise Interrupted
+            break
+    return body.whole()
 
 
 def _read(stream: Any, length: int) -> bytes:
-    chunks: list[bytes] = []
-    while length > 0:
-        try:
-            chunk = stream.read(length)
-        except OSError as error:
-            raise Interrupted from error
-        if not chunk:
-            break
-        chunks.append(chunk)
-        length -= len(chunk)
-    return b"".join(chunks)
+    try:
+        chunk: bytes = stream.read(length)
+    except OSError as error:
+        raise Interrupted from error
+    return chunk
 
 
 def _answer(answer: Union[Answer, HandshakeAnswer], start_response: StartResponse) -> list[bytes]:

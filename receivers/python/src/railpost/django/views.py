@@ -14,10 +14,11 @@ from django.http.request import RawPostDataException
 from django.views.decorators.csrf import csrf_exempt
 
 from ..answer import Answer
+from ..body import announced_len, discard
 from ..delivery import Delivery
 from ..handshakes import HandshakeAnswer, Handshakes
 from ..inbox.policy import Verdict
-from ..receiver import Receiver, announced_len
+from ..receiver import Receiver
 from ..rejection import Interrupted, Rejection, TooLarge
 from ..tickets import TicketInbox, call_with_ticket, is_success
 from .store import DjangoInbox
@@ -51,19 +52,29 @@ def webhook(
             if not isinstance(first, Delivery):
                 return first
 
-            def call() -> Any:
-                return view(request, first, *args, **kwargs)
-
-            if inbox is None:
-                return call()
-            if isinstance(inbox, DjangoInbox):
-                return _in_transaction(receiver, inbox, first, call)
-            answered = call_with_ticket(receiver, inbox, first, call, lambda response: int(response.status_code))
-            return respond(answered) if isinstance(answered, Answer) else answered
+            try:
+                return _called(receiver, inbox, first, lambda: view(request, first, *args, **kwargs))
+            except Rejection as rejection:
+                # The view cannot read the body: the sender shall not try again.
+                return respond(receiver.reject(rejection))
 
         return handle  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _called(
+    receiver: Receiver,
+    inbox: Union[DjangoInbox, TicketInbox, None],
+    delivery: Delivery,
+    call: Callable[[], Any],
+) -> Any:
+    if inbox is None:
+        return call()
+    if isinstance(inbox, DjangoInbox):
+        return _in_transaction(receiver, inbox, delivery, call)
+    answered = call_with_ticket(receiver, inbox, delivery, call, lambda response: int(response.status_code))
+    return respond(answered) if isinstance(answered, Answer) else answered
 
 
 def respond(answer: Union[Answer, Verdict, HandshakeAnswer]) -> HttpResponse:
@@ -81,7 +92,12 @@ def _async_view(view: View, receiver: Receiver, handshakes: Handshakes | None) -
     @wraps(view)
     async def handle(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         first = _first(request, receiver, handshakes)
-        return await view(request, first, *args, **kwargs) if isinstance(first, Delivery) else first
+        if not isinstance(first, Delivery):
+            return first
+        try:
+            return await view(request, first, *args, **kwargs)
+        except Rejection as rejection:
+            return respond(receiver.reject(rejection))
 
     return handle  # type: ignore[no-any-return]
 
@@ -104,7 +120,9 @@ def _first(request: HttpRequest, receiver: Receiver, handshakes: Handshakes | No
 
 
 def _body(request: HttpRequest, limit: int) -> bytes:
-    announced_len(request.META.get("CONTENT_LENGTH"), limit)
+    if (announced_len(request.META.get("CONTENT_LENGTH")) or 0) > limit:
+        discard(request.read, limit)
+        raise TooLarge(limit)
     try:
         return bytes(request.body)
     except RequestDataTooBig as error:
