@@ -257,7 +257,7 @@ def test_the_middleware_keeps_the_bytes_when_fastapi_reads_a_form(shop: Shop) ->
     request = form_request(Sender(SECRET))
 
     async def call(app: Any) -> int:
-        # The helper says that it sends JSON; the request's own content type is the one that counts here.
+        # `asgi_handler` says that it sends JSON; the request's own content type is the one that counts here.
         async def form_type(scope: Any, receive: Any, send: Any) -> None:
             scope["headers"] = [pair for pair in scope["headers"] if pair[1] != b"application/json"]
             await app(scope, receive, send)

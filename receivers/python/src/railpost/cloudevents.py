@@ -75,7 +75,7 @@ class Thin:
     def url_at(self, origin: str) -> str:
         """The URL, if it is one of this origin, such as `https://railpost.example`.
 
-        Fetch it with your own credentials: they must never go to another host, whoever wrote the body.
+        Fetch it with your own credentials: they must never go to another host.
         """
         if not self.url.startswith(origin.rstrip("/") + "/"):
             raise Unreadable(f"the event's URL is not one of {origin}")

@@ -25,7 +25,8 @@ __all__ = ["MemoryInbox", "MemoryTicket"]
 class MemoryTicket(AbstractContextManager["MemoryTicket"]):
     """The right to apply one event, or the verdict that says why there is none.
 
-    As a context manager it remembers the event at the end, and leaves it to the next attempt on an error.
+    As a context manager it remembers the event at the end, and leaves it to the next attempt on an error. One that is
+    neither done nor undone holds its line off.
     """
 
     def __init__(self, inbox: MemoryInbox, delivery: Delivery, verdict: Verdict) -> None:

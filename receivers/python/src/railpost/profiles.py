@@ -165,7 +165,7 @@ class HubProfile:
 def text_keys(secrets: Sequence[str]) -> list[bytes]:
     """Secrets that are keys as they stand."""
     if not secrets or not all(isinstance(secret, str) and secret for secret in secrets):
-        raise ValueError("secrets: expected at least one text, none of them empty")
+        raise ValueError("secrets: expected one or more texts that are not empty")
     return [secret.encode() for secret in secrets]
 
 

@@ -173,7 +173,7 @@ class SqliteDialect(Dialect):
 
 
 class PostgresDialect(Dialect):
-    """PostgreSQL locks the row of the line, or waits for whoever inserts it or the same id.
+    """PostgreSQL locks the row of the line, or waits for the transaction that inserts it or the same id.
 
     The transaction should be `read committed`, the default; stricter ones fail where others wait, and the sender
     tries again. Values are cast, because drivers differ in the types that they announce.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Literal, Union
 
 from ..answer import BUSY, EARLY, FULL, TAKEN, Answer
 from ..delivery import Delivery
@@ -104,10 +105,10 @@ class Replays(str, Enum):
 class Policy:
     """What a receiver does about order. `gap_timeout` is in seconds."""
 
-    start: Start = Start.AT_ONE
-    on_gap: OnGap = OnGap.WAIT
+    start: Union[Start, Literal["at_one", "anywhere"]] = Start.AT_ONE
+    on_gap: Union[OnGap, Literal["wait", "hold", "accept"]] = OnGap.WAIT
     gap_timeout: int = GAP_TIMEOUT_DEFAULT
-    replays: Replays = Replays.KEEP_ORDER
+    replays: Union[Replays, Literal["keep_order", "apply"]] = Replays.KEEP_ORDER
 
     def __post_init__(self) -> None:
         # Words are taken too: Policy(on_gap="hold").
