@@ -62,7 +62,7 @@ def send(
     port: int, request: Request, path: str = "/hook", method: str = "POST", chunked: bool = False
 ) -> http.client.HTTPResponse:
     """Sends one request. The answer's body is in `text`."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     headers = {"content-type": "application/json", **dict(request.headers)}
     body: Any = iter([request.body[:3], request.body[3:]]) if chunked else request.body
     connection.request(method, path, body, headers, encode_chunked=chunked)

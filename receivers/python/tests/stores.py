@@ -209,7 +209,8 @@ class Sqlite3Store(SqlStore):
     path: str = ":memory:"
 
     def connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path)
+        # Processes wait for each other here, on machines that do other work too.
+        return sqlite3.connect(self.path, timeout=60)
 
     def execute(self, sql: str, *values: Any) -> list[Any]:
         return self.connection.execute(sql, values).fetchall()

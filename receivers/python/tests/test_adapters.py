@@ -41,7 +41,7 @@ class Shop:
             database.execute("create table orders (position integer primary key, id text)")
 
     def connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path)
+        return sqlite3.connect(self.path, timeout=60)
 
     def receive(self, delivery: Delivery) -> Any:
         with contextlib.closing(self.connect()) as database, self.inbox.transaction(database, delivery) as verdict:

@@ -19,11 +19,12 @@ from railpost import Kind, Policy, Verdict
 HAMMER = Path(__file__).with_name("hammer.py")
 
 
-def wait_until_blocked(watcher: psycopg.Connection[Any], pid: int) -> None:
-    """Returns once the backend waits for a lock of another transaction."""
+def wait_until_blocked(thread: threading.Thread, store: PsycopgStore) -> None:
+    """Returns once the thread's backend waits for a lock of another transaction."""
     blocked = "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
-    while not watcher.execute(blocked, [pid]).fetchone():
-        pass
+    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
+        while not watcher.execute(blocked, [store.connection.info.backend_pid]).fetchone():
+            assert thread.is_alive(), "it did not wait"
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,7 @@ def test_what_comes_at_the_same_time_waits_for_the_first_and_goes_by_what_it_lea
     verdicts: list[Verdict] = []
     thread = threading.Thread(target=lambda: verdicts.append(two.offer(second, NOW)))
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        wait_until_blocked(watcher, two.connection.info.backend_pid)
+    wait_until_blocked(thread, two)
     assert verdicts == []
     if first_succeeds:
         one.commit()
@@ -67,8 +67,7 @@ def test_two_transactions_that_begin_one_line_out_of_turn_are_judged_one_after_t
     verdicts: list[Verdict] = []
     thread = threading.Thread(target=lambda: verdicts.append(two.offer(event("4", ("A", 4)), NOW)))
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        wait_until_blocked(watcher, two.connection.info.backend_pid)
+    wait_until_blocked(thread, two)
     one.commit()
     thread.join()
     assert verdicts == [Verdict(Kind.STALE, 5)], "it looked again after the line was there"
@@ -82,8 +81,7 @@ def test_a_copy_of_the_first_event_of_a_line_waits_and_the_second_event_is_held_
     verdicts: list[Verdict] = []
     thread = threading.Thread(target=lambda: verdicts.append(two.offer(event("1", ("A", 1)), NOW)))
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        wait_until_blocked(watcher, two.connection.info.backend_pid)
+    wait_until_blocked(thread, two)
     one.commit()
     thread.join()
     assert verdicts[0].kind is Kind.DUPLICATE
