@@ -11,6 +11,7 @@ Railpost's speed beside what two plain HTTP hops can do, on this machine, in one
   railpost-bench --quick          a tenth of it, to see that it works
   railpost-bench --only NAME      one case, or all whose names begin with `NAME-`; may be repeated
   railpost-bench --list           the cases
+  railpost-bench hostile          what a good producer feels of a hostile client: takes --quick, --railpost, --work-dir
 
   --railpost PATH   measure this binary instead of building one
   --events N        at most N events per case
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Help,
     List,
     Run(Options),
+    Hostile(Options),
     Sink { endpoints: usize },
     Forward { to_port: u16 },
     Load,
@@ -95,9 +97,17 @@ pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Command, Stri
         Some("sink") => |value| Ok(Command::Sink { endpoints: number("sink", value)? }),
         Some("forward") => |value| Ok(Command::Forward { to_port: number("forward", value)? }),
         Some("load") => |_| Ok(Command::Load),
+        Some("hostile") => return parse_options(given.skip(1)).map(hostile),
         _ => return parse_options(given),
     };
     role(given.nth(1))
+}
+
+fn hostile(command: Command) -> Command {
+    match command {
+        Command::Run(options) => Command::Hostile(options),
+        other => other,
+    }
 }
 
 fn parse_options(mut given: impl Iterator<Item = String>) -> Result<Command, String> {
@@ -158,6 +168,11 @@ mod tests {
             ("sink 3", Ok(Command::Sink { endpoints: 3 })),
             ("forward 8080", Ok(Command::Forward { to_port: 8080 })),
             ("load", Ok(Command::Load)),
+            ("hostile", Ok(Command::Hostile(Options::default()))),
+            (
+                "hostile --quick",
+                Ok(Command::Hostile(Options { quick: true, ..Options::default() })),
+            ),
             ("forward 80800", Err("`forward` needs a number, not `80800`".to_owned())),
             ("--events", Err("`--events` needs a value".to_owned())),
             ("--events x", Err("`--events` needs a number, not `x`".to_owned())),

@@ -86,3 +86,28 @@ pub(crate) const TAKEN_MAX: f64 = 0.1;
 
 /// A pacer that is later than this for one event in a hundred no longer keeps its schedule.
 pub(crate) const PACER_LATE_MAX: Duration = Duration::from_millis(2);
+
+/// A good producer beside a hostile client: events a second, and connections. What people run.
+pub(crate) const HOSTILE_PER_S: u64 = 200;
+/// See [`HOSTILE_PER_S`].
+pub(crate) const HOSTILE_CONNECTIONS: u64 = 4;
+
+/// How long the producer is measured each time, alone and under attack: two thousand events make a p99. And longer
+/// than the 10 s after which a server cuts a slow head, so that connections are cut and opened again.
+pub(crate) const HOSTILE_STRETCH: Duration = Duration::from_secs(15);
+/// How often, for a median.
+pub(crate) const HOSTILE_ROUNDS: u32 = 3;
+
+/// Connections that are held in each way: slow heads, idle ones, bodies that do not end. Three times as many have to
+/// fit among the 1024 files that a process may open by default.
+pub(crate) const HOSTILE_HOLDERS: usize = 200;
+/// How long a slow client waits before its next byte.
+pub(crate) const HOSTILE_DRIP: Duration = Duration::from_secs(1);
+
+/// Unknown keys that are shown in one attack, and how many at once.
+pub(crate) const HOSTILE_KEYS: u32 = 10_000;
+/// See [`HOSTILE_KEYS`].
+pub(crate) const HOSTILE_KEY_CONNECTIONS: u32 = 8;
+
+/// How many times its quiet p99 a good producer may feel under attack.
+pub(crate) const HOSTILE_RATIO_MAX: f64 = 2.0;

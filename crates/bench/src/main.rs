@@ -29,6 +29,7 @@ mod cases;
 mod progress;
 mod measure;
 mod bench;
+mod hostile;
 
 mod figures;
 mod bars;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print(HELP),
         Ok(Command::List) => print(&list()),
         Ok(Command::Run(options)) => return run(&options),
+        Ok(Command::Hostile(options)) => run_hostile(&options),
         Ok(Command::Sink { endpoints }) => role(role::worker_threads(), sink::run(endpoints)),
         Ok(Command::Load) => role(role::worker_threads(), load::run()),
         Ok(Command::Forward { to_port }) => role(cores(), forward::run(to_port)),
@@ -96,6 +98,12 @@ fn run(options: &Options) -> ExitCode {
         Ok(()) if results.any_failed() => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
     }
+}
+
+fn run_hostile(options: &Options) -> Result<(), String> {
+    let railpost = find_railpost(options)?;
+    let folder = WorkFolder::make(&options.work_dir)?;
+    print(&hostile::run(&railpost, &folder.0, options.quick)?)
 }
 
 fn measure_all(options: &Options, cases: &[Case]) -> Result<Results, String> {

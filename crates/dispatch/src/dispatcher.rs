@@ -431,6 +431,7 @@ impl Concerned {
                 | Write::RemoveEventType(..)
                 | Write::CreateApiKey(_)
                 | Write::RevokeApiKey(..)
+                | Write::RenameApiKey(..)
                 | Write::TouchApiKey(..)
                 | Write::PutReplay(_) => {}
             }

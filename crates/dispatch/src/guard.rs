@@ -5,11 +5,13 @@
 //! that address, so a name that changes its mind between the two gains nothing.
 
 mod ranges;
+mod loopback;
 mod network;
 mod ports;
 mod target;
 mod resolve;
 
+pub use loopback::Loopback;
 pub use network::{BadNetwork, NamedNetwork};
 pub use resolve::{Lookup, Resolve, SystemResolver};
 pub use target::{Host, Scheme, Target, TargetError};
@@ -30,7 +32,10 @@ pub struct GuardConfig {
 
 /// Says where requests may go. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Guard(Arc<GuardConfig>);
+pub struct Guard {
+    config: Arc<GuardConfig>,
+    loopback: Option<Loopback>,
+}
 
 /// An address that requests may go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +53,16 @@ pub struct Blocked {
     pub address: IpAddr,
     /// What kind of address it is.
     pub kind: &'static str,
+    /// The setting that refuses it, if it is one of its own.
+    pub setting: Option<&'static str>,
 }
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.address, self.kind)
+        match self.setting {
+            Some(setting) => write!(f, "{} ({}, see {setting})", self.address, self.kind),
+            None => write!(f, "{} ({})", self.address, self.kind),
+        }
     }
 }
 
@@ -61,7 +71,13 @@ impl std::error::Error for Blocked {}
 impl Guard {
     /// A guard with these exceptions.
     pub fn new(config: GuardConfig) -> Self {
-        Self(Arc::new(config))
+        Self { config: Arc::new(config), loopback: None }
+    }
+
+    /// The same, with loopback open for as long as `loopback` says.
+    #[must_use]
+    pub fn with_loopback(self, loopback: Loopback) -> Self {
+        Self { loopback: Some(loopback), ..self }
     }
 
     /// Whether a request may go to `address`, and by which exception if it needs one.
@@ -69,18 +85,29 @@ impl Guard {
         let Some(kind) = ranges::special_kind(address) else { return Ok(Allowed::Public) };
         // A mapped address leaves the machine as the IPv4 address it holds.
         let canonical = address.to_canonical();
-        let exception = self.0.networks.iter().find(|network| network.contains(canonical));
-        let allowed = exception.map(|network| Allowed::Exception(network.shared_name()));
-        allowed.ok_or(Blocked { address, kind })
+        let exception = self.config.networks.iter().find(|network| network.contains(canonical));
+        if let Some(network) = exception {
+            return Ok(Allowed::Exception(network.shared_name()));
+        }
+        match self.loopback.as_ref().filter(|_| canonical.is_loopback()) {
+            Some(loopback) if loopback.is_open() => Ok(Allowed::Exception(loopback.shared_name())),
+            loopback => Err(Blocked { address, kind, setting: loopback.map(Loopback::setting) }),
+        }
     }
 
     fn https_only(&self) -> bool {
-        self.0.https_only
+        self.config.https_only
     }
 
     /// Whether a name that can only mean something local may be looked up. It may lead into an
     /// excepted network, if there is one: then its addresses decide.
     fn allows_local_names(&self) -> bool {
-        !self.0.networks.is_empty()
+        let loopback = self.loopback.as_ref();
+        !self.config.networks.is_empty() || loopback.is_some_and(Loopback::is_open)
+    }
+
+    /// The setting by which requests to this machine are refused, if there is one.
+    fn loopback_setting(&self) -> Option<&'static str> {
+        self.loopback.as_ref().map(Loopback::setting)
     }
 }

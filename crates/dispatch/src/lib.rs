@@ -30,8 +30,8 @@ mod dispatcher;
 
 pub use dispatcher::{AttemptEnded, Dispatcher, DispatcherConfig, Parts, Stopped, ThinUrl, Watch};
 pub use guard::{
-    Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, NamedNetwork, Resolve, Scheme,
-    SystemResolver, Target, TargetError,
+    Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, Loopback, NamedNetwork,
+    Resolve, Scheme, SystemResolver, Target, TargetError,
 };
 pub use http::{
     BadHeader, BadSender, BadTimeouts, BadTls, BadTraceParent, Body, BodyEnd, Certificates,

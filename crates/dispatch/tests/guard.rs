@@ -303,3 +303,20 @@ fn a_local_name_is_taken_once_some_network_is_excepted() {
         assert!(Target::parse(url, &guard).is_err(), "{url}");
     }
 }
+
+#[test]
+fn loopback_is_open_until_it_is_closed_and_then_names_its_setting() {
+    let loopback = Loopback::new("the.setting", true);
+    let guard = Guard::new(GuardConfig::default()).with_loopback(loopback.clone());
+    let urls = ["http://127.0.0.1/", "http://[::1]:8080/", "http://localhost/"];
+    for url in urls {
+        assert!(Target::parse(url, &guard).is_ok(), "{url}");
+    }
+    assert!(Target::parse("http://10.0.0.1/", &guard).is_err());
+    assert!(loopback.close());
+    assert!(!loopback.close(), "it was closed already");
+    for url in urls {
+        let refused = Target::parse(url, &guard).unwrap_err().to_string();
+        assert!(refused.contains("the.setting"), "{url}: {refused}");
+    }
+}

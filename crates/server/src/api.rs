@@ -14,6 +14,8 @@ mod body;
 mod merge;
 mod answer;
 pub(crate) mod auth;
+pub(crate) mod key_ring;
+mod unknown_keys;
 pub(crate) mod idempotency;
 mod call;
 mod run_despite_disconnect;
@@ -21,7 +23,7 @@ mod route;
 mod table;
 mod openapi;
 
-mod health;
+pub(crate) mod health;
 pub(crate) mod docs_page;
 pub(crate) mod metrics;
 mod tenants;
@@ -47,6 +49,7 @@ use http::{HeaderName, HeaderValue};
 
 pub(crate) use audit::{Action, DetailLine, DetailValue, detail_lines};
 pub use auth::Needs;
+pub(crate) use body::read as read_body;
 pub(crate) use call::{AuditAction, note};
 pub(crate) use commands::command_delivery;
 pub use openapi::{openapi, openapi_text};

@@ -7,13 +7,17 @@ use railpost_dispatch::{Dispatcher, Guard};
 use railpost_store::{Source, Store};
 use tokio::sync::{Mutex, Notify};
 
-use crate::api::auth::{KeyRing, Rates};
+use crate::api::auth::Rates;
 use crate::api::docs_page::Pages;
 use crate::api::event_types::Catalogue;
+use crate::api::health::Readiness;
 use crate::api::idempotency::UnderWay;
+use crate::api::key_ring::KeyRing;
 use crate::api::metrics::Sampled;
+use crate::client_address::TrustedProxies;
 use crate::config::Config;
 use crate::dashboard::SessionStore;
+use crate::loopback::LoopbackWatch;
 use crate::replays::ReplayBell;
 use crate::seal::Seal;
 use crate::telemetry::Telemetry;
@@ -43,6 +47,9 @@ pub struct App {
     pub(crate) catalogue: Catalogue,
     pub(crate) pages: Pages,
     pub(crate) sampled: Sampled,
+    pub(crate) readiness: Readiness,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) loopback: LoopbackWatch,
     /// An endpoint was removed: its open deliveries are to be closed.
     pub(crate) removals: Notify,
     /// Held by a request that takes a secret away or has an endpoint sign.

@@ -4,6 +4,7 @@
 //! [`fields`] is the table of all fields with what is allowed; `default.toml` is the same in words.
 
 mod fields;
+mod kubernetes;
 mod load;
 mod show;
 
@@ -59,6 +60,8 @@ pub struct ServerConfig {
     pub tls_certificate: String,
     /// The file of its private key in PEM.
     pub tls_key: String,
+    /// Networks of proxies that are believed when they say for whom they ask.
+    pub trusted_proxies: Vec<String>,
 }
 
 impl Default for ServerConfig {
@@ -71,6 +74,7 @@ impl Default for ServerConfig {
             drain_timeout: Span::from_secs(20),
             tls_certificate: String::new(),
             tls_key: String::new(),
+            trusted_proxies: Vec::new(),
         }
     }
 }
@@ -89,8 +93,8 @@ pub struct StoreConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllowLoopback {
-    /// While the API itself listens on loopback alone and has no public URL: whoever can create an
-    /// endpoint is on this machine already.
+    /// While the API itself listens on loopback alone, has no public URL, no proxy in front and one
+    /// tenant at most: everybody who can create an endpoint is on this machine already.
     #[default]
     Auto,
     /// Always.
@@ -133,8 +137,14 @@ impl Default for DeliveryConfig {
 pub struct LimitsConfig {
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
+    /// How long a client may take to send a request's head.
+    pub head_timeout: Span,
     /// How long a client may take to send a request's body.
     pub request_timeout: Span,
+    /// How long a client may take nothing of an answer that is ready.
+    pub answer_timeout: Span,
+    /// How long a connection is kept without a request.
+    pub idle_timeout: Span,
     /// Requests a second of one API key, and how many of them may come at once.
     pub requests_per_second: u32,
     /// See `requests_per_second`.
@@ -149,7 +159,10 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             body_bytes_max: BODY_LEN_MAX_DEFAULT,
+            head_timeout: Span::from_secs(10),
             request_timeout: Span::from_secs(30),
+            answer_timeout: Span::from_secs(30),
+            idle_timeout: Span::from_secs(60),
             requests_per_second: 50_000,
             requests_burst: 50_000,
             endpoints_per_tenant: 1_000,

@@ -46,10 +46,6 @@ use crate::api::{self, Api};
 use crate::app::App;
 use visit::{Refused, Visit};
 
-/// The address from which a request came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) std::net::IpAddr);
-
 /// What the dashboard's routes have at hand: the server's parts, and the API.
 #[derive(Clone, Debug)]
 struct PageContext {

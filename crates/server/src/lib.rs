@@ -25,7 +25,9 @@ pub mod serve;
 pub mod demo;
 pub mod cli;
 
+mod client_address;
 mod data_dir;
+mod loopback;
 mod replays;
 mod seal;
 mod thin;

@@ -12,6 +12,10 @@ pub const SMALL_BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of a body that is too large which are read and thrown away, so that the client sees the answer.
 pub(crate) const DISCARDED_LEN_MAX: usize = 16 * 1024 * 1024;
 
+/// Bytes of a body that nobody asked for which are read and thrown away, so that the connection stays: what a
+/// client sends out of habit, such as `{}`.
+pub(crate) const UNASKED_LEN_MAX: u64 = 16 * 1024;
+
 /// Bytes of one line of an event stream: a payload and what is around it.
 pub const STREAM_LINE_LEN_MAX: usize = railpost_store::limits::PAYLOAD_LEN_MAX + 16 * 1024;
 
@@ -25,8 +29,42 @@ pub const REQUEST_HEAD_LEN_MAX: usize = 32 * 1024;
 /// request.
 pub const REQUEST_HEADERS_MAX: usize = 100;
 
-/// How long a client may take to send a request's head.
-pub const REQUEST_HEAD_TIMEOUT: Span = Span::from_secs(10);
+/// How long a sender may take to send a request's head to `railpost listen`.
+pub const LISTEN_HEAD_TIMEOUT: Span = Span::from_secs(10);
+
+/// Bytes of a head of HTTP/2 that are read: a head that is larger than one may be, but fits, is told so in the words
+/// of a problem; of a larger one the client hears the status alone.
+pub(crate) const HTTP2_HEAD_LEN_MAX: u32 = 4 * REQUEST_HEAD_LEN_MAX as u32;
+
+/// Bytes that are read at once to find out which HTTP a client speaks: most first requests.
+pub(crate) const SNIFFED_LEN_MAX: usize = 1024;
+
+/// Bytes of an answer that a client must take within `limits.answer_timeout` to be one that takes it. A byte now
+/// and then would keep a connection for days.
+pub(crate) const ANSWER_PROGRESS_MIN: usize = 4 * 1024;
+
+/// Bytes of an answer that are handed to HTTP/2 at once: what was handed over counts as taken.
+pub(crate) const ANSWER_FRAME_LEN_MAX: usize = 64 * 1024;
+
+/// Bytes of an answer that hyper gives by itself: a status and three short headers.
+pub(crate) const BARE_ANSWER_LEN_MAX: usize = 256;
+
+/// How long an idle HTTP/2 connection may take to close once it is told to.
+pub(crate) const CLOSE_TIMEOUT: Span = Span::from_secs(2);
+
+/// How many bytes are read and thrown away when a connection is closed, and for how long: a client that is still
+/// sending would otherwise not see the answer.
+pub(crate) const LINGER_LEN_MAX: u64 = 1024 * 1024;
+/// See [`LINGER_LEN_MAX`].
+pub(crate) const LINGER_TIMEOUT: Span = Span::from_secs(2);
+
+/// After how long of silence TCP asks whether a client is there, how often it asks, and how often in vain: a live
+/// page whose browser is gone without a word is noticed within two minutes.
+pub(crate) const PEER_PROBE_AFTER: Span = Span::from_secs(60);
+/// See [`PEER_PROBE_AFTER`].
+pub(crate) const PEER_PROBE_EVERY: Span = Span::from_secs(15);
+/// See [`PEER_PROBE_AFTER`].
+pub(crate) const PEER_PROBES_MAX: u32 = 4;
 
 /// Longest idempotency key that a client may choose, in bytes.
 pub const IDEMPOTENCY_KEY_LEN_MAX: usize = railpost_store::limits::IDEMPOTENCY_TEXT_LEN_MAX;
@@ -40,6 +78,22 @@ pub const KEY_BELIEVED_FOR: Span = Span::from_secs(5);
 
 /// API keys remembered at once: past it the oldest look-ups are forgotten.
 pub const KEYS_REMEMBERED_MAX: usize = 10_000;
+
+/// API keys that nobody has seen which are looked up at once: the store has other work.
+pub const KEY_LOOK_UPS_AT_ONCE: usize = 4;
+
+/// Unknown API keys that an address may show a second, and how many at once: a person mistypes a few, a new
+/// deployment with an old key shows the same one again and again, which is looked up once.
+pub const UNKNOWN_KEYS_PER_SECOND: u32 = 10;
+/// See [`UNKNOWN_KEYS_PER_SECOND`].
+pub const UNKNOWN_KEYS_BURST: u32 = 100;
+/// Unknown API keys that are remembered at once, for [`KEY_BELIEVED_FOR`].
+pub const UNKNOWN_KEYS_REMEMBERED_MAX: usize = 10_000;
+/// Addresses whose unknown API keys are counted at once.
+pub const UNKNOWN_KEY_ADDRESSES_MAX: usize = 10_000;
+
+/// How long readiness is believed: each check is a durable write.
+pub const READINESS_BELIEVED_FOR: Span = Span::from_secs(1);
 
 /// How often at most the last use of an API key is written down: it is for people, to the hour.
 pub const KEY_TOUCH_EVERY: Span = Span::from_mins(10);
@@ -65,12 +119,17 @@ pub const SESSIONS_MAX: usize = 10_000;
 pub const SIGN_IN_LINK_TTL: Span = Span::from_mins(15);
 /// Sign-in links that are open at once.
 pub const SIGN_IN_LINKS_MAX: usize = 100;
-/// Sign-ins that may fail from one address within [`SIGN_IN_WINDOW`]: a person mistypes a few times.
+/// Sign-ins that may fail from one address with keys that begin alike, within [`SIGN_IN_WINDOW`]: a person mistypes a
+/// few times.
 pub const SIGN_IN_FAILURES_MAX: u32 = 10;
 /// See [`SIGN_IN_FAILURES_MAX`].
 pub const SIGN_IN_WINDOW: Span = Span::from_mins(5);
-/// Addresses whose failed sign-ins are remembered at once.
+/// Addresses whose failed sign-ins the audit trail tells of together.
 pub const SIGN_IN_ADDRESSES_MAX: usize = 10_000;
+/// Addresses and beginnings of keys whose failed sign-ins are remembered at once.
+pub const SIGN_IN_FAILURES_REMEMBERED_MAX: usize = 10_000;
+/// Characters by which keys that begin alike are told: `rp_` and 8 more. They are 48 of a key's 256 random bits.
+pub const SIGN_IN_PREFIX_LEN: usize = 11;
 
 /// Bytes of a dashboard form: an endpoint with its filters many times over.
 pub const FORM_LEN_MAX: usize = 256 * 1024;

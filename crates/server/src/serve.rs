@@ -1,7 +1,14 @@
 //! A running server: opens the store, starts the dispatcher, listens, and drains.
 
 mod listen;
+mod activity;
+mod client_stream;
+mod answer_body;
+mod refusal;
+mod drive;
+mod connection;
 mod opening;
+mod first_keys;
 mod offline;
 mod tls;
 
@@ -20,17 +27,20 @@ use tokio::task::JoinHandle;
 
 use crate::api;
 use crate::app::App;
-use crate::config::{AllowLoopback, Config};
+use crate::client_address::TrustedProxies;
+use crate::config::Config;
 use crate::limits::SPANS_LAST_TIMEOUT;
+use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::replays;
 use crate::seal::Seal;
 use crate::telemetry::{Log, Telemetry};
 use crate::thin::ThinLinks;
 use crate::upkeep;
+use first_keys::Opened;
 use listen::HttpListener;
 
+pub use first_keys::DEFAULT_TENANT;
 pub(crate) use offline::{Restored, renew_lines, restore, verify};
-pub use opening::DEFAULT_TENANT;
 
 /// A server that listens.
 #[derive(Debug)]
@@ -38,7 +48,8 @@ pub struct Server {
     app: Arc<App>,
     address: SocketAddr,
     url: String,
-    admin_key: Option<String>,
+    opened: Opened,
+    loopback_closed_by: Option<ClosedBy>,
     /// Tells those who listen and those who keep the store in shape to stop.
     stop: watch::Sender<bool>,
     /// Tells whoever sends spans that there will be no more.
@@ -93,7 +104,12 @@ impl Server {
         log: Log,
     ) -> Result<Self, StartError> {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
-        let guard = guard(&config)?;
+        let (loopback, loopback_closed_by) =
+            LoopbackWatch::begin(&config, &*store, log.clone()).await;
+        let guard = guard(&config)?.with_loopback(loopback.switch());
+        let trusted_proxies = TrustedProxies::new(&config.server.trusted_proxies);
+        let trusted_proxies =
+            trusted_proxies.map_err(|error| failed("server.trusted_proxies", error))?;
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
         let routes = api::routes();
         let routes = routes.iter().map(|route| (route.method.to_string(), route.path));
@@ -131,10 +147,13 @@ impl Server {
             catalogue: Default::default(),
             pages: Default::default(),
             sampled: Default::default(),
+            readiness: Default::default(),
+            trusted_proxies,
+            loopback,
             removals: Default::default(),
             secret_changes: Default::default(),
         });
-        let admin_key = opening::first_start(&app).await?;
+        let opened = first_keys::prepare(&app).await?;
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
         let upkeep = [
@@ -150,7 +169,8 @@ impl Server {
             app,
             address,
             url,
-            admin_key,
+            opened,
+            loopback_closed_by,
             stop,
             last,
             listening,
@@ -173,7 +193,17 @@ impl Server {
 
     /// The admin key that was made on this start, if one was: nobody can ask for it again.
     pub fn admin_key(&self) -> Option<&str> {
-        self.admin_key.as_deref()
+        self.opened.made_key.as_deref()
+    }
+
+    /// What was found at the start that an operator should know.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.opened.warnings
+    }
+
+    /// Why receivers on this machine were refused at the start, if they were.
+    pub(crate) fn loopback_closed_by(&self) -> Option<ClosedBy> {
+        self.loopback_closed_by
     }
 
     /// Ends when the store has stopped for good, with the reason: the process must end, so that the next
@@ -235,21 +265,5 @@ fn guard(config: &Config) -> Result<Guard, StartError> {
         networks
             .push(NamedNetwork::new("allow_networks", network).map_err(|e| bad(e.to_string()))?);
     }
-    if allows_loopback(config) {
-        for network in ["127.0.0.0/8", "::1/128"] {
-            networks.push(NamedNetwork::new("loopback", network).map_err(|e| bad(e.to_string()))?);
-        }
-    }
     Ok(Guard::new(GuardConfig { networks, https_only: config.delivery.https_only }))
-}
-
-/// Whether receivers on this machine's loopback may be sent to.
-pub(crate) fn allows_loopback(config: &Config) -> bool {
-    match config.delivery.allow_loopback {
-        AllowLoopback::Always => true,
-        AllowLoopback::Never => false,
-        AllowLoopback::Auto => {
-            config.server.listen.ip().is_loopback() && config.server.public_url.is_empty()
-        }
-    }
 }

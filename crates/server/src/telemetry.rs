@@ -27,6 +27,7 @@ use railpost_wire::{EndpointId, TenantId};
 use tokio::sync::watch;
 
 use crate::api::time::Time;
+use crate::client_address::ClientAddress;
 use crate::limits::TROUBLE_TOLD_EVERY;
 use crate::serve::duration;
 use figures::Gathered;
@@ -55,6 +56,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) route: &'a str,
     /// Whether it publishes events.
     pub(crate) publishes: bool,
+    /// Where it came from.
+    pub(crate) client: ClientAddress,
     /// The trace that it belongs to.
     pub(crate) traceparent: Option<&'a str>,
 }
@@ -97,6 +100,7 @@ impl Telemetry {
                 ("route", Value::Text(asked.route)),
                 ("status", Value::Number(u64::from(status))),
                 ("latency_ms", Value::Millis(took.as_micros() as u64)),
+                ("address", Value::Shown(&asked.client.0)),
             ];
             self.log.line(Level::Debug, "request", &fields);
         }

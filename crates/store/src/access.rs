@@ -1,5 +1,7 @@
 //! Who may do what, who did what, and what was answered.
 
+use std::net::IpAddr;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{EndpointRecord, EndpointStatus, Timestamp};
@@ -86,6 +88,9 @@ pub struct AuditEntry {
     pub tenant: Option<TenantId>,
     /// Who: an API key's id, or Railpost itself.
     pub actor: String,
+    /// From which address, if it came over the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
     /// Did what, such as `endpoint.pause`.
     pub action: String,
     /// To what, by its id.
@@ -116,6 +121,7 @@ impl AuditEntry {
             at: record.at,
             tenant,
             actor: AUDIT_ACTOR_SELF.to_owned(),
+            address: None,
             action: AUDIT_SWITCH_OFF.to_owned(),
             target: record.endpoint.to_string(),
             detail: json!({ "changes": { "status": { "from": record.was, "to": record.status } } }),

@@ -7,9 +7,10 @@ use railpost_engine::{Load, Timestamp};
 
 use crate::limits::*;
 use crate::{
-    AcceptBatch, AcceptRecord, AuditEntry, Change, EndpointPrivate, EndpointSettings, Epoch, Event,
-    EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, PruneStep, RecordBatch,
-    RedeliverBatch, Replay, ReplayState, Result, StoreError, Sweep, TenantSettings, Write,
+    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, EndpointPrivate, EndpointSettings,
+    Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, PruneStep,
+    RecordBatch, RedeliverBatch, Replay, ReplayState, Result, Scope, StoreError, Sweep,
+    TenantSettings, Write,
 };
 
 pub(crate) fn accept(batch: &AcceptBatch) -> Result<()> {
@@ -109,6 +110,7 @@ fn write(write: &Write) -> Result<()> {
         Write::UpdateEndpoint { settings, private, .. } => endpoint(settings, private),
         Write::PutEventType(record) => event_type(record),
         Write::CreateApiKey(key) => text("name", &key.name, TEXT_LEN_MAX),
+        Write::RenameApiKey(_, name) => text("name", name, TEXT_LEN_MAX),
         Write::PutReplay(put) => replay(put),
         Write::SetEndpointStatus(..)
         | Write::RemoveEndpoint(_)
@@ -118,6 +120,19 @@ fn write(write: &Write) -> Result<()> {
         | Write::RemoveEventType(..)
         | Write::RevokeApiKey(..)
         | Write::TouchApiKey(..) => Ok(()),
+    }
+}
+
+/// Whether `key` may be revoked at `at`, given all keys that are no tenant's.
+pub(crate) fn an_admin_stays(key: &ApiKey, at: Timestamp, all: &[ApiKey]) -> Result<()> {
+    let is_worth_something = key.revoked_at.is_none() && key.expires_at.is_none_or(|end| at < end);
+    let stays = |other: &ApiKey| {
+        let lasts = other.revoked_at.is_none() && other.expires_at.is_none();
+        other.id != key.id && other.scope == Scope::Admin && lasts
+    };
+    match key.scope == Scope::Admin && is_worth_something && !all.iter().any(stays) {
+        true => Err(StoreError::LastAdminKey),
+        false => Ok(()),
     }
 }
 

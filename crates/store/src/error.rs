@@ -44,6 +44,8 @@ pub enum StoreError {
     Repeated,
     /// There is no such thing.
     NotFound(String),
+    /// No other admin key would stay valid for ever: nobody could manage the store any more.
+    LastAdminKey,
     /// The tenant has as many open deliveries as it may have.
     BacklogFull {
         /// How many are open.
@@ -147,6 +149,9 @@ impl fmt::Display for StoreError {
                 f.write_str("the idempotency key was used meanwhile: look its response up")
             }
             StoreError::NotFound(what) => write!(f, "no such {what}"),
+            StoreError::LastAdminKey => {
+                f.write_str("no other admin key is valid without an end: make one first")
+            }
             StoreError::BacklogFull { open, max } => write!(
                 f,
                 "the tenant has {open} open deliveries and may have {max}: wait until some are delivered"

@@ -139,8 +139,11 @@ pub enum Write {
     RemoveEventType(TenantId, EventType),
     /// An API key appears.
     CreateApiKey(ApiKey),
-    /// An API key is worth nothing from then on.
+    /// An API key is worth nothing from then on. An admin key that is valid can only be revoked while another one is
+    /// valid without an end.
     RevokeApiKey(ApiKeyId, Timestamp),
+    /// An API key is called this from here on.
+    RenameApiKey(ApiKeyId, String),
     /// An API key was used.
     TouchApiKey(ApiKeyId, Timestamp),
     /// A replay is this from here on, whether it existed or not. One that has finished cannot be

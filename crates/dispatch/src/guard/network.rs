@@ -44,7 +44,8 @@ impl NamedNetwork {
         Arc::clone(&self.name)
     }
 
-    pub(super) fn contains(&self, address: IpAddr) -> bool {
+    /// Whether `address` lies in it. A mapped address must have been unwrapped.
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.net.contains(&address)
     }
 }

@@ -144,7 +144,10 @@ fn checked_name(name: &str, guard: &Guard) -> Result<Box<str>, TargetError> {
         return Err(TargetError::HostName(name.into()));
     }
     if is_local_name(name) && !guard.allows_local_names() {
-        return Err(TargetError::LocalName(name.into()));
+        return Err(match guard.loopback_setting().filter(|_| is_below(name, "localhost")) {
+            Some(setting) => TargetError::Loopback { name: name.into(), setting },
+            None => TargetError::LocalName(name.into()),
+        });
     }
     Ok(name.into())
 }
@@ -160,10 +163,11 @@ fn is_host_name(name: &str) -> bool {
 fn is_local_name(name: &str) -> bool {
     const LOCAL: [&str; 8] =
         ["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "corp"];
-    let is_below = |suffix: &str| {
-        name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    !name.contains('.') || LOCAL.into_iter().any(is_below)
+    !name.contains('.') || LOCAL.into_iter().any(|suffix| is_below(name, suffix))
+}
+
+fn is_below(name: &str, suffix: &str) -> bool {
+    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 fn port(url: &Url) -> Result<u16, TargetError> {
@@ -219,6 +223,13 @@ pub enum TargetError {
     HostName(String),
     /// Its host means something only on the local machine or network.
     LocalName(String),
+    /// Its host means this machine, to which nothing is sent.
+    Loopback {
+        /// The name.
+        name: String,
+        /// Where an operator chooses.
+        setting: &'static str,
+    },
     /// Its host is an address that the guard refuses.
     Blocked(Blocked),
     /// Its port belongs to another service.
@@ -251,6 +262,9 @@ impl fmt::Display for TargetError {
             Self::HostName(name) => write!(f, "`{name}` is no host name"),
             Self::LocalName(name) => {
                 write!(f, "`{name}` is a local name, and no local network is excepted")
+            }
+            Self::Loopback { name, setting } => {
+                write!(f, "`{name}` is this machine, to which nothing is sent: see {setting}")
             }
             Self::Blocked(blocked) => write!(f, "requests to {blocked} are refused"),
             Self::Port { port, service } => write!(f, "port {port} belongs to {service}"),

@@ -41,6 +41,10 @@ impl H1 {
         Self { stream, peer, output, input, is_free: true, has_served: false }
     }
 
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// Sends a request and takes its answer in.
     pub(super) async fn exchange(
         &mut self,

@@ -39,6 +39,10 @@ impl H2 {
         Ok(Self { requests, peer: Arc::new(peer) })
     }
 
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// Sends a request and takes its answer in.
     pub(super) async fn exchange(
         &mut self,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::dial::Destination;
+use super::dial::{Destination, Peer};
 use super::h1::H1;
 use super::h2::H2;
 use super::tls::{TlsSettings, TlsVersion};
@@ -158,6 +158,15 @@ struct Shared {
 pub(super) enum Connection {
     H1(H1),
     H2(H2),
+}
+
+impl Connection {
+    pub(super) fn peer(&self) -> &Peer {
+        match self {
+            Connection::H1(connection) => connection.peer(),
+            Connection::H2(connection) => connection.peer(),
+        }
+    }
 }
 
 impl Origin {

@@ -165,7 +165,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn run(&mut self) -> Result<(), Trouble> {
-        let Some(connection) = self.origin().check_out(self.started) else {
+        let Some(connection) = self.check_out(self.started) else {
             return Box::pin(self.run_anew()).await;
         };
         self.detail.reused = true;
@@ -177,6 +177,20 @@ impl<'a> Attempt<'a> {
             }
             ended => ended.map_err(|failed| failed.trouble),
         }
+    }
+
+    /// A connection that served before, unless the guard has closed the way by which it came about.
+    fn check_out(&self, now: Instant) -> Option<Connection> {
+        let connection = self.origin().check_out(now)?;
+        let peer = connection.peer();
+        let is_open = || self.sender.dialler.guard.check(peer.remote.ip()).is_ok();
+        let is_allowed = peer.exception.is_none() || is_open();
+        if let Connection::H2(shared) = &connection
+            && !is_allowed
+        {
+            self.origin().retire(shared);
+        }
+        is_allowed.then_some(connection)
     }
 
     async fn run_anew(&mut self) -> Result<(), Trouble> {
@@ -191,7 +205,7 @@ impl<'a> Attempt<'a> {
         let turn = turn.map_err(|_| connect_timeout("no connection", patience))?;
         // Whoever had the turn before may have left a connection for all.
         if turn.is_some()
-            && let Some(connection) = origin.check_out(Instant::now())
+            && let Some(connection) = self.check_out(Instant::now())
         {
             self.detail.reused = true;
             return Ok(connection);

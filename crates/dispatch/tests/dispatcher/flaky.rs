@@ -1,6 +1,7 @@
 //! A store with faults on demand: it is down, it loses answers to writes, it cannot read one row, it takes its
 //! time, or it is replaced by an older copy of itself.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +23,17 @@ pub(crate) struct Flaky {
     records_begun: Notify,
     /// Records that were to survive a crash.
     durable_records: AtomicUsize,
+    /// Calls that are passed on wait while a test has it for writing.
+    passing: RwLock<()>,
+    calls: Mutex<HashMap<&'static str, Calls>>,
+}
+
+/// How often something was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) begun: usize,
+    under_way: usize,
+    pub(crate) most_at_once: usize,
 }
 
 /// What goes wrong.
@@ -65,6 +77,8 @@ impl Flaky {
             recording: RwLock::new(()),
             records_begun: Notify::new(),
             durable_records: AtomicUsize::new(0),
+            passing: RwLock::new(()),
+            calls: Mutex::default(),
         })
     }
 
@@ -86,6 +100,30 @@ impl Flaky {
     /// Waits until it was asked to record something.
     pub(crate) async fn record_begun(&self) {
         self.records_begun.notified().await;
+    }
+
+    /// Passes no call on until the returned end is dropped: none of those that [`Self::calls`] counts.
+    pub(crate) async fn hold_calls(&self) -> RwLockWriteGuard<'_, ()> {
+        self.passing.write().await
+    }
+
+    /// How often this function was called, of those that are only passed on.
+    pub(crate) fn calls(&self, name: &str) -> Calls {
+        self.calls.lock().unwrap().get(name).copied().unwrap_or_default()
+    }
+
+    async fn pass<T>(&self, name: &'static str, call: impl Future<Output = T>) -> T {
+        let count =
+            |change: fn(&mut Calls)| change(self.calls.lock().unwrap().entry(name).or_default());
+        count(|calls| {
+            calls.begun += 1;
+            calls.under_way += 1;
+            calls.most_at_once = calls.most_at_once.max(calls.under_way);
+        });
+        let _turn = self.passing.read().await;
+        let answer = call.await;
+        count(|calls| calls.under_way -= 1);
+        answer
     }
 
     /// How many of its records were to survive a crash.
@@ -202,7 +240,8 @@ macro_rules! passes_on {
         #[async_trait]
         impl $role for Flaky {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$answer> {
-                self.up()?.$name($($arg),*).await
+                let inner = self.up()?;
+                self.pass(stringify!($name), inner.$name($($arg),*)).await
             })*
         }
     };

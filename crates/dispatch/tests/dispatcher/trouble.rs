@@ -158,6 +158,7 @@ fn audit_entry(number: u128) -> AuditEntry {
         at: Timestamp::from_millis(1),
         tenant: Some(tenant()),
         actor: "key_1".to_owned(),
+        address: None,
         action: "delivery.skip".to_owned(),
         target: "one".to_owned(),
         detail: serde_json::Value::Null,

@@ -223,3 +223,18 @@ async fn an_attempt_that_is_given_up_takes_its_connection_along() {
     assert_failed(&exchange, Failure::Timeout, "");
     in_time(was_hung_up.recv()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_connection_to_loopback_serves_no_more_once_that_is_closed() {
+    let receiver = Receiver::answering(OK).await;
+    let loopback = Loopback::new("the.setting", true);
+    let guard = Guard::new(GuardConfig::default()).with_loopback(loopback.clone());
+    let sender = Sender::new(SenderConfig { guard, ..config() }).unwrap();
+    let route = sender.route(&route_config(&receiver.url("http"))).unwrap();
+    let first = send(&sender, &route, Resend::IfUntouched).await;
+    assert_eq!(first.detail.exception.as_deref(), Some("loopback"));
+    loopback.close();
+    let second = send(&sender, &route, Resend::IfUntouched).await;
+    assert_failed(&second, Failure::BlockedAddress, "the.setting");
+    assert_eq!(receiver.requests_left(), 1);
+}

@@ -3,6 +3,8 @@
 mod action;
 mod changes;
 
+use std::net::IpAddr;
+
 use http::Method;
 use railpost_store::{AuditEntry, AuditQuery};
 use railpost_wire::{AuditId, TenantId};
@@ -53,8 +55,11 @@ pub(crate) struct AuditView {
     pub(crate) at: Time,
     /// In whose realm; nothing when it concerns no tenant.
     pub(crate) tenant: Option<TenantId>,
-    /// Who: an API key's id, `railpost` for what it does by itself, `nobody` for a failed sign-in.
+    /// Who: an API key's id, `railpost` for what it does by itself, `configuration` for what the start makes
+    /// of `server.admin_key`, `nobody` for a failed sign-in.
     pub(crate) actor: String,
+    /// From which address, if it came over the network.
+    pub(crate) address: Option<IpAddr>,
     /// Did what, such as `endpoint.pause`.
     pub(crate) action: String,
     /// To what, by its id.
@@ -67,8 +72,8 @@ pub(crate) struct AuditView {
 
 impl From<AuditEntry> for AuditView {
     fn from(entry: AuditEntry) -> Self {
-        let AuditEntry { id, at, tenant, actor, action, target, detail } = entry;
-        Self { id, at: at.into(), tenant, actor, action, target, detail }
+        let AuditEntry { id, at, tenant, actor, address, action, target, detail } = entry;
+        Self { id, at: at.into(), tenant, actor, address, action, target, detail }
     }
 }
 

@@ -1,20 +1,22 @@
 //! Who is calling, and whether they may.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use railpost_engine::{Span, Timestamp};
-use railpost_store::{ApiKey, Change, Digest, Scope, Write};
+use railpost_engine::Span;
+use railpost_store::{ApiKey, Digest, Scope};
 use railpost_wire::{ApiKeyId, TenantId};
 use ring::digest::{SHA256, digest};
 use rustc_hash::FxHashMap;
 
 use super::problem::{Code, Problem};
 use crate::app::App;
-use crate::limits::{API_KEY_LEN_MAX, KEY_BELIEVED_FOR, KEY_TOUCH_EVERY, KEYS_REMEMBERED_MAX};
+use crate::client_address::ClientAddress;
+use crate::limits::KEYS_REMEMBERED_MAX;
 
 /// What every API key begins with.
 pub(crate) const KEY_PREFIX: &str = "rp_";
@@ -57,6 +59,8 @@ impl Needs {
 pub(crate) struct Caller {
     /// The key they showed; nothing where none is needed.
     pub(crate) key: Option<Arc<ApiKey>>,
+    /// Where they are, if they are not this process itself.
+    pub(crate) address: Option<IpAddr>,
 }
 
 impl Caller {
@@ -87,13 +91,15 @@ pub(crate) async fn admit(
     parts: &Parts,
     needs: Needs,
     tenant: Option<&str>,
+    client: ClientAddress,
 ) -> Result<Caller, Problem> {
+    let address = Some(client.0);
     if needs == Needs::Nothing {
-        return Ok(Caller { key: None });
+        return Ok(Caller { key: None, address });
     }
     let key = match parts.extensions.get::<Caller>().and_then(|caller| caller.key.clone()) {
         Some(key) => key,
-        None => app.keys.find(app, bearer(&parts.headers)?).await?,
+        None => app.keys.find(app, bearer(&parts.headers)?, client).await?,
     };
     app.rates.take(app, key.id)?;
     // Whose key it is comes first: nobody learns which tenants exist by the kind of refusal.
@@ -106,7 +112,7 @@ pub(crate) async fn admit(
         let detail = format!("an API key of scope `{}` may not do that", scope_name(key.scope));
         return Err(Problem::new(Code::Forbidden, detail));
     }
-    Ok(Caller { key: Some(key) })
+    Ok(Caller { key: Some(key), address })
 }
 
 /// A scope's name in the API.
@@ -128,7 +134,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     token.ok_or_else(|| unauthorized("send the header `Authorization: Bearer rp_…`"))
 }
 
-fn unauthorized(detail: &str) -> Problem {
+pub(super) fn unauthorized(detail: &str) -> Problem {
     Problem::new(Code::Unauthorized, detail)
 }
 
@@ -137,88 +143,6 @@ fn unauthorized(detail: &str) -> Problem {
 pub(crate) fn hash_of(key: &str) -> Digest {
     let hash = digest(&SHA256, key.as_bytes());
     hash.as_ref().try_into().expect("a SHA-256 has 32 bytes")
-}
-
-/// API keys that were looked up lately: a request need not wait for the store.
-#[derive(Debug, Default)]
-pub(crate) struct KeyRing(Mutex<FxHashMap<Digest, Remembered>>);
-
-#[derive(Clone, Debug)]
-struct Remembered {
-    key: Arc<ApiKey>,
-    until: Timestamp,
-}
-
-impl KeyRing {
-    /// The key with this text, if it opens anything now.
-    pub(crate) async fn find(&self, app: &App, text: &str) -> Result<Arc<ApiKey>, Problem> {
-        if !text.starts_with(KEY_PREFIX) || text.len() > API_KEY_LEN_MAX {
-            return Err(unauthorized("an API key begins with `rp_`"));
-        }
-        self.find_hashed(app, hash_of(text)).await
-    }
-
-    /// The key with this hash, if it opens anything now.
-    pub(crate) async fn find_hashed(
-        &self,
-        app: &App,
-        hash: Digest,
-    ) -> Result<Arc<ApiKey>, Problem> {
-        let now = app.source.now();
-        match self.remembered(&hash, now) {
-            Some(key) => Ok(key),
-            // Boxed, so that every request need not have room for a look-up.
-            None => Box::pin(self.look_up(app, hash, now)).await,
-        }
-    }
-
-    fn remembered(&self, hash: &Digest, now: Timestamp) -> Option<Arc<ApiKey>> {
-        let ring = self.lock();
-        let remembered = ring.get(hash).filter(|found| now < found.until)?;
-        is_valid(&remembered.key, now).then(|| remembered.key.clone())
-    }
-
-    async fn look_up(
-        &self,
-        app: &App,
-        hash: Digest,
-        now: Timestamp,
-    ) -> Result<Arc<ApiKey>, Problem> {
-        let found = app.store.api_key_by_hash(&hash).await?;
-        match found.filter(|key| is_valid(key, now)) {
-            Some(key) => Ok(self.remember(app, hash, key, now).await),
-            None => Err(unauthorized("this API key is unknown, expired or revoked")),
-        }
-    }
-
-    /// Forgets a key, so that its change counts at once.
-    pub(crate) fn forget(&self, id: ApiKeyId) {
-        self.lock().retain(|_, remembered| remembered.key.id != id);
-    }
-
-    async fn remember(&self, app: &App, hash: Digest, key: ApiKey, now: Timestamp) -> Arc<ApiKey> {
-        if key.last_used_at.is_none_or(|at| now.since(at) >= KEY_TOUCH_EVERY) {
-            // For people only: a store in trouble must not keep a valid key out.
-            let _ = app.store.commit(Change::from(Write::TouchApiKey(key.id, now))).await;
-        }
-        let key = Arc::new(key);
-        let mut ring = self.lock();
-        if ring.len() >= KEYS_REMEMBERED_MAX {
-            ring.retain(|_, remembered| now < remembered.until);
-        }
-        if ring.len() < KEYS_REMEMBERED_MAX {
-            ring.insert(hash, Remembered { key: key.clone(), until: now + KEY_BELIEVED_FOR });
-        }
-        key
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<Digest, Remembered>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn is_valid(key: &ApiKey, now: Timestamp) -> bool {
-    key.revoked_at.is_none_or(|at| now < at) && key.expires_at.is_none_or(|at| now < at)
 }
 
 /// How fast each API key may send requests: a bucket each, kept as the instant at which it is full.
@@ -249,6 +173,10 @@ impl Rates {
 
 fn too_many(per_second: u32, wait: Duration) -> Problem {
     let detail = format!("this API key may send {per_second} requests a second");
+    rate_limited(detail, wait)
+}
+
+pub(super) fn rate_limited(detail: impl Into<String>, wait: Duration) -> Problem {
     let wait = Span::from_millis(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Problem::new(Code::RateLimited, detail).retry_after(wait)
 }

@@ -1,11 +1,13 @@
 //! What a request's body holds.
 
 use std::future::Future;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -13,7 +15,8 @@ use serde::de::DeserializeOwned;
 use super::problem::{Code, Problem};
 use super::strict::Strict;
 use crate::app::App;
-use crate::limits::{DISCARDED_LEN_MAX, SMALL_BODY_LEN_MAX};
+use crate::limits::{DISCARDED_LEN_MAX, SMALL_BODY_LEN_MAX, UNASKED_LEN_MAX};
+use crate::serve::duration;
 
 /// Reads a request's body.
 pub(crate) trait FromBody: Sized + Send + 'static {
@@ -29,14 +32,23 @@ pub(crate) trait FromBody: Sized + Send + 'static {
     fn describe(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 }
 
-/// No body is needed; one that comes is thrown away.
+/// No body is needed. A short one that comes is thrown away; a long one is not read, and HTTP/1 closes the
+/// connection behind the answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoBody;
 
 impl FromBody for NoBody {
-    async fn from_body(app: &App, _: &Parts, body: Body) -> Result<(Self, Option<Bytes>), Problem> {
-        let bytes = read(app, body, SMALL_BODY_LEN_MAX).await?;
-        Ok((NoBody, Some(bytes)))
+    async fn from_body(
+        app: &App,
+        _: &Parts,
+        mut body: Body,
+    ) -> Result<(Self, Option<Bytes>), Problem> {
+        let is_short = body.size_hint().upper().is_some_and(|len| len <= UNASKED_LEN_MAX);
+        if !body.is_end_stream() && is_short {
+            let discarding = discard(&mut body);
+            tokio::time::timeout(patience(app), discarding).await.map_err(|_| too_slow(app))?;
+        }
+        Ok((NoBody, Some(Bytes::new())))
     }
 
     fn describe(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
@@ -123,9 +135,14 @@ pub(crate) fn unsupported(parts: &Parts, expected: &str) -> Problem {
     }
 }
 
+/// How long a client may take to send a body.
+fn patience(app: &App) -> Duration {
+    duration(app.config.limits.request_timeout)
+}
+
 /// Reads a body whole, within a bound of bytes and of time.
 pub(crate) async fn read(app: &App, mut body: Body, len_max: usize) -> Result<Bytes, Problem> {
-    let patience = std::time::Duration::from_millis(app.config.limits.request_timeout.as_millis());
+    let patience = patience(app);
     let collecting = Limited::new(&mut body, len_max).collect();
     let collected = tokio::time::timeout(patience, collecting).await;
     let collected = collected.map_err(|_| too_slow(app))?;

@@ -134,8 +134,9 @@ impl Ctx {
     /// The entry of what is done, for the commit of the work where that is not [`commit`](Self::commit).
     pub(crate) fn audit_entry(&self, audit_action: AuditAction) -> AuditEntry {
         let AuditAction { action, tenant, target, detail } = audit_action;
-        let (now, actor) = (self.now(), self.caller.actor());
-        let id = AuditId::generate(now.as_millis(), self.app.random());
-        AuditEntry { id, at: now, tenant, actor, action: action.name().to_owned(), target, detail }
+        let (at, actor) = (self.now(), self.caller.actor());
+        let id = AuditId::generate(at.as_millis(), self.app.random());
+        let (action, address) = (action.name().to_owned(), self.caller.address);
+        AuditEntry { id, at, tenant, actor, address, action, target, detail }
     }
 }

@@ -1,9 +1,12 @@
 //! Whether the server is alive, and whether it can do its work.
 
+use std::time::Instant;
+
 use axum::response::IntoResponse;
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::sync::Mutex;
 
 use super::answer::{Json, Plain};
 use super::auth::Needs;
@@ -13,6 +16,9 @@ use super::path::NoPath;
 use super::problem::Problem;
 use super::query::NoQuery;
 use super::route::Route;
+use crate::app::App;
+use crate::limits::READINESS_BELIEVED_FOR;
+use crate::serve::duration;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -69,24 +75,43 @@ async fn live(_: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Json<Live>, Pr
 }
 
 async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
-    let ready = readiness(&ctx).await;
+    let ready = ctx.app.readiness.get(&ctx.app).await;
     let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(Plain((status, axum::Json(ready)).into_response()))
 }
 
+/// Whether the server can do its work, as it was found a moment ago. Anybody may ask, and each check is a durable
+/// write, so there is one at a time, whose result is everybody's.
+#[derive(Debug, Default)]
+pub(crate) struct Readiness(Mutex<Option<(Instant, Ready)>>);
+
+impl Readiness {
+    async fn get(&self, app: &App) -> Ready {
+        let mut last = self.0.lock().await;
+        match &*last {
+            Some((at, ready)) if at.elapsed() < duration(READINESS_BELIEVED_FOR) => ready.clone(),
+            _ => {
+                let ready = check(app).await;
+                *last = Some((Instant::now(), ready.clone()));
+                ready
+            }
+        }
+    }
+}
+
 /// Whether the server can do its work, and why not.
-pub(crate) async fn readiness(ctx: &Ctx) -> Ready {
-    let (store, mut reasons) = match ctx.app.store.check().await {
+async fn check(app: &App) -> Ready {
+    let (store, mut reasons) = match app.store.check().await {
         Ok(health) => {
             let railpost_store::Health { backend, schema, size_bytes } = health;
             (Some(StoreView { backend, schema, size_bytes }), Vec::new())
         }
         Err(error) => {
-            ctx.app.telemetry.note_stopped(&error);
+            app.telemetry.note_stopped(&error);
             (None, vec![error.to_string()])
         }
     };
-    if let Err(stopped) = ctx.app.dispatcher.counters().await {
+    if let Err(stopped) = app.dispatcher.counters().await {
         reasons.push(stopped.to_string());
     }
     Ready { ready: reasons.is_empty(), reasons, store, version: env!("CARGO_PKG_VERSION") }

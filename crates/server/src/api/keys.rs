@@ -1,7 +1,7 @@
 //! API keys: who may do what.
 
 use http::Method;
-use railpost_store::{ApiKey, Scope, Write};
+use railpost_store::{ApiKey, PageRequest, Scope, StoreError, Write};
 use railpost_wire::{ApiKeyId, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ use super::tenants;
 use super::time::Time;
 use crate::app::App;
 use crate::limits::API_KEY_RANDOM_LEN;
+
+/// What the key of `server.admin_key` is called. No other key is called so.
+pub(crate) const CONFIGURED_KEY_NAME: &str = "server.admin_key";
 
 pub(super) fn routes() -> Vec<Route> {
     const OF_TENANT: &str = "/v1/tenants/{tenant}/keys";
@@ -241,8 +244,15 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
     if new.name.trim().is_empty() {
         return Err(Problem::field("name", "expected a name, so that people know what it is for"));
     }
+    if new.name == CONFIGURED_KEY_NAME {
+        let detail = "this is what the key of the configuration is called: choose another name";
+        return Err(Problem::field("name", detail));
+    }
     if new.expires_at.is_some_and(|at| at.0 <= now) {
         return Err(Problem::field("expires_at", "expected a time that lies ahead"));
+    }
+    if new.scope == ScopeView::Admin && new.expires_at.is_some() {
+        an_admin_stays(&ctx.app).await?;
     }
     let text = generate(&ctx.app);
     let key = ApiKey {
@@ -258,8 +268,32 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
     };
     let answer = Created(KeyCreated { view: KeyView::from(&key), key: text });
     let audit_action = audit_action(Action::KeyCreate, &key).with_changes(changes(None, &key));
-    ctx.commit(vec![Write::CreateApiKey(key)], audit_action, answer).await
+    let made = ctx.commit(vec![Write::CreateApiKey(key.clone())], audit_action, answer).await?;
+    ctx.app.keys.made(key, now);
+    Ok(made)
 }
+
+/// Whether some admin key is valid without an end. If none is, one with an end would leave the server to nobody.
+async fn an_admin_stays(app: &App) -> Result<(), Problem> {
+    let mut page = PageRequest::first(KEYS_PAGE);
+    loop {
+        let listing = app.store.api_keys(None, page).await?;
+        let stays = |key: &ApiKey| {
+            key.scope == Scope::Admin && key.revoked_at.is_none() && key.expires_at.is_none()
+        };
+        match listing.next {
+            _ if listing.items.iter().any(stays) => return Ok(()),
+            Some(next) => page = PageRequest::after(KEYS_PAGE, next),
+            None => {
+                let problem = Problem::from(StoreError::LastAdminKey);
+                return Err(Problem { field: Some("expires_at".to_owned()), ..problem });
+            }
+        }
+    }
+}
+
+/// Keys that are looked at in one go.
+const KEYS_PAGE: u32 = 500;
 
 pub(crate) async fn revoke_own(
     ctx: Ctx,

@@ -80,12 +80,20 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "Unsupported media type";
     /// The endpoint must sign, and no other secret of it stays valid.
     LastSecret = "last_secret", CONFLICT, "Last valid secret";
+    /// No other admin key stays valid.
+    LastAdminKey = "last_admin_key", CONFLICT, "Last admin key";
     /// As many of something exist as may.
     LimitReached = "limit_reached", UNPROCESSABLE_ENTITY, "Limit reached";
-    /// The key sends requests faster than it may.
+    /// The key sends requests faster than it may, or its address shows too many unknown keys.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests";
     /// The tenant has as many open deliveries as it may have.
     BacklogFull = "backlog_full", TOO_MANY_REQUESTS, "Backlog full";
+    /// What came is no HTTP request.
+    MalformedRequest = "malformed_request", BAD_REQUEST, "Malformed request";
+    /// The head of the request is too large.
+    HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "Request head too large";
+    /// The request speaks a version of HTTP that this server does not.
+    UnsupportedHttpVersion = "unsupported_http_version", HTTP_VERSION_NOT_SUPPORTED, "Unsupported HTTP version";
     /// The client took too long to send its request.
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "Request timeout";
     /// The store cannot be written or read just now.
@@ -230,6 +238,7 @@ impl From<StoreError> for Problem {
             }
             StoreError::Invalid { field, problem } => out_of_bounds(&field, problem),
             StoreError::NotFound(_) => Self::new(Code::NotFound, text),
+            StoreError::LastAdminKey => Self::new(Code::LastAdminKey, text),
             StoreError::BacklogFull { .. } => {
                 Self::new(Code::BacklogFull, text).retry_after(RETRY_AFTER_DEFAULT)
             }

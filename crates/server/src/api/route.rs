@@ -24,9 +24,10 @@ use super::problem::{Code, Problem};
 use super::query::FromQuery;
 use super::run_despite_disconnect::run_despite_disconnect;
 use crate::app::App;
+use crate::client_address::ClientAddress;
 use crate::telemetry::Asked;
 
-type Serve = Arc<dyn Fn(Arc<App>, usize, Request) -> ServeFuture + Send + Sync>;
+type Serve = Arc<dyn Fn(Arc<App>, usize, Request, ClientAddress) -> ServeFuture + Send + Sync>;
 pub(super) type ServeFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// One route of the API.
@@ -82,12 +83,12 @@ impl Route {
             "{path} needs a tenant to judge {needs:?} by"
         );
         let kind = Kind { path, needs, mutates: method != Method::GET };
-        let serve: Serve = Arc::new(move |app, number, request| {
+        let serve: Serve = Arc::new(move |app, number, request, client| {
             let (mut parts, body) = request.into_parts();
             Box::pin(async move {
                 let began = Instant::now();
                 let traceparent = parts.headers.get("traceparent").cloned();
-                let answered = serve(&app, &mut parts, body, kind, handler).await;
+                let answered = serve(&app, (&mut parts, body), client, kind, handler).await;
                 if let Err(problem) = &answered
                     && problem.code == Code::StoreStopped
                 {
@@ -99,6 +100,7 @@ impl Route {
                     method: parts.method.as_str(),
                     route: kind.path,
                     publishes: kind.needs == Needs::Publish,
+                    client,
                     traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
                 };
                 app.telemetry.request(&asked, response.status().as_u16(), began.elapsed());
@@ -132,8 +134,8 @@ struct Kind {
 /// The way of every request: who is it, what do they want, was it answered before, do it.
 async fn serve<P, Q, B, A, F, R>(
     app: &Arc<App>,
-    parts: &mut Parts,
-    body: Body,
+    (parts, body): (&mut Parts, Body),
+    client: ClientAddress,
     kind: Kind,
     handler: F,
 ) -> Result<Response, Problem>
@@ -149,7 +151,7 @@ where
         let params = Params::new(kind.path, parts.uri.path());
         let tenant = params.get("tenant")?;
         let tenant = tenant.as_deref();
-        let caller = auth::admit(app, parts, kind.needs, tenant).await?;
+        let caller = auth::admit(app, parts, kind.needs, tenant, client).await?;
         let (path, query) =
             (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
         let (body, bytes) = B::from_body(app, parts, body).await?;

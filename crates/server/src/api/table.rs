@@ -11,6 +11,7 @@ use super::problem::{Code, Problem};
 use super::route::{Route, ServeFuture};
 use super::{guarded, routes};
 use crate::app::App;
+use crate::client_address::ClientAddress;
 
 /// The API: what answers requests. Cheap to clone.
 #[derive(Clone)]
@@ -46,7 +47,11 @@ impl Api {
     }
 
     /// Answers a request, if it is for one of the API's paths; otherwise it is given back.
-    pub(crate) fn take(&self, request: Request) -> Result<ServeFuture, Box<Request>> {
+    pub(crate) fn take(
+        &self,
+        request: Request,
+        client: ClientAddress,
+    ) -> Result<ServeFuture, Box<Request>> {
         let Ok(found) = self.0.paths.at(request.uri().path()) else {
             return Err(Box::new(request));
         };
@@ -56,14 +61,16 @@ impl Api {
             ref method => method,
         };
         match found.value.iter().find(|(_, route)| route.method == *wanted) {
-            Some((number, route)) => Ok((route.serve)(self.0.app.clone(), *number, request)),
+            Some((number, route)) => {
+                Ok((route.serve)(self.0.app.clone(), *number, request, client))
+            }
             None => Ok(Box::pin(std::future::ready(guarded(wrong_method(found.value))))),
         }
     }
 
-    /// Answers a request of this process.
-    pub(crate) async fn call(&self, request: Request) -> Response {
-        match self.take(request) {
+    /// Answers a request of this process, on behalf of this client.
+    pub(crate) async fn call(&self, request: Request, client: ClientAddress) -> Response {
+        match self.take(request, client) {
             Ok(answer) => answer.await,
             Err(request) => not_found(request.uri().path()),
         }

@@ -162,7 +162,11 @@ pub(crate) async fn create(
     });
     let changes = Changes::between(&TenantSettings::default(), &settings);
     let audit_action = audit_action(Action::TenantCreate, &id).with_changes(changes);
-    ctx.commit(vec![Write::CreateTenant(id, settings)], audit_action, Created(view)).await
+    let writes = vec![Write::CreateTenant(id, settings)];
+    let made = ctx.commit(writes, audit_action, Created(view)).await;
+    // Also when it failed: the answer alone may have got lost.
+    ctx.app.loopback.look_for_tenants(&*ctx.app.store).await;
+    made
 }
 
 pub(crate) async fn show(

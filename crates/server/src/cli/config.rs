@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::config::{Config, DEFAULT_TOML, FIELDS, Inputs, Loaded, show};
+use crate::loopback;
 
 /// The exit code when the configuration, or the command line, cannot be followed.
 pub(super) const EXIT_CONFIG: u8 = 2;
@@ -88,5 +89,11 @@ fn checked(loaded: &Loaded) -> String {
             text.push_str(&format!("{} = {value}  ({source})\n", field.path));
         }
     }
+    if !loaded.ignored.is_empty() {
+        let names = loaded.ignored.join(", ");
+        text.push_str(&format!("Ignored, as Kubernetes sets them for a Service: {names}\n"));
+    }
+    text.push_str(&loopback::in_words(&loaded.config, loopback::closed_by(&loaded.config)));
+    text.push('\n');
     text
 }

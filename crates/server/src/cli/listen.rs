@@ -25,7 +25,7 @@ use super::failure::{Failure, Outcome};
 use super::out::field;
 use super::policy::PolicyFlags;
 use super::signatures;
-use crate::limits::{LISTEN_BODY_LEN_MAX, REQUEST_HEAD_TIMEOUT};
+use crate::limits::{LISTEN_BODY_LEN_MAX, LISTEN_HEAD_TIMEOUT};
 use crate::serve::duration;
 use misbehaviour::{Answer, Misbehaviour};
 use notebook::Notebook;
@@ -195,7 +195,7 @@ async fn serve(stream: TcpStream, shared: Arc<Listener>) {
         Box::pin(async move { shared.handle(request, &reset).await })
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(duration(REQUEST_HEAD_TIMEOUT));
+    builder.timer(TokioTimer::new()).header_read_timeout(duration(LISTEN_HEAD_TIMEOUT));
     let mut connection = builder.serve_connection(TokioIo::new(stream), service);
     let _ = poll_fn(|context| connection.poll_without_shutdown(context)).await;
     if reset.load(Ordering::Relaxed) {

@@ -13,7 +13,8 @@ use crate::config::{Config, LogFormat, show_url};
 use crate::dashboard::one_time_link;
 use crate::data_dir;
 use crate::limits::STORE_STOPPED_GRACE;
-use crate::serve::{Server, allows_loopback, duration};
+use crate::loopback;
+use crate::serve::{Server, duration};
 use crate::telemetry::{Level, Log, Look, Value};
 
 /// The exit code when something under way did not end in time, or a second signal came.
@@ -87,6 +88,10 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         }
     };
     let log = log(&loaded.config);
+    if !loaded.ignored.is_empty() {
+        let variables = loaded.ignored.join(", ");
+        log.line(Level::Info, "environment_ignored", &[("variables", Value::Text(&variables))]);
+    }
     let code = match Runtime::new() {
         Ok(runtime) => runtime.block_on(serve(loaded.config, &log)),
         Err(error) => {
@@ -195,7 +200,7 @@ fn tell_started(server: &Server, log: &Log) {
         ("tls", Value::Truth(!config.server.tls_certificate.is_empty())),
     ];
     log.line(Level::Info, "started", &fields);
-    if let Some(problem) = warning(server) {
+    for problem in warning(server).into_iter().chain(server.warnings().iter().map(String::as_str)) {
         log.line(Level::Warn, "config_warning", &[("problem", Value::Text(problem))]);
     }
 }
@@ -225,17 +230,14 @@ fn greeting(server: &Server) -> String {
         "memory:" => "memory: it is gone when the server stops".to_owned(),
         _ => place(config),
     };
-    let loopback = match allows_loopback(config) {
-        true => "may be sent to",
-        false => "are refused (delivery.allow_loopback)",
-    };
+    let loopback = loopback::in_words(config, server.loopback_closed_by());
     let mut text = format!(
         "Railpost {version} is running.\n\n  \
          API        {url}/v1\n  \
          API docs   {url}/docs\n  \
          Dashboard  {url}{dashboard}\n  \
          Data       {kept}\n  \
-         Receivers on this machine {loopback}.\n",
+         {loopback}\n",
         version = env!("CARGO_PKG_VERSION"),
         dashboard = dashboard(server),
     );

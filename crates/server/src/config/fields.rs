@@ -51,7 +51,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 28] = [
+pub const FIELDS: [Field; 32] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -59,6 +59,7 @@ pub const FIELDS: [Field; 28] = [
     field("server.drain_timeout", Kind::Time(Span::ZERO, Span::from_hours(1))),
     field("server.tls_certificate", Kind::Text),
     field("server.tls_key", Kind::Text),
+    field("server.trusted_proxies", Kind::Networks),
     field("store.url", Kind::StoreUrl),
     field("store.master_key_file", Kind::Text),
     field("delivery.in_flight_max", Kind::Number(1, 1_000_000)),
@@ -67,7 +68,10 @@ pub const FIELDS: [Field; 28] = [
     field("delivery.https_only", Kind::Truth),
     field("delivery.thin_url_ttl", Kind::Time(Span::from_mins(1), Span::from_days(30))),
     field("limits.body_bytes_max", Kind::Number(1024, 64 * 1024 * 1024)),
+    field("limits.head_timeout", Kind::Time(Span::from_secs(1), Span::from_mins(10))),
     field("limits.request_timeout", Kind::Time(Span::from_secs(1), Span::from_mins(10))),
+    field("limits.answer_timeout", Kind::Time(Span::from_secs(1), Span::from_mins(10))),
+    field("limits.idle_timeout", Kind::Time(Span::from_secs(1), Span::from_hours(1))),
     field("limits.requests_per_second", Kind::Number(1, 1_000_000)),
     field("limits.requests_burst", Kind::Number(1, 1_000_000)),
     field("limits.endpoints_per_tenant", Kind::Number(1, 1_000_000)),
@@ -157,7 +161,7 @@ fn is_admin_key(text: &str) -> bool {
 }
 
 fn is_network(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| NamedNetwork::new("allow_networks", text).is_ok())
+    value.as_str().is_some_and(|text| NamedNetwork::new("network", text).is_ok())
 }
 
 /// What is allowed, in words.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::fields::{FIELDS, Field};
-use super::{Config, show};
+use super::{Config, kubernetes, show};
 
 /// What a configuration is made of, besides the defaults.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct Loaded {
     pub config: Config,
     /// Where fields come from, by path.
     pub sources: BTreeMap<&'static str, Source>,
+    /// Variables that look like fields and were set by Kubernetes.
+    pub ignored: Vec<String>,
 }
 
 /// Where a value comes from.
@@ -106,6 +108,7 @@ impl Config {
 #[derive(Debug, Default)]
 struct Layers {
     values: BTreeMap<&'static str, (Value, Source)>,
+    ignored: Vec<String>,
     errors: Vec<ConfigError>,
 }
 
@@ -147,6 +150,9 @@ impl Layers {
         let source = Source::Variable(name.to_owned());
         match FIELDS.iter().find(|field| field.variable() == name) {
             Some(field) => self.set(field, field.kind.of_text(text), source),
+            None if kubernetes::sets(&name["RAILPOST_".len()..], text) => {
+                self.ignored.push(name.to_owned());
+            }
             None => {
                 let fields = FIELDS.iter().map(Field::variable);
                 let known = fields.chain(OTHER_VARIABLES.map(str::to_owned));
@@ -192,7 +198,7 @@ impl Layers {
             return Err(ConfigErrors(self.errors));
         }
         let sources = self.values.into_iter().map(|(path, (_, source))| (path, source)).collect();
-        Ok(Loaded { config, sources })
+        Ok(Loaded { config, sources, ignored: self.ignored })
     }
 
     /// What no field can say alone.
@@ -327,6 +333,17 @@ mod tests {
     fn variables_of_the_command_line_and_of_tests_are_left_alone() {
         let loaded = load("", &[("RAILPOST_URL", "x"), ("RAILPOST_TEST_X", "y"), ("PATH", "z")]);
         assert_eq!(loaded.unwrap().config, Config::default());
+    }
+
+    #[test]
+    fn variables_of_a_kubernetes_service_are_ignored_and_a_typo_is_not() {
+        let service =
+            [("RAILPOST_PORT", "tcp://10.96.0.7:8087"), ("RAILPOST_SERVICE_PORT", "8087")];
+        let loaded = load("", &service).unwrap();
+        assert_eq!(loaded.config, Config::default());
+        assert_eq!(loaded.ignored, ["RAILPOST_PORT", "RAILPOST_SERVICE_PORT"]);
+        let text = load("", &[("RAILPOST_PORT", "8087")]).unwrap_err().to_string();
+        assert!(text.contains("RAILPOST_PORT: no such variable is known"), "{text}");
     }
 
     #[test]

@@ -72,7 +72,11 @@ where
                 _ = self.ticks.tick() => {}
                 _ = self.closing.wait_for(|closing| *closing) => return None,
             }
-            self.visit = self.visit.again().await?;
+            match self.visit.again().await {
+                Ok(visit) => self.visit = visit?,
+                // The store is in trouble. That passes.
+                Err(_) => continue,
+            }
             let part = (self.draw)(self.visit.clone()).await.ok()?.into_string();
             if part != self.last {
                 let event = event(&part);

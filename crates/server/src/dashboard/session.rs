@@ -1,8 +1,9 @@
-//! Who has signed in: sessions, one-time links, and how often an address failed. All of it is in
+//! Who has signed in: sessions, one-time links, and how often somebody failed. All of it is in
 //! memory: a restart signs everybody out.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,13 @@ use tokio::sync::watch;
 
 use super::sign_in_trail::FailedSignIns;
 use crate::api::auth::hash_of;
+use crate::api::problem::{Code, Problem};
 use crate::app::App;
+use crate::client_address::ClientAddress;
 use crate::limits::{
-    LIVE_PAGES_MAX, SESSION_AGE_MAX, SESSION_IDLE_MAX, SESSIONS_MAX, SIGN_IN_ADDRESSES_MAX,
-    SIGN_IN_FAILURES_MAX, SIGN_IN_LINK_TTL, SIGN_IN_LINKS_MAX, SIGN_IN_WINDOW,
+    LIVE_PAGES_MAX, SESSION_AGE_MAX, SESSION_IDLE_MAX, SESSIONS_MAX, SIGN_IN_FAILURES_MAX,
+    SIGN_IN_FAILURES_REMEMBERED_MAX, SIGN_IN_LINK_TTL, SIGN_IN_LINKS_MAX, SIGN_IN_PREFIX_LEN,
+    SIGN_IN_WINDOW,
 };
 
 /// What the dashboard remembers. Tokens are kept as hashes: what is in memory opens nothing, and the
@@ -29,7 +33,7 @@ use crate::limits::{
 pub(crate) struct SessionStore {
     sessions: Mutex<FxHashMap<Digest, Session>>,
     links: Mutex<FxHashMap<Digest, Timestamp>>,
-    failures: Mutex<FxHashMap<IpAddr, Failures>>,
+    failures: Mutex<HashMap<SignInAttempt, Failures>>,
     pub(super) failed_sign_ins: FailedSignIns,
     live_pages: Arc<AtomicUsize>,
     closing: watch::Sender<bool>,
@@ -69,6 +73,20 @@ pub(super) struct Flash {
     pub(super) is_problem: bool,
 }
 
+/// Who tries to sign in: an address, and how the key begins. Behind one proxy are many people, and one who
+/// mistypes must not lock the others out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SignInAttempt {
+    address: IpAddr,
+    prefix: String,
+}
+
+impl SignInAttempt {
+    pub(super) fn new(client: ClientAddress, key: &str) -> Self {
+        Self { address: client.0, prefix: key.chars().take(SIGN_IN_PREFIX_LEN).collect() }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
@@ -105,24 +123,26 @@ impl SessionStore {
         token
     }
 
-    /// The session with this token, if it lasts and its key still opens something.
-    pub(super) async fn find(&self, app: &App, token: &str) -> Option<Session> {
+    /// The session with this token, if it lasts and its key still opens something. A store that cannot say so just
+    /// now ends no session.
+    pub(super) async fn find(&self, app: &App, token: &str) -> Result<Option<Session>, Problem> {
         let (hash, now) = (hash_of(token), app.source.now());
         let session = lock(&self.sessions).get(&hash).filter(|session| session.lasts(now)).cloned();
-        let mut session = session?;
+        let Some(mut session) = session else { return Ok(None) };
         if !session.by_link {
-            match app.keys.find_hashed(app, session.key.hash).await {
+            match app.keys.find_hashed(app, session.key.hash, None).await {
                 Ok(key) => session.key = key,
-                Err(_) => {
+                Err(problem) if problem.code == Code::Unauthorized => {
                     self.end(token);
-                    return None;
+                    return Ok(None);
                 }
+                Err(problem) => return Err(problem),
             }
         }
         if let Some(kept) = lock(&self.sessions).get_mut(&hash) {
             kept.seen_at = now;
         }
-        Some(session)
+        Ok(Some(session))
     }
 
     /// Ends a session.
@@ -171,26 +191,26 @@ impl SessionStore {
         }))
     }
 
-    /// How long this address must wait before it may try to sign in again, if it must.
-    pub(super) fn must_wait(&self, app: &App, address: IpAddr) -> Option<Span> {
+    /// How long somebody must wait before they may try to sign in again, if they must.
+    pub(super) fn must_wait(&self, app: &App, who: &SignInAttempt) -> Option<Span> {
         let now = app.source.now();
-        let failed = *lock(&self.failures).get(&address)?;
+        let failed = *lock(&self.failures).get(who)?;
         let waited = now.since(failed.since);
         (failed.count >= SIGN_IN_FAILURES_MAX && waited < SIGN_IN_WINDOW)
             .then(|| Span::from_millis(SIGN_IN_WINDOW.as_millis() - waited.as_millis()))
     }
 
-    /// Remembers that a sign-in from this address failed.
-    pub(super) fn failed(&self, app: &App, address: IpAddr) {
+    /// Remembers that a sign-in failed.
+    pub(super) fn failed(&self, app: &App, who: SignInAttempt) {
         let now = app.source.now();
         let mut failures = lock(&self.failures);
-        if failures.len() >= SIGN_IN_ADDRESSES_MAX {
+        if failures.len() >= SIGN_IN_FAILURES_REMEMBERED_MAX {
             failures.retain(|_, failed| now.since(failed.since) < SIGN_IN_WINDOW);
         }
-        if failures.len() >= SIGN_IN_ADDRESSES_MAX {
+        if failures.len() >= SIGN_IN_FAILURES_REMEMBERED_MAX {
             drop_least(&mut failures, |failed| failed.since);
         }
-        let failed = failures.entry(address).or_insert(Failures { count: 0, since: now });
+        let failed = failures.entry(who).or_insert(Failures { count: 0, since: now });
         if now.since(failed.since) >= SIGN_IN_WINDOW {
             *failed = Failures { count: 0, since: now };
         }
@@ -234,7 +254,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Makes room for one more.
-fn drop_least<K: Hash + Eq + Clone, V, T: Ord>(map: &mut FxHashMap<K, V>, by: impl Fn(&V) -> T) {
+fn drop_least<K: Hash + Eq + Clone, V, S: BuildHasher, T: Ord>(
+    map: &mut HashMap<K, V, S>,
+    by: impl Fn(&V) -> T,
+) {
     let least = map.iter().min_by_key(|(_, value)| by(value)).map(|(key, _)| key.clone());
     if let Some(least) = least {
         map.remove(&least);

@@ -9,9 +9,12 @@ use maud::{Markup, html};
 use railpost_engine::Span;
 use railpost_store::{ApiKey, Scope};
 
-use super::visit::{COOKIE, Refused, Visit, address, form, same_site, value};
+use super::session::SignInAttempt;
+use super::visit::{COOKIE, Refused, Visit, client, form, same_site, value};
 use super::{Answered, PageContext, Reply, layout, shown, sign_in_trail};
 use crate::app::App;
+use crate::client_address::ClientAddress;
+use crate::telemetry::{Level, Value};
 
 /// The path of a link that opens the dashboard once, within a few minutes, for whoever sits at the
 /// terminal on which it is printed. It goes behind the server's own URL.
@@ -36,7 +39,7 @@ pub(super) async fn show(_: PageContext, request: Request) -> Response {
 
 pub(super) async fn sign_in(context: PageContext, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let fields = match form(&parts, body).await {
+    let fields = match form(&context.app, &parts, body).await {
         Ok(fields) if same_site(&parts.headers) => fields,
         Ok(_) => {
             return layout::bare(&Refused::new(
@@ -49,29 +52,35 @@ pub(super) async fn sign_in(context: PageContext, request: Request) -> Response 
     };
     let text = |name| value(&fields, name).unwrap_or_default().trim().to_owned();
     let next = text("next");
-    let address = address(&parts);
-    if let Some(wait) = context.app.session_store.must_wait(&context.app, address) {
-        return page(
-            StatusCode::TOO_MANY_REQUESTS,
-            &Form { next, problem: Some(too_often(wait)), ..Form::default() },
-        );
+    let client = client(&parts);
+    let who = SignInAttempt::new(client, &text("key"));
+    if let Some(wait) = context.app.session_store.must_wait(&context.app, &who) {
+        return again(StatusCode::TOO_MANY_REQUESTS, next, too_often(wait));
     }
-    match key_of(&context, &text("token"), &text("key")).await {
+    match key_of(&context, &text("token"), &text("key"), client).await {
         Ok((key, by_link)) => {
-            match sign_in_trail::signed_in(&context.app, &key, by_link, address).await {
+            match sign_in_trail::signed_in(&context.app, &key, by_link, client.0).await {
                 Ok(()) => begun(&context.app, key, by_link, &next),
                 Err(problem) => layout::bare(&Refused::from(problem)),
             }
         }
-        Err(problem) => {
-            sign_in_trail::failed(&context.app, address).await;
-            context.app.session_store.failed(&context.app, address);
-            page(
-                StatusCode::UNAUTHORIZED,
-                &Form { next, problem: Some(problem), ..Form::default() },
-            )
+        Err((StatusCode::UNAUTHORIZED, problem)) => {
+            tell_failed(&context.app, client);
+            sign_in_trail::failed(&context.app, client.0).await;
+            context.app.session_store.failed(&context.app, who);
+            again(StatusCode::UNAUTHORIZED, next, problem)
         }
+        Err((status, problem)) => again(status, next, problem),
     }
+}
+
+/// The form once more, with what went wrong.
+fn again(status: StatusCode, next: String, problem: String) -> Response {
+    page(status, &Form { next, problem: Some(problem), ..Form::default() })
+}
+
+fn tell_failed(app: &App, client: ClientAddress) {
+    app.telemetry.log.line(Level::Info, "sign_in_failed", &[("address", Value::Shown(&client.0))]);
 }
 
 /// The key that a link or an API key's text stands for.
@@ -79,24 +88,23 @@ async fn key_of(
     context: &PageContext,
     token: &str,
     text: &str,
-) -> Result<(Arc<ApiKey>, bool), String> {
+    client: ClientAddress,
+) -> Result<(Arc<ApiKey>, bool), (StatusCode, String)> {
+    let refused = |problem: &str| (StatusCode::UNAUTHORIZED, problem.to_owned());
     if !token.is_empty() {
         let key = context.app.session_store.use_link(&context.app, token);
         return key.map(|key| (key, true)).ok_or_else(|| {
-            "This link was used already, or is too old. Sign in with an API key, or start the server \
-             again for a new link."
-                .to_owned()
+            refused(
+                "This link was used already, or is too old. Sign in with an API key, or start the \
+                 server again for a new link.",
+            )
         });
     }
-    let key = context
-        .app
-        .keys
-        .find(&context.app, text)
-        .await
-        .map_err(|problem| capital(&problem.detail))?;
+    let key = context.app.keys.find(&context.app, text, client).await;
+    let key = key.map_err(|problem| (problem.code.status(), capital(&problem.detail)))?;
     match key.scope {
         Scope::PublishOnly => {
-            Err("This API key may only publish events: it sees nothing here.".into())
+            Err(refused("This API key may only publish events: it sees nothing here."))
         }
         _ => Ok((key, false)),
     }
@@ -110,7 +118,7 @@ fn capital(text: &str) -> String {
 }
 
 fn too_often(wait: Span) -> String {
-    format!("Too many sign-ins failed from this address. Try again in {}.", shown::span(wait))
+    format!("Too many sign-ins with such a key failed. Try again in {}.", shown::span(wait))
 }
 
 fn begun(app: &App, key: Arc<ApiKey>, by_link: bool, next: &str) -> Response {
@@ -141,7 +149,7 @@ pub(super) async fn sign_out(visit: Visit) -> Answered {
     visit.end();
     // The session is over, whether it can be written down or not.
     let (app, key) = (&visit.context.app, &visit.session.key);
-    let _ = sign_in_trail::signed_out(app, key, visit.address).await;
+    let _ = sign_in_trail::signed_out(app, key, visit.client.0).await;
     let mut response = Redirect::to("/dashboard/sign-in").into_response();
     set_cookie(&visit.context.app, &mut response, "", "; Max-Age=0");
     Ok(Reply::Raw(response))

@@ -23,7 +23,7 @@ pub(super) async fn signed_in(
 ) -> Result<(), Problem> {
     let by = if by_link { "link" } else { "key" };
     let detail = json!({ "address": address, "by": by, "name": key.name });
-    tell(app, key, Action::SessionSignIn, detail).await
+    tell(app, key, Action::SessionSignIn, address, detail).await
 }
 
 pub(super) async fn signed_out(
@@ -32,17 +32,18 @@ pub(super) async fn signed_out(
     address: IpAddr,
 ) -> Result<(), Problem> {
     let detail = json!({ "address": address, "name": key.name });
-    tell(app, key, Action::SessionSignOut, detail).await
+    tell(app, key, Action::SessionSignOut, address, detail).await
 }
 
 async fn tell(
     app: &Arc<App>,
     key: &Arc<ApiKey>,
     action: Action,
+    address: IpAddr,
     detail: Value,
 ) -> Result<(), Problem> {
     let (tenant, target) = (key.tenant.clone(), key.id.to_string());
-    let caller = Caller { key: Some(key.clone()) };
+    let caller = Caller { key: Some(key.clone()), address: Some(address) };
     note(app, caller, AuditAction { action, tenant, target, detail }).await
 }
 
@@ -57,7 +58,7 @@ pub(super) async fn failed(app: &Arc<App>, address: IpAddr) {
     let (action, target) = (Action::SessionSignInFailed, address.to_string());
     let entry = AuditAction { action, tenant: None, target, detail };
     // They are refused all the same if it cannot be written.
-    let _ = note(app, Caller { key: None }, entry).await;
+    let _ = note(app, Caller { key: None, address: Some(address) }, entry).await;
 }
 
 /// Failures to sign in that no entry tells of yet.

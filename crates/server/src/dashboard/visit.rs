@@ -1,22 +1,24 @@
 //! One request of somebody who has signed in, and their way to the API.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
 use railpost_engine::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::session::{Flash, Session};
-use super::{PageContext, Peer, Reply, layout, shown};
+use super::{PageContext, Reply, layout, shown};
 use crate::api::auth::{Caller, Needs, hash_of};
 use crate::api::problem::Problem;
+use crate::api::read_body;
+use crate::app::App;
+use crate::client_address::ClientAddress;
 use crate::limits::FORM_LEN_MAX;
 
 /// The cookie's name.
@@ -31,12 +33,12 @@ pub(super) struct Visit {
     pub(super) session: Session,
     /// In whose realm, if the path says so.
     pub(super) tenant: Option<String>,
-    /// From where it came.
-    pub(super) address: IpAddr,
     /// When it came.
     pub(super) now: Timestamp,
     /// Its path, and its query as it is.
     pub(super) uri: http::Uri,
+    /// Where it came from.
+    pub(super) client: ClientAddress,
     token: String,
     params: Vec<(String, String)>,
     query: Fields,
@@ -61,23 +63,20 @@ impl Visit {
         request: Request,
     ) -> Result<Self, Box<Response>> {
         let (mut parts, body) = request.into_parts();
-        let found = match cookie(&parts.headers) {
-            Some(token) => {
-                let session = context.app.session_store.find(&context.app, &token).await;
-                session.map(|session| (token, session))
-            }
-            None => None,
-        };
-        let Some((token, session)) = found else {
+        let bare = |refused: Refused| Box::new(layout::bare(&refused));
+        let token = cookie(&parts.headers).unwrap_or_default();
+        let session = context.app.session_store.find(&context.app, &token).await;
+        let session = session.map_err(|problem| bare(Refused::from(problem)))?;
+        let Some(session) = session else {
             return Err(Box::new(to_sign_in(&parts)));
         };
-        let form = form(&parts, body).await.map_err(|refused| Box::new(layout::bare(&refused)))?;
+        let form = form(&context.app, &parts, body).await.map_err(bare)?;
         let params = params(&mut parts).await;
         let visit = Self {
             session,
             tenant: value(&params, "tenant").map(str::to_owned),
-            address: address(&parts),
             now: context.app.source.now(),
+            client: client(&parts),
             query: pairs(parts.uri.query().unwrap_or_default().as_bytes()),
             uri: parts.uri.clone(),
             context,
@@ -129,7 +128,7 @@ impl Visit {
     }
 
     fn caller(&self) -> Caller {
-        Caller { key: Some(self.session.key.clone()) }
+        Caller { key: Some(self.session.key.clone()), address: Some(self.client.0) }
     }
 
     /// The dashboard's path to something of this tenant.
@@ -166,7 +165,7 @@ impl Visit {
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).map_err(|error| Refused::path(path, &error))?;
         request.extensions_mut().insert(self.caller());
-        let response = self.context.api.call(request).await;
+        let response = self.context.api.call(request, self.client).await;
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await;
         read(status, &bytes.unwrap_or_default())
@@ -214,11 +213,12 @@ impl Visit {
         self.context.app.session_store.take_flash(&self.token)
     }
 
-    /// The same visit a moment later, if its session lasts.
-    pub(super) async fn again(&self) -> Option<Self> {
+    /// The same visit a moment later, if its session lasts; an error if that cannot be said just now.
+    pub(super) async fn again(&self) -> Result<Option<Self>, Problem> {
         let app = &self.context.app;
         let session = app.session_store.find(app, &self.token).await?;
-        Some(Self { session, now: app.source.now(), ..self.clone() })
+        let now = app.source.now();
+        Ok(session.map(|session| Self { session, now, ..self.clone() }))
     }
 
     /// Ends the session.
@@ -280,11 +280,6 @@ fn read(status: StatusCode, bytes: &[u8]) -> Result<Value, Refused> {
     Err(serde_json::from_slice(bytes).unwrap_or_else(unread))
 }
 
-/// The address from which a request came.
-pub(super) fn address(parts: &Parts) -> IpAddr {
-    parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0)
-}
-
 /// The session's token among the cookies.
 fn cookie(headers: &HeaderMap) -> Option<String> {
     let cookies =
@@ -313,6 +308,12 @@ fn to_sign_in(parts: &Parts) -> Response {
     Redirect::to(&format!("/dashboard/sign-in?{query}")).into_response()
 }
 
+/// The address that a request came from.
+pub(super) fn client(parts: &Parts) -> ClientAddress {
+    const NOBODY: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    parts.extensions.get().copied().unwrap_or(NOBODY)
+}
+
 async fn params(parts: &mut Parts) -> Fields {
     match RawPathParams::from_request_parts(parts, &()).await {
         Ok(params) => {
@@ -322,16 +323,13 @@ async fn params(parts: &mut Parts) -> Fields {
     }
 }
 
-pub(super) async fn form(parts: &Parts, body: Body) -> Result<Fields, Refused> {
+/// The fields of a form, within bounds of bytes and of time.
+pub(super) async fn form(app: &App, parts: &Parts, body: Body) -> Result<Fields, Refused> {
     if parts.method != Method::POST {
         return Ok(Vec::new());
     }
-    let refused = |_| {
-        let detail = format!("a form may have {FORM_LEN_MAX} bytes");
-        Refused::new(413, "The form is too large", &detail)
-    };
-    let bytes = Limited::new(body, FORM_LEN_MAX).collect().await.map_err(refused)?.to_bytes();
-    Ok(pairs(&bytes))
+    let bytes = read_body(app, body, FORM_LEN_MAX).await;
+    Ok(pairs(&bytes.map_err(|problem| Refused::from(problem))?))
 }
 
 fn pairs(bytes: &[u8]) -> Fields {

@@ -1,5 +1,6 @@
 //! The demo's way to the API: its routes, in this process, with the first admin key.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::DemoError;
 use crate::api::Api;
+use crate::client_address::ClientAddress;
 use crate::serve::{DEFAULT_TENANT, Server};
 
 /// How often something is looked at that is waited for.
@@ -18,6 +20,9 @@ pub(super) struct Client {
     api: Api,
     key: String,
 }
+
+/// It is in this process.
+const HERE: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 impl Client {
     pub(super) fn of(server: &Server) -> Self {
@@ -72,7 +77,7 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
             .map_err(|error| DemoError::new(path, error))?;
-        let response = self.api.call(request).await;
+        let response = self.api.call(request, HERE).await;
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await;
         let bytes = bytes.map_err(|error| DemoError::new(path, error))?;

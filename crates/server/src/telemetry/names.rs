@@ -79,9 +79,11 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 21] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 24] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
+    ("environment_ignored", &["variables"]),
+    ("loopback_closed", &["reason", "setting"]),
     ("stopping", &["signal", "drain_timeout"]),
     ("stopped", &["drained"]),
     (
@@ -119,7 +121,8 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 21] = [
     ("endpoint_unblocked", &["endpoint"]),
     ("store_trouble", &["problem", "times"]),
     ("store_stopped", &["problem"]),
-    ("request", &["method", "route", "status", "latency_ms"]),
+    ("request", &["method", "route", "status", "latency_ms", "address"]),
+    ("sign_in_failed", &["address"]),
     ("figures_lost", &["problem", "entries"]),
     ("prune_failed", &["problem"]),
     ("removed_closed", &["deliveries"]),

@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use railpost::config::Config;
-use railpost::limits::{REQUEST_HEAD_LEN_MAX, REQUEST_HEADERS_MAX};
 use railpost_engine::Span;
 use serde_json::json;
 
@@ -102,50 +101,4 @@ fn a_body_that_comes_too_slowly_is_cut() {
     let answer = answer_to(connect(&world), head.as_bytes());
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.contains("request_timeout"), "{answer}");
-}
-
-#[test]
-fn a_head_that_comes_too_slowly_is_cut() {
-    let world = World::new();
-    let begun = ["", "P", "GET /health/live HTTP/1.1\r\nhost: a\r\n", "PRI * HTTP/2.0\r\n\r\n"];
-    let waiting = begun.map(|sent| {
-        let stream = connect(&world);
-        std::thread::spawn(move || answer_to(stream, sent.as_bytes()))
-    });
-    for (sent, waiting) in begun.iter().zip(waiting) {
-        let answer = waiting.join().unwrap_or_else(|_| panic!("`{sent}` was not cut"));
-        assert!(!answer.contains(" 200 "), "{sent}: {answer}");
-    }
-}
-
-#[test]
-fn a_head_that_is_too_large_is_refused() {
-    let world = World::new();
-    let answer = |headers: &str| {
-        let sent = format!("GET /health/live HTTP/1.1\r\nconnection: close\r\n{headers}\r\n");
-        answer_to(connect(&world), sent.as_bytes())
-    };
-    let fields = |count| (0..count).map(|n| format!("x-{n}: 1\r\n")).collect::<String>();
-    let most = answer(&fields(REQUEST_HEADERS_MAX - 1));
-    assert!(most.starts_with("HTTP/1.1 200 "), "{most}");
-    let long = format!("x-long: {}\r\n", "a".repeat(REQUEST_HEAD_LEN_MAX));
-    for headers in [fields(REQUEST_HEADERS_MAX), long] {
-        let answer = answer(&headers);
-        assert!(
-            answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 400 "),
-            "{answer}"
-        );
-    }
-}
-
-#[test]
-fn what_is_no_http_is_refused() {
-    let world = World::new();
-    for sent in
-        ["hello\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /\0 HTTP/1.1\r\n\r\n"]
-    {
-        let answer = answer_to(connect(&world), sent.as_bytes());
-        assert!(answer.starts_with("HTTP/1.1 4"), "{sent:?}: {answer}");
-    }
-    world.get("/health/ready").expect(200);
 }

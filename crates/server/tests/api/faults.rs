@@ -14,7 +14,7 @@ use crate::scene::{of_tenant, text};
 use crate::world::{JSON, World};
 
 /// A server on a store that fails on demand.
-fn flaky_world() -> (World, Arc<Flaky>) {
+pub(crate) fn flaky_world() -> (World, Arc<Flaky>) {
     let master = [7; 32];
     let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&master) };
     let store = Flaky::new(Arc::new(MemoryStore::new(setup)));

@@ -75,3 +75,28 @@ fn a_key_made_twice_with_one_idempotency_key_is_the_same() {
     assert_eq!(make().text, make().text);
     assert_eq!(world.get(KEYS).json()["items"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn the_last_admin_key_cannot_be_revoked() {
+    let world = World::new();
+    let own = || world.get("/v1/whoami").expect(200).json()["key"]["id"].clone();
+    let path = |id: &serde_json::Value| format!("/v1/keys/{}", id.as_str().unwrap());
+    let make = |body: serde_json::Value| world.post("/v1/keys", &body).expect(201).json();
+    assert_eq!(world.delete(&path(&own())).expect(409).code(), "last_admin_key");
+    // One with an end is no other one.
+    make(json!({"name": "guest", "scope": "admin", "expires_at": "2100-01-01T00:00:00Z"}));
+    assert_eq!(world.delete(&path(&own())).expect(409).code(), "last_admin_key");
+    let other = make(json!({"name": "operations", "scope": "admin"}));
+    world.delete(&path(&own())).expect(204);
+    let key = other["key"].as_str().unwrap();
+    let last = world.call("DELETE", &path(&other["id"]), key, &[], b"").expect(409);
+    assert_eq!(last.code(), "last_admin_key");
+    world.call("GET", "/v1/tenants", key, &[], b"").expect(200);
+}
+
+#[test]
+fn the_name_of_the_configured_key_is_its_own() {
+    let world = World::new();
+    let refused = world.post("/v1/keys", &json!({"name": "server.admin_key", "scope": "admin"}));
+    assert_eq!(refused.expect(422).json()["field"], "name");
+}

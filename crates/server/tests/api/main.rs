@@ -6,11 +6,17 @@ mod world;
 mod receiver;
 mod scene;
 mod things;
+mod sign_in;
+mod http2;
 #[allow(dead_code, reason = "the tests of the dispatcher use more of it")]
 #[path = "../../../dispatch/tests/dispatcher/flaky.rs"]
 mod flaky;
 
 mod abuse;
+mod deadlines;
+mod unreadable;
+mod frugality;
+mod dashboard;
 mod routing;
 mod shapes;
 mod at_rest;

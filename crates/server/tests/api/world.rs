@@ -1,10 +1,15 @@
 //! A server of a test's own, and a client to talk to it.
 
-use railpost::config::Config;
+use std::time::Duration;
+
+use railpost::config::{AllowLoopback, Config};
 use railpost::serve::Server;
 use railpost::telemetry::{Level, Log};
 use serde_json::Value;
 use tokio::runtime::Runtime;
+
+/// Longest that a test waits for something that must come. Far longer than it takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 
 /// A server in memory, and its admin key. It ends with the test.
 pub(crate) struct World {
@@ -63,6 +68,8 @@ impl World {
 
     fn start(mut config: Config, admin: Option<String>) -> Self {
         config.server.listen = "127.0.0.1:0".parse().unwrap();
+        // Receivers are on this machine, whatever tenants there are.
+        config.delivery.allow_loopback = AllowLoopback::Always;
         let runtime = Runtime::new().unwrap();
         let log = Log::new(Level::Error, std::io::sink());
         let server = runtime.block_on(Server::start(config, log)).unwrap();

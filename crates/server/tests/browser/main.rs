@@ -14,6 +14,9 @@ mod receiver;
 #[allow(dead_code, reason = "the tests of the API use more of it")]
 #[path = "../api/scene.rs"]
 mod scene;
+#[allow(dead_code, reason = "the tests of the API use more of it")]
+#[path = "../api/sign_in.rs"]
+mod sign_in;
 
 mod webdriver;
 mod signing_in;

@@ -1,6 +1,6 @@
 //! The configuration, from the command line.
 
-use super::process::{output, railpost};
+use super::process::{Running, output, railpost};
 
 #[test]
 fn the_default_file_is_printed_and_is_good() {
@@ -50,4 +50,31 @@ fn a_file_that_is_named_must_be_there() {
     let (code, _, stderr) = output(folder.path(), &["serve", "--config", "no.toml"]);
     assert_eq!(code, 2);
     assert!(stderr.contains("no.toml: cannot read the configuration"), "{stderr}");
+}
+
+#[test]
+fn variables_that_kubernetes_sets_for_a_service_are_ignored_and_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = [
+        ("RAILPOST_PORT", "tcp://10.96.0.7:8087"),
+        ("RAILPOST_SERVICE_HOST", "10.96.0.7"),
+        ("RAILPOST_SERVICE_PORT", "8087"),
+        ("RAILPOST_SERVICE_PORT_HTTP", "8087"),
+        ("RAILPOST_PORT_8087_TCP", "tcp://10.96.0.7:8087"),
+        ("RAILPOST_PORT_8087_TCP_ADDR", "10.96.0.7"),
+        ("RAILPOST_PORT_8087_TCP_PORT", "8087"),
+        ("RAILPOST_PORT_8087_TCP_PROTO", "tcp"),
+    ];
+    let mut server = Running::start_with(folder.path(), &["--ephemeral"], &service);
+    let told = server.wait_for("environment_ignored")["variables"].as_str().unwrap().to_owned();
+    for (name, _) in service {
+        assert!(told.split(", ").any(|told| told == name), "{name} not in {told}");
+    }
+    let mut check = railpost(folder.path(), &["config", "check"]);
+    let output = check.envs(service).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Kubernetes") && text.contains("RAILPOST_SERVICE_HOST"), "{text}");
+    let mut typo = railpost(folder.path(), &["serve"]);
+    let output = typo.env("RAILPOST_SERVICE_PORT", "http").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -6,8 +6,10 @@ mod process;
 mod receiver;
 mod seeded;
 
+mod admin_key;
 mod configuration;
 mod errors;
+mod loopback;
 mod postgres;
 mod restoring;
 mod settings;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::admin_key::{assert_removed, assert_replaced};
 use super::process::{ADMIN_KEY, Running, output};
 use super::receiver::Receiver;
 
@@ -22,6 +23,13 @@ fn a_store_in_postgresql_survives_a_restart() {
     assert_eq!(first.stopped().0, 0);
     let second = Running::start(folder.path(), &["--store", &url]);
     assert_eq!((second.key(), second.get("/v1/tenants/default", &key).0), (None, 200));
+}
+
+#[test]
+fn the_key_of_the_configuration_is_one_key() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_replaced(folder.path(), &["--store", &fresh_url("replaced_key")]);
+    assert_removed(folder.path(), &["--store", &fresh_url("removed_key")]);
 }
 
 #[test]

@@ -57,7 +57,10 @@ impl Running {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).try_for_each(|line| outbox.send(line))
         });
-        let greeting = read_greeting(&mut child);
+        let greeting = read_greeting(&mut child).unwrap_or_else(|said| {
+            let log: Vec<String> = lines.iter().collect();
+            panic!("it did not start: {said}{}", log.join("\n"))
+        });
         let url = greeting.lines().find_map(|line| line.trim().strip_prefix("API "));
         let url = url.expect(&greeting).trim().trim_end_matches("/v1").to_owned();
         Self { child, greeting, url, lines, log: String::new() }
@@ -148,17 +151,18 @@ impl Running {
     }
 }
 
-fn read_greeting(child: &mut Child) -> String {
+/// What a server says once it has started; an error with all that it said if it ended instead.
+fn read_greeting(child: &mut Child) -> Result<String, String> {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut greeting = String::new();
     while !greeting.contains(" send order.paid") {
         if stdout.read_line(&mut greeting).unwrap() == 0 {
             let mut rest = String::new();
             let _ = stdout.read_to_string(&mut rest);
-            panic!("it did not start: {greeting}{rest}");
+            return Err(format!("{greeting}{rest}"));
         }
     }
-    greeting
+    Ok(greeting)
 }
 
 pub(crate) fn call(request: http::Request<Vec<u8>>) -> (u16, String) {

@@ -1,6 +1,7 @@
 //! API keys, audit and idempotency.
 
 use bytes::Bytes;
+use railpost_engine::Timestamp;
 use railpost_wire::ApiKeyId;
 
 use super::world::World;
@@ -63,6 +64,43 @@ pub(super) async fn a_revoked_api_key_stays_revoked(world: World) {
     world.commit(Write::TouchApiKey(key.id, first)).await;
     let stored = world.store.api_key(key.id).await.unwrap().unwrap();
     assert_eq!((stored.revoked_at, stored.last_used_at), (Some(first), Some(second)));
+}
+
+fn admin_key(world: &World, hash: u8, expires_at: Option<Timestamp>) -> ApiKey {
+    ApiKey { tenant: None, scope: Scope::Admin, expires_at, ..api_key(world, hash) }
+}
+
+pub(super) async fn the_last_admin_key_without_an_end_stays(world: World) {
+    let end = world.later(0) + railpost_engine::Span::from_hours(1);
+    let (first, second) = (admin_key(&world, 1, None), admin_key(&world, 2, None));
+    let (ending, tenants) = (admin_key(&world, 3, Some(end)), api_key(&world, 4));
+    for key in [&first, &second, &ending, &tenants] {
+        world.commit(Write::CreateApiKey(key.clone())).await;
+    }
+    let now = world.later(5);
+    let revoke = |key: &ApiKey| world.store.commit(Write::RevokeApiKey(key.id, now).into());
+    assert_eq!(revoke(&first).await, Ok(()));
+    assert_eq!(revoke(&second).await, Err(StoreError::LastAdminKey));
+    // What is revoked already, or no admin's, is nobody's last.
+    for key in [&first, &tenants, &ending] {
+        assert_eq!(revoke(key).await, Ok(()), "{}", key.id);
+    }
+    // A new one and the end of the old one in one change.
+    let third = admin_key(&world, 5, None);
+    let writes = vec![Write::CreateApiKey(third.clone()), Write::RevokeApiKey(second.id, now)];
+    world.commit(Change { writes, ..Change::default() }).await;
+    assert_eq!(revoke(&third).await, Err(StoreError::LastAdminKey));
+    assert_eq!(world.store.api_key(third.id).await, Ok(Some(third)));
+}
+
+pub(super) async fn an_api_key_can_be_renamed(world: World) {
+    let key = api_key(&world, 7);
+    world.commit(Write::CreateApiKey(key.clone())).await;
+    world.commit(Write::RenameApiKey(key.id, "deployment".to_owned())).await;
+    let renamed = ApiKey { name: "deployment".to_owned(), ..key };
+    assert_eq!(world.store.api_key_by_hash(&[7; 32]).await, Ok(Some(renamed)));
+    let nobody = Write::RenameApiKey(ApiKeyId::from_u128(world.unique()), "a".to_owned());
+    assert!(matches!(world.store.commit(nobody.into()).await, Err(StoreError::NotFound(_))));
 }
 
 pub(super) async fn no_two_api_keys_have_the_same_hash(world: World) {

@@ -183,6 +183,8 @@ checks! { $
     access {
         an_api_key_is_found_by_its_hash
         a_revoked_api_key_stays_revoked
+        the_last_admin_key_without_an_end_stays
+        an_api_key_can_be_renamed
         no_two_api_keys_have_the_same_hash
         api_keys_list_in_pages
         an_audit_entry_commits_with_its_change

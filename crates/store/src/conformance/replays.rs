@@ -142,6 +142,7 @@ pub(super) async fn a_replay_is_made_once_with_its_audit_entry_and_its_answer(wo
         at: START,
         tenant: Some(world.tenant.clone()),
         actor: replay.actor.clone(),
+        address: None,
         action: "replay.create".to_owned(),
         target: replay.id.to_string(),
         detail: serde_json::Value::Null,

@@ -165,6 +165,7 @@ fn traces(world: &World) -> (AuditEntry, IdempotencyRecord) {
         at: START,
         tenant: Some(world.tenant.clone()),
         actor: "a".into(),
+        address: None,
         action: "b".into(),
         target: "c".into(),
         detail: serde_json::Value::Null,

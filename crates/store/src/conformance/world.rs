@@ -121,6 +121,7 @@ impl World {
             at: self.later(1_000),
             tenant: Some(self.tenant.clone()),
             actor: "key_1".into(),
+            address: Some([192, 0, 2, 7].into()),
             action: "something.done".into(),
             target: target.into(),
             detail: serde_json::json!({"name": "b\u{0}"}),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use railpost_engine::{EndpointStatus, Timestamp};
-use railpost_wire::{EndpointId, EventType, ReplayId, SecretId, TenantId};
+use railpost_wire::{ApiKeyId, EndpointId, EventType, ReplayId, SecretId, TenantId};
 
 use super::MemoryStore;
 use super::state::{EndpointRow, RegistryRows, SecretRow};
@@ -229,13 +229,14 @@ impl Desk<'_> {
             }
             Write::CreateApiKey(key) => self.create_api_key(key)?,
             Write::RevokeApiKey(id, at) => {
-                let row = self.rows.api_keys.get_mut(&id);
-                let row = row.ok_or_else(|| StoreError::not_found("API key", id))?;
+                let all: Vec<_> = self.rows.api_keys.values().cloned().collect();
+                let row = self.api_key_mut(id)?;
+                check::an_admin_stays(row, at, &all)?;
                 row.revoked_at = row.revoked_at.or(Some(at));
             }
+            Write::RenameApiKey(id, name) => self.api_key_mut(id)?.name = name,
             Write::TouchApiKey(id, at) => {
-                let row = self.rows.api_keys.get_mut(&id);
-                let row = row.ok_or_else(|| StoreError::not_found("API key", id))?;
+                let row = self.api_key_mut(id)?;
                 row.last_used_at = row.last_used_at.max(Some(at));
             }
             Write::PutReplay(replay) => self.put_replay(*replay)?,
@@ -295,6 +296,11 @@ impl Desk<'_> {
         check::replay_put(changeable.into(), &replay)?;
         self.rows.replays.insert(replay.id, replay);
         Ok(())
+    }
+
+    fn api_key_mut(&mut self, id: ApiKeyId) -> Result<&mut crate::ApiKey> {
+        let row = self.rows.api_keys.get_mut(&id);
+        row.ok_or_else(|| StoreError::not_found("API key", id))
     }
 
     fn create_api_key(&mut self, key: crate::ApiKey) -> Result<()> {

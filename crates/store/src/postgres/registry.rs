@@ -149,11 +149,26 @@ impl ChangeTransaction<'_> {
             }
             Write::CreateApiKey(key) => self.create_api_key(key).await,
             Write::RevokeApiKey(id, at) => {
-                let revoke = |key: &mut ApiKey| key.revoked_at = key.revoked_at.or(Some(*at));
+                let all = self.api_keys_of_nobody().await?;
+                let revoke = |key: &mut ApiKey| {
+                    check::an_admin_stays(key, *at, &all)?;
+                    key.revoked_at = key.revoked_at.or(Some(*at));
+                    Ok(())
+                };
                 self.change_api_key(*id, revoke).await
             }
+            Write::RenameApiKey(id, name) => {
+                let rename = |key: &mut ApiKey| {
+                    key.name.clone_from(name);
+                    Ok(())
+                };
+                self.change_api_key(*id, rename).await
+            }
             Write::TouchApiKey(id, at) => {
-                let touch = |key: &mut ApiKey| key.last_used_at = key.last_used_at.max(Some(*at));
+                let touch = |key: &mut ApiKey| {
+                    key.last_used_at = key.last_used_at.max(Some(*at));
+                    Ok(())
+                };
                 self.change_api_key(*id, touch).await
             }
             Write::PutReplay(replay) => self.put_replay(replay).await,
@@ -252,13 +267,24 @@ impl ChangeTransaction<'_> {
         created(self.execute(sql, values).await?, "API key", key.id)
     }
 
-    async fn change_api_key(&self, id: ApiKeyId, change: impl FnOnce(&mut ApiKey)) -> Result<()> {
+    /// The API keys that are no tenant's: there are few. Nobody else changes them before this is committed.
+    async fn api_keys_of_nobody(&self) -> Result<Vec<ApiKey>> {
+        let sql = "SELECT record FROM api_keys WHERE tenant IS NULL ORDER BY id FOR UPDATE";
+        let rows = self.transaction.query(sql, &[]).await?;
+        all(&rows, |columns| columns.json("an API key"))
+    }
+
+    async fn change_api_key(
+        &self,
+        id: ApiKeyId,
+        change: impl FnOnce(&mut ApiKey) -> Result<()>,
+    ) -> Result<()> {
         let bytes = id.to_bytes();
         let sql = "SELECT record FROM api_keys WHERE id = $1";
         let rows = self.transaction.query(sql, &[&bytes.as_slice()]).await?;
         let key: Option<ApiKey> = one(&rows, |columns| columns.json("an API key"))?;
         let mut key = key.ok_or_else(|| StoreError::not_found("API key", id))?;
-        change(&mut key);
+        change(&mut key)?;
         let sql = "UPDATE api_keys SET record = $2 WHERE id = $1";
         self.execute(sql, &[&bytes.as_slice(), &to_json(&key)]).await?;
         Ok(())

@@ -4,7 +4,7 @@ use railpost_engine::Timestamp;
 use railpost_wire::{ApiKeyId, TenantId};
 use rusqlite::Connection;
 
-use super::rows::{Scan, listing, one};
+use super::rows::{Scan, all, listing, one};
 use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
 use crate::numbers::millis;
@@ -21,6 +21,12 @@ pub(super) fn api_key(db: &Connection, id: ApiKeyId) -> Result<Option<ApiKey>> {
 pub(super) fn api_key_by_hash(db: &Connection, hash: &Digest) -> Result<Option<ApiKey>> {
     let sql = "SELECT record FROM api_keys WHERE hash = ?1";
     one(db, sql, [hash], |columns| columns.json("an API key"))
+}
+
+/// The API keys that are no tenant's: there are few.
+pub(super) fn api_keys_of_nobody(db: &Connection) -> Result<Vec<ApiKey>> {
+    let sql = "SELECT record FROM api_keys WHERE tenant IS NULL";
+    all(db, sql, [], |columns| columns.json("an API key"))
 }
 
 pub(super) fn api_keys(

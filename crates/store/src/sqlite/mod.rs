@@ -65,7 +65,7 @@ pub struct SqliteStore {
     writer: Writer,
     setup: Setup,
     path: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl SqliteStore {
@@ -93,8 +93,18 @@ impl SqliteStore {
     }
 }
 
-/// Keeps other processes out until the file is dropped.
-fn lock(path: &Path) -> Result<File> {
+/// Keeps other processes out until it is dropped.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// To close the file is not enough: a process that is being started has it too until it runs its own program.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(path: &Path) -> Result<Lock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
@@ -102,7 +112,7 @@ fn lock(path: &Path) -> Result<File> {
         StoreError::Unavailable(format!("cannot open the lock file {}: {error}", name.display()))
     })?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(format!(
             "another process has {}: stop it, or give this one a file of its own",
             path.display()

@@ -120,11 +120,21 @@ impl WriteSession<'_> {
                 found(gone, "event type", name)
             }
             Write::CreateApiKey(key) => self.create_api_key(key),
-            Write::RevokeApiKey(id, at) => self.change_api_key(*id, |key| {
-                key.revoked_at = key.revoked_at.or(Some(*at));
+            Write::RevokeApiKey(id, at) => {
+                let all = super::access::api_keys_of_nobody(self.db)?;
+                self.change_api_key(*id, |key| {
+                    check::an_admin_stays(key, *at, &all)?;
+                    key.revoked_at = key.revoked_at.or(Some(*at));
+                    Ok(())
+                })
+            }
+            Write::RenameApiKey(id, name) => self.change_api_key(*id, |key| {
+                key.name.clone_from(name);
+                Ok(())
             }),
             Write::TouchApiKey(id, at) => self.change_api_key(*id, |key| {
                 key.last_used_at = key.last_used_at.max(Some(*at));
+                Ok(())
             }),
             Write::PutReplay(replay) => self.put_replay(replay),
         }
@@ -206,10 +216,14 @@ impl WriteSession<'_> {
         created(added, "API key", key.id)
     }
 
-    fn change_api_key(&self, id: ApiKeyId, change: impl FnOnce(&mut ApiKey)) -> Result<()> {
+    fn change_api_key(
+        &self,
+        id: ApiKeyId,
+        change: impl FnOnce(&mut ApiKey) -> Result<()>,
+    ) -> Result<()> {
         let key = super::access::api_key(self.db, id)?;
         let mut key = key.ok_or_else(|| StoreError::not_found("API key", id))?;
-        change(&mut key);
+        change(&mut key)?;
         self.execute(
             "UPDATE api_keys SET record = ?2 WHERE id = ?1",
             (id.to_bytes(), to_json(&key)),

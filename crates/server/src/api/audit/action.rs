@@ -48,6 +48,7 @@ actions! {
     ReplayCancel = "replay.cancel",
     KeyCreate = "key.create",
     KeyRevoke = "key.revoke",
+    KeyReplace = "key.replace",
     SessionSignIn = "session.sign_in",
     SessionSignInFailed = "session.sign_in_failed",
     SessionSignOut = "session.sign_out",

@@ -257,13 +257,19 @@ struct Input {
     buffer: BytesMut,
     /// The line that has begun is too long already: the rest of it is thrown away.
     skipping: bool,
-    /// How long the client may say nothing.
+    /// How long the client may take for a line.
     patience: Duration,
 }
 
 impl Input {
     /// The next line without its end. Dropping the future loses nothing.
     async fn next_line(&mut self) -> Next {
+        let patience = self.patience;
+        let line = tokio::time::timeout(patience, self.read_line()).await;
+        line.unwrap_or(Next::Broken(Code::RequestTimeout))
+    }
+
+    async fn read_line(&mut self) -> Next {
         let mut searched = 0;
         loop {
             if let Some(at) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
@@ -276,12 +282,11 @@ impl Input {
                 self.skipping = true;
             }
             searched = self.buffer.len();
-            match tokio::time::timeout(self.patience, self.body.next()).await {
-                Err(_) => return Next::Broken(Code::RequestTimeout),
-                Ok(Some(Err(_))) => return Next::Broken(Code::MalformedBody),
-                Ok(Some(Ok(chunk))) => self.buffer.extend_from_slice(&chunk),
-                Ok(None) if self.buffer.is_empty() && !self.skipping => return Next::End,
-                Ok(None) => {
+            match self.body.next().await {
+                Some(Err(_)) => return Next::Broken(Code::MalformedBody),
+                Some(Ok(chunk)) => self.buffer.extend_from_slice(&chunk),
+                None if self.buffer.is_empty() && !self.skipping => return Next::End,
+                None => {
                     let line = self.buffer.split();
                     return self.line(line);
                 }

@@ -36,6 +36,7 @@ impl Model {
             at: self.now(),
             tenant: (self.dice.u32(..4) > 0).then_some(tenant),
             actor: "model".to_owned(),
+            address: None,
             action: action.to_owned(),
             target: target.to_string(),
             detail: serde_json::Value::Null,

@@ -1,0 +1,136 @@
+//! Texts that are no API key: each costs the store a read, so there is a bound to how many are looked up.
+//!
+//! A few are looked up at once, an address may show so many a second, and what was looked up is remembered for a
+//! while. Keys that were seen before do not come here, so nobody who has one waits.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use railpost_engine::Timestamp;
+use railpost_store::Digest;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::auth::rate_limited;
+use super::key_ring::unknown;
+use super::problem::Problem;
+use crate::app::App;
+use crate::client_address::ClientAddress;
+use crate::limits::{
+    KEY_BELIEVED_FOR, KEY_LOOK_UPS_AT_ONCE, UNKNOWN_KEY_ADDRESSES_MAX, UNKNOWN_KEYS_BURST,
+    UNKNOWN_KEYS_PER_SECOND, UNKNOWN_KEYS_REMEMBERED_MAX,
+};
+
+/// What was shown and is no key, and who showed it.
+#[derive(Debug)]
+pub(super) struct UnknownKeys {
+    remembered: Mutex<HashMap<Digest, Timestamp>>,
+    /// Grows with every key that is made. What was looked up before that is not remembered: it may be the new one.
+    made: AtomicU64,
+    /// For each address the instant at which it may show as many again as ever.
+    addresses: Mutex<HashMap<IpAddr, Instant>>,
+    look_ups: Semaphore,
+}
+
+impl Default for UnknownKeys {
+    fn default() -> Self {
+        Self {
+            remembered: Mutex::default(),
+            made: AtomicU64::new(0),
+            addresses: Mutex::default(),
+            look_ups: Semaphore::new(KEY_LOOK_UPS_AT_ONCE),
+        }
+    }
+}
+
+/// The turn of one look-up.
+pub(super) struct Turn<'a> {
+    keys: &'a UnknownKeys,
+    hash: Digest,
+    address: IpAddr,
+    made: u64,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl UnknownKeys {
+    /// Waits for the turn to look this one up, unless it is known to be none or its address showed too many.
+    pub(super) async fn turn(
+        &self,
+        app: &App,
+        hash: &Digest,
+        client: ClientAddress,
+    ) -> Result<Turn<'_>, Problem> {
+        let address = network_of(client.0);
+        self.check(app, hash, address)?;
+        let closed = |_| unknown();
+        let permit = self.look_ups.acquire().await.map_err(closed)?;
+        // While it waited, the same may have been looked up.
+        self.check(app, hash, address)?;
+        let made = self.made.load(Ordering::SeqCst);
+        Ok(Turn { keys: self, hash: *hash, address, made, _permit: permit })
+    }
+
+    fn check(&self, app: &App, hash: &Digest, address: IpAddr) -> Result<(), Problem> {
+        let now = app.source.now();
+        if lock(&self.remembered).get(hash).is_some_and(|until| now < *until) {
+            return Err(unknown());
+        }
+        let full_at = lock(&self.addresses).get(&address).copied();
+        let depth = COST * UNKNOWN_KEYS_BURST;
+        match full_at.and_then(|at| at.checked_duration_since(Instant::now() + depth)) {
+            None => Ok(()),
+            Some(wait) => {
+                Err(rate_limited("too many unknown API keys came from this address", wait))
+            }
+        }
+    }
+
+    /// A key was made: what was known of it no longer counts.
+    pub(super) fn forget(&self, hash: &Digest) {
+        self.made.fetch_add(1, Ordering::SeqCst);
+        lock(&self.remembered).remove(hash);
+    }
+
+    fn charge(&self, address: IpAddr) {
+        let now = Instant::now();
+        let mut addresses = lock(&self.addresses);
+        if addresses.len() >= UNKNOWN_KEY_ADDRESSES_MAX {
+            addresses.retain(|_, full_at| *full_at > now);
+        }
+        if addresses.len() < UNKNOWN_KEY_ADDRESSES_MAX || addresses.contains_key(&address) {
+            let full_at = addresses.entry(address).or_insert(now);
+            *full_at = (*full_at).max(now) + COST;
+        }
+    }
+}
+
+const COST: Duration = Duration::from_millis(1000 / UNKNOWN_KEYS_PER_SECOND as u64);
+
+impl Turn<'_> {
+    /// It was none.
+    pub(super) fn remember(self, now: Timestamp) {
+        self.keys.charge(self.address);
+        let mut remembered = lock(&self.keys.remembered);
+        if remembered.len() >= UNKNOWN_KEYS_REMEMBERED_MAX {
+            remembered.retain(|_, until| now < *until);
+        }
+        let is_current = self.keys.made.load(Ordering::SeqCst) == self.made;
+        if is_current && remembered.len() < UNKNOWN_KEYS_REMEMBERED_MAX {
+            remembered.insert(self.hash, now + KEY_BELIEVED_FOR);
+        }
+    }
+}
+
+/// Whoever has an IPv6 address has the 2^64 beside it.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
