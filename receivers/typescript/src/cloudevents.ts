@@ -1,5 +1,6 @@
 /** CloudEvents 1.0: the event, its rules, and how HTTP carries it. */
 
+import { Buffer } from "node:buffer";
 import { elements, jsonText, members } from "./json-members.js";
 import {
   ATTRIBUTE_LEN_MAX,

@@ -1,5 +1,6 @@
 /** A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, or a thin event. */
 
+import type { Buffer } from "node:buffer";
 import { modeOf, parseBinary, parseStructured, type CloudEvent } from "./cloudevents.js";
 import { HEADERS_KEPT_MAX } from "./limits.js";
 import { parseEventId, parseEventType, readAs, type Received } from "./received.js";

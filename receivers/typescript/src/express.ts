@@ -1,5 +1,6 @@
 /** For Express 4 and 5. */
 
+import type { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { bodyOf, send } from "./node.js";
 import { bodyIsGone } from "./stream.js";

@@ -6,6 +6,8 @@
  * failing becomes a dead letter, and holds its line and key until a person retries or discards it.
  */
 
+import { Buffer } from "node:buffer";
+import { setImmediate } from "node:timers";
 import type { Delivery } from "./delivery.js";
 import { placeOf, type Awaitable, type Verdict } from "./inbox.js";
 import { DEAD_LISTED_MAX, WORKER_IDLE_DEFAULT } from "./limits.js";

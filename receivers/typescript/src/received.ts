@@ -1,5 +1,6 @@
 /** What a request's headers say of its event and attempt. */
 
+import { Buffer } from "node:buffer";
 import type { HeaderKey, HeaderNames } from "./header-names.js";
 import { EVENT_TYPE_LEN_MAX, ID_LEN_MAX, KEY_LEN_MAX, LINE_ID_LEN_MAX, SEQ_MAX, U32_MAX } from "./limits.js";
 import { Rejection } from "./rejection.js";

@@ -1,5 +1,6 @@
 /** Verification: which requests are believed, by the profile of their sender. */
 
+import { Buffer } from "node:buffer";
 import { Delivery, keptHeaders } from "./delivery.js";
 import { headerNames, readHeaders, type HeaderKey, type HeaderNames, type HeadersLike } from "./header-names.js";
 import { TOLERANCE_DEFAULT } from "./limits.js";

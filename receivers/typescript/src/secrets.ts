@@ -1,5 +1,6 @@
 /** Secrets and keys: how they are written, and what is made with them. */
 
+import { Buffer } from "node:buffer";
 import {
   createHmac,
   createPrivateKey,

@@ -1,5 +1,6 @@
 /** The signature headers: what they hold, and whether a trusted secret or key made it. */
 
+import { Buffer } from "node:buffer";
 import type { KeyObject } from "node:crypto";
 import { SIGNATURES_MAX } from "./limits.js";
 import { Rejection } from "./rejection.js";

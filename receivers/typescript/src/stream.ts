@@ -1,5 +1,6 @@
 /** Reading a body up to a limit, from whatever stream it comes. */
 
+import { Buffer } from "node:buffer";
 import { Rejection } from "./rejection.js";
 
 /** Reads chunks until their end. What is longer than the limit is rejected as soon as that shows. */

@@ -3,6 +3,7 @@
  * test runner, and with any other: it imports none.
  */
 
+import { Buffer } from "node:buffer";
 import { createHash, randomUUID } from "node:crypto";
 import { DEFAULT_NAMES, headerNames, type HeaderKey, type HeaderNames } from "./header-names.js";
 import { encodePercent, parseEventId, parseKey } from "./received.js";

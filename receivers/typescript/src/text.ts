@@ -1,5 +1,6 @@
 /** Texts with rules: how they are read, and how a refused one is shown. */
 
+import { Buffer } from "node:buffer";
 import { SHOWN_CHARS_MAX } from "./limits.js";
 
 /** Says what was expected, and shows the beginning of what came, escaped so that it is safe to log. */

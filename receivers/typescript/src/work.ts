@@ -1,5 +1,6 @@
 /** What a queue keeps of an event, and what it does about failures. */
 
+import { Buffer } from "node:buffer";
 import { Delivery } from "./delivery.js";
 import { BACKLOG_MAX, ERROR_CHARS_MAX, TRIES_MAX, TRY_DELAY_BASE, TRY_DELAY_MAX } from "./limits.js";
 import type { Received } from "./received.js";

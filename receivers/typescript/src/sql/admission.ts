@@ -1,5 +1,6 @@
 /** How a SQL inbox admits an event: by the one rule, with the statements of each database. */
 
+import { Buffer } from "node:buffer";
 import { GapTimers } from "../gap-timers.js";
 import {
   DUPLICATE,

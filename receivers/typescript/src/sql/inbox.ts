@@ -1,5 +1,6 @@
 /** The inbox in a SQL database: its row and the application's effect commit together. */
 
+import { Buffer } from "node:buffer";
 import { GapTimers } from "../gap-timers.js";
 import {
   forgottenBefore,

@@ -1,11 +1,17 @@
-/** Before all tests: Prisma's clients are generated, which needs no database and none of its engines. */
+/**
+ * Before all tests: the package is built, for the tests that run other processes with it, and Prisma's clients are
+ * generated, which needs no database and none of its engines.
+ */
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { installed } from "./services.js";
 
 export default function setup(): void {
+  const build = fileURLToPath(new URL("../../scripts/build.js", import.meta.url));
+  execFileSync(process.execPath, [build], { stdio: ["ignore", "ignore", "inherit"] });
   for (const provider of ["postgresql", "sqlite"]) generate(provider);
 }
 
