@@ -4,18 +4,24 @@ import type { Readable } from "node:stream";
 import { bodyIsGone, checkAnnounced, readChunks } from "./stream.js";
 import type { Webhook } from "./webhook.js";
 
-/** What of Fastify is used. Its types are not needed to compile against this package. */
+/** What of Fastify is used, as loosely as its types demand: they are not needed to compile against this package. */
 export interface FastifyLike {
-  removeAllContentTypeParsers(): unknown;
+  removeAllContentTypeParsers: (...values: never[]) => unknown;
+  addContentTypeParser: (...values: never[]) => unknown;
+  route: (...values: never[]) => unknown;
+}
+
+interface Fastify {
+  removeAllContentTypeParsers(): void;
   addContentTypeParser(
     contentType: string,
-    parser: (request: never, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void,
-  ): unknown;
+    parser: (request: unknown, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void,
+  ): void;
   route(options: {
-    method: never;
+    method: string[];
     url: string;
-    handler: (request: never, reply: never) => Promise<unknown>;
-  }): unknown;
+    handler: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>;
+  }): void;
 }
 
 interface FastifyRequest {
@@ -41,13 +47,15 @@ export interface FastifyWebhookOptions {
  * A plugin: `app.register(fastifyWebhook, { webhook, path: "/hook" })`. Within it no body is parsed; the parsers of the
  * rest of the application stay as they are.
  */
-export async function fastifyWebhook(app: FastifyLike, { webhook, path }: FastifyWebhookOptions): Promise<void> {
+export async function fastifyWebhook(instance: FastifyLike, options: FastifyWebhookOptions): Promise<void> {
+  const app = instance as unknown as Fastify;
+  const { webhook, path } = options;
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
   app.route({
-    method: webhook.methods as never,
+    method: webhook.methods,
     url: path,
-    handler: async (request: FastifyRequest, reply: FastifyReply) => {
+    handler: async (request, reply) => {
       const { method, url, headers } = request;
       const body = (limit: number) => bodyOf(request, limit);
       const answer = await webhook.handle({ method, url, headers, body });
