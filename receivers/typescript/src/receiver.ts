@@ -27,7 +27,9 @@ import { BadText, unixNow, wholeNumber } from "./text.js";
  * - `stripe`: `Stripe-Signature`; the event id is the one in the body.
  * - `github`: `X-Hub-Signature-256`; the id is `X-GitHub-Delivery`, which is not signed, and there is no timestamp.
  */
-export type Profile = "standard" | "timestamped" | "svix" | "stripe" | "github";
+export type Profile = (typeof PROFILES)[number];
+
+const PROFILES = ["standard", "timestamped", "svix", "stripe", "github"] as const;
 
 export interface ReceiverOptions {
   /** The secrets that are trusted, as they were shown to you. During a rotation there are two. */
@@ -52,6 +54,9 @@ export class Receiver {
 
   constructor(options: ReceiverOptions) {
     const { secrets = [], keys = [], profile = "standard", toleranceSeconds = TOLERANCE_DEFAULT } = options;
+    if (!PROFILES.includes(profile)) {
+      throw new RangeError(`profile: expected one of ${PROFILES.join(", ")}; got ${String(profile)}`);
+    }
     if (secrets.length + keys.length === 0) {
       throw new BadSecret("at least one of `secrets` and `keys`: nothing would be believed");
     }
