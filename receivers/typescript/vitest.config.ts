@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["tests/**/*.test.ts"],
+    include: ["tests/*.test.ts"],
     globalSetup: "tests/support/setup.ts",
     reporters: ["default"],
     // The whole run against the server and the killed processes take their time on a busy machine.

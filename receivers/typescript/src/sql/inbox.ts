@@ -41,11 +41,14 @@ export type Result<T, Sync extends boolean> = Sync extends true ? T : Promise<T>
  */
 export class SqlInbox<Tx, Sync extends boolean> implements Inbox<Tx> {
   readonly config: InboxConfig;
+  /** Whether it answers at once. */
+  readonly sync: Sync;
   readonly #driver: Driver<Tx>;
   readonly #timers = new GapTimers();
 
   constructor(driver: Driver<Tx>, options?: InboxOptions) {
     this.config = inboxConfig(options);
+    this.sync = driver.sync as Sync;
     this.#driver = driver;
   }
 
@@ -152,7 +155,7 @@ export class SqlInbox<Tx, Sync extends boolean> implements Inbox<Tx> {
   }
 
   #result<T>(run: () => Awaitable<T>): Result<T, Sync> {
-    const result = this.#driver.sync ? run() : (async () => run())();
+    const result = this.sync ? run() : (async () => run())();
     return result as Result<T, Sync>;
   }
 }
