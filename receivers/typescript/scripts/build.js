@@ -1,7 +1,7 @@
 /** Builds the package: ESM and CommonJS side by side, each with its types, and the schemas as plain SQL. */
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -28,3 +28,4 @@ for (const folder of ["dist", "sql"]) rmSync(join(root, folder), { recursive: tr
 compile("esm", "module");
 compile("cjs", "commonjs");
 await writeSql();
+copyFileSync(join(root, "..", "..", "LICENSE"), join(root, "LICENSE"));
