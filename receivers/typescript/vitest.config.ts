@@ -4,7 +4,7 @@ export default defineConfig({
   test: {
     include: ["tests/*.test.ts"],
     globalSetup: "tests/support/setup.ts",
-    reporters: ["default"],
+    reporters: ["default", "./tests/support/reporter.ts"],
     // The whole run against the server and the killed processes take their time on a busy machine.
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -2,4 +2,6 @@
 
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({ test: { include: ["tests/newer/*.test.ts"], reporters: ["default"] } });
+export default defineConfig({
+  test: { include: ["tests/newer/*.test.ts"], reporters: ["default", "./tests/support/reporter.ts"] },
+});

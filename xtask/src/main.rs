@@ -9,6 +9,7 @@ mod postgres;
 mod python;
 mod redis;
 mod steps;
+mod typescript;
 
 use std::process::ExitCode;
 
@@ -16,9 +17,12 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test     everything that must pass: formatting, lints, the rooms' edges, all tests and a fixed
-           set of simulation seeds. Ends at the first failure with the command to repeat it.
+  test     everything that must pass: formatting, lints, the rooms' edges, all tests, those of
+           the TypeScript receiver, and a fixed set of simulation seeds. Ends at the first failure
+           with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
+  typescript
+           the receiver package for TypeScript alone: installs its libraries, checks, builds and tests it
   python   the Python package alone: linter, types, tests, the built package in an empty environment
   with-services <cargo arguments>
            runs cargo with throwaway PostgreSQL and Redis servers, the libraries that the interop
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["test"] => steps::test(),
         ["edges"] => edges::check(),
+        ["typescript"] => typescript::test(),
         ["python"] => python::test(),
         ["with-services", ref args @ ..] if !args.is_empty() => steps::with_services(args),
         [] | ["help" | "--help" | "-h"] => {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::Postgres;
 use crate::redis::Redis;
+use crate::{browser, edges, interop, typescript};
 use crate::{browser, edges, interop, python};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
@@ -18,6 +19,7 @@ pub(crate) fn test() -> Result<(), String> {
     cargo("lints", &clippy)?;
     step("the rooms' edges", "cargo xtask edges", edges::check)?;
     with_services(&["test", "--workspace", "--all-features"])?;
+    step("the TypeScript receiver", "cargo xtask typescript", typescript::test)?;
     step("the Python package", "cargo xtask python", python::test)?;
     let sim = ["run", "--quiet", "--release", "-p", "railpost-sim", "--", "--seeds", SIM_SEEDS];
     cargo("simulation", &sim)?;

@@ -15,7 +15,9 @@ function compile(format, type) {
   mkdirSync(out, { recursive: true });
   writeFileSync(join(out, "package.json"), `${JSON.stringify({ type })}\n`);
   const project = join(root, `tsconfig.${format}.json`);
-  execFileSync(process.execPath, [join(typescript, "bin", "tsc"), "-p", project, "--outDir", out], { stdio: "inherit" });
+  execFileSync(process.execPath, [join(typescript, "bin", "tsc"), "-p", project, "--outDir", out], {
+    stdio: "inherit",
+  });
 }
 
 async function writeSql() {

@@ -276,9 +276,9 @@ function decodeHeader(name: string, value: string): string {
 /** The inside of a quoted string of RFC 9110; a value that does not begin with a quote as it is. */
 function unquote(value: string): string {
   if (!value.startsWith('"')) return value;
-  const inside = /^"((?:[^"\\]|\\[^])*)"$/.exec(value)?.[1];
+  const inside = /^"((?:[^"\\]|\\[\s\S])*)"$/.exec(value)?.[1];
   if (inside === undefined) throw new BadText("a quoted string with its end", value);
-  return inside.replace(/\\([^])/g, "$1");
+  return inside.replace(/\\([\s\S])/g, "$1");
 }
 
 /** Whether the standard lets a text be a String: no control characters, noncharacters or lone surrogates. */

@@ -60,7 +60,10 @@ export async function fastifyWebhook(instance: FastifyLike, options: FastifyWebh
       const body = (limit: number) => bodyOf(request, limit);
       const answer = await webhook.handle({ method, url, headers, body });
       const close = answer.status === 413 ? { connection: "close" } : {};
-      return reply.code(answer.status).headers({ ...answer.headers, ...close }).send(answer.body);
+      return reply
+        .code(answer.status)
+        .headers({ ...answer.headers, ...close })
+        .send(answer.body);
     },
   });
 }

@@ -110,7 +110,9 @@ export function readHeaders(headers: HeadersLike): Map<string, string> {
     read.set(lower, before === undefined ? value : `${before}, ${value}`);
   };
   if (isFetchHeaders(headers)) {
-    headers.forEach((value, name) => add(name, value));
+    headers.forEach((value, name) => {
+      add(name, value);
+    });
   } else if (isPairs(headers)) {
     for (const [name, value] of headers) add(name, value);
   } else {

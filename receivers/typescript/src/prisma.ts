@@ -35,7 +35,9 @@ export class PrismaInbox<Tx extends PrismaTransaction> extends SqlInbox<Tx, fals
 }
 
 /** By which Prisma marks its clients in a transaction: up to version 6, and since 7. */
-const MARKS = ["prisma.client.transaction.id", "prisma.client.transaction.scope_context"].map((name) => Symbol.for(name));
+const MARKS = ["prisma.client.transaction.id", "prisma.client.transaction.scope_context"].map((name) =>
+  Symbol.for(name),
+);
 
 class PrismaDriver<Tx extends PrismaTransaction> implements Driver<Tx> {
   readonly sync = false;

@@ -220,10 +220,7 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
   }
 
   /** Says whether there was something to do. */
-  async #turn(
-    effect: (delivery: Delivery, tx: Tx, job: Job) => unknown,
-    options: WorkerOptions,
-  ): Promise<boolean> {
+  async #turn(effect: (delivery: Delivery, tx: Tx, job: Job) => unknown, options: WorkerOptions): Promise<boolean> {
     try {
       const worked = (await this.workOne(effect)) as Worked;
       if (worked.kind === "idle") return false;

@@ -188,6 +188,6 @@ export function decodePercent(text: string): string {
 export function encodePercent(text: string): string {
   const bytes = [...Buffer.from(text, "utf8")];
   const plain = (byte: number) => byte > 0x20 && byte < 0x7f && byte !== 0x25 && byte !== 0x22;
-  const escape = (byte: number) => `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
-  return bytes.map((byte) => (plain(byte) ? String.fromCharCode(byte) : escape(byte))).join("");
+  const escaped = (byte: number) => `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  return bytes.map((byte) => (plain(byte) ? String.fromCharCode(byte) : escaped(byte))).join("");
 }

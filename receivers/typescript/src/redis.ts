@@ -111,13 +111,7 @@ export class RedisInbox implements Inbox<undefined> {
   }
 
   /** The line of a duplicate moves on; a gap that waits is remembered. */
-  async #refuse(
-    claim: Claim,
-    verdict: Verdict,
-    known: Known,
-    place: Place | undefined,
-    now: number,
-  ): Promise<void> {
+  async #refuse(claim: Claim, verdict: Verdict, known: Known, place: Place | undefined, now: number): Promise<void> {
     const newGap = verdict.kind === "gap" && known.gapSince === undefined;
     const moved = movesLine(verdict) ? thenApplied(known, place) : 0n;
     await this.#release(claim, moved, newGap ? `${known.applied} ${now}` : "");
@@ -175,7 +169,7 @@ function readSight(text: string | null, applied: bigint): number | undefined {
 }
 
 function readGap(text: string): NotedGap | undefined {
-  const parts = /^(\d+) (\d+) (\d+) ([!-~]+) ([^]*)$/.exec(text);
+  const parts = /^(\d+) (\d+) (\d+) ([!-~]+) ([\s\S]*)$/.exec(text);
   if (parts === null) return undefined;
   const [, applied = "0", seq = "0", notedAt, line = "", key] = parts;
   return { line, key: key || undefined, applied: BigInt(applied), seq: BigInt(seq), notedAt: Number(notedAt) };

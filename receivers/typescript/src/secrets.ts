@@ -68,8 +68,7 @@ export class SigningKey {
   constructor(text: string) {
     const bytes = decodeAfter("whsk_", text);
     const seed = bytes?.subarray(0, 32);
-    const expected =
-      "a signing key: `whsk_` and the base64 of a 32-byte Ed25519 seed, or of seed and public key";
+    const expected = "a signing key: `whsk_` and the base64 of a 32-byte Ed25519 seed, or of seed and public key";
     if (bytes === undefined || seed?.length !== 32) throw new BadSecret(expected);
     this.#seed = seed;
     this.#key = createPrivateKey({ key: pkcs8(seed), format: "der", type: "pkcs8" });

@@ -34,13 +34,7 @@ export function verifyStandard(trust: Trust, claim: StandardClaim, body: Uint8Ar
 }
 
 /** `t=…,v1=…`: HMAC over `timestamp.body`. Returns the timestamp. */
-export function verifyTimestamped(
-  trust: Trust,
-  header: string,
-  text: string,
-  body: Uint8Array,
-  now: number,
-): number {
+export function verifyTimestamped(trust: Trust, header: string, text: string, body: Uint8Array, now: number): number {
   const { timestamp, v1 } = readAs(header, text, parseTimestamped);
   const seconds = readAs(header, timestamp, parseTimestamp);
   checkFresh(trust, seconds, now);

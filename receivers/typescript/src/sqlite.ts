@@ -75,7 +75,10 @@ class SqliteDriver<Db extends SqliteDatabase> implements Driver<Db> {
 
   #prepare(db: Db, text: string): SqliteStatement {
     let statements = this.#prepared.get(db);
-    if (statements === undefined) this.#prepared.set(db, (statements = new Map()));
+    if (statements === undefined) {
+      statements = new Map();
+      this.#prepared.set(db, statements);
+    }
     let prepared = statements.get(text);
     if (prepared === undefined) {
       prepared = db.prepare(text);

@@ -7,7 +7,9 @@ const FORM = /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+
 /** Whether a text is a time that exists. */
 export function isTime(text: string): boolean {
   if (text.length > TIME_LEN_MAX) return false;
-  const parts = FORM.exec(text)?.slice(1).map((part) => Number(part ?? 0));
+  const parts = FORM.exec(text)
+    ?.slice(1)
+    .map((part) => Number(part ?? 0));
   if (parts === undefined) return false;
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, offHour = 0, offMinute = 0] = parts;
   const inDay = hour <= 23 && minute <= 59 && second <= 59 && offHour <= 23 && offMinute <= 59;

@@ -52,7 +52,11 @@ export class Webhook {
   readonly #accept: (delivery: Delivery, now: number) => Promise<Answer>;
 
   /** @internal Use `webhook`. */
-  constructor(options: CommonOptions, accept: (delivery: Delivery, now: number) => Promise<Answer>, counters: Counters) {
+  constructor(
+    options: CommonOptions,
+    accept: (delivery: Delivery, now: number) => Promise<Answer>,
+    counters: Counters,
+  ) {
     wholeNumber("bodyLenMax", options.bodyLenMax ?? BODY_LEN_MAX, 1, 2 ** 30);
     checkHandshakes(options.handshakes ?? {});
     this.#options = options;
@@ -112,10 +116,7 @@ function logToConsole(error: Error): void {
  * A webhook that applies events through an inbox: `effect` is called for those that are to be applied, with the
  * transaction that it writes through. If it throws, nothing is kept, and the sender tries again.
  */
-export function webhook<Tx>(
-  options: InboxWebhookOptions<Tx>,
-  effect: (delivery: Delivery, tx: Tx) => unknown,
-): Webhook;
+export function webhook<Tx>(options: InboxWebhookOptions<Tx>, effect: (delivery: Delivery, tx: Tx) => unknown): Webhook;
 /** A webhook that queues events: they are acknowledged once they are stored. */
 export function webhook(options: QueueWebhookOptions): Webhook;
 export function webhook<Tx>(

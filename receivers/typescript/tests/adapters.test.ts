@@ -15,7 +15,7 @@ import { Receiver } from "../src/receiver.js";
 import { SqliteInbox } from "../src/sqlite.js";
 import { fetchTarget, httpTarget, ordeal, TEST_SECRET, TestSender } from "../src/testing.js";
 import { webhook, type Webhook } from "../src/webhook.js";
-import { openSqlite } from "./support/services.js";
+import { closed, openSqlite } from "./support/services.js";
 
 const receiver = new Receiver({ secrets: [TEST_SECRET] });
 const closers: (() => unknown)[] = [];
@@ -36,13 +36,20 @@ function shop(options = {}) {
     tx.prepare("insert into effects (text) values (?)").run(delivery.text());
   });
   closers.push(() => db.close());
-  const effects = () => db.prepare("select text from effects order by id").all().map((row) => (row as { text: string }).text);
-  return { hook, effects, log, recover: () => void (recovered = true) };
+  const effects = () =>
+    db
+      .prepare("select text from effects order by id")
+      .all()
+      .map((row) => (row as { text: string }).text);
+  const recover = () => {
+    recovered = true;
+  };
+  return { hook, effects, log, recover };
 }
 
 async function listen(server: Server): Promise<string> {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  closers.push(() => new Promise((resolve) => (server.closeAllConnections(), server.close(resolve))));
+  closers.push(() => closed(server));
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook?from=sender`;
 }
 
@@ -50,7 +57,9 @@ const servers: Record<string, (hook: Webhook) => Promise<string>> = {
   "Node's http": (hook) => listen(createServer(nodeHandler(hook))),
   Express: (hook) => listen(createServer(express().all("/hook", expressHandler(hook)))),
   "Express after express.raw": (hook) => {
-    const app = express().use(express.raw({ type: "*/*", limit: "3mb" })).all("/hook", expressHandler(hook));
+    const app = express()
+      .use(express.raw({ type: "*/*", limit: "3mb" }))
+      .all("/hook", expressHandler(hook));
     return listen(createServer(app));
   },
   "Express after a parser that keeps the bytes": (hook) => {
@@ -102,7 +111,14 @@ describe.each(Object.entries(servers))("behind %s", (name, serve) => {
     expect(effects().toSorted()).toEqual(EVENTS.map(({ body }) => body).toSorted());
     const ofA = effects().filter((text) => text.includes('"A"'));
     expect(ofA).toEqual(EVENTS.slice(0, 2).map(({ body }) => body));
-    expect(hook.counters.counts()).toMatchObject({ fresh: 4, duplicate: 4, stale: 2, gap: 3, rejected: 28, trouble: 0 });
+    expect(hook.counters.counts()).toMatchObject({
+      fresh: 4,
+      duplicate: 4,
+      stale: 2,
+      gap: 3,
+      rejected: 28,
+      trouble: 0,
+    });
   });
 
   it("an effect that fails is answered 503 and happens at the next attempt", async () => {
@@ -158,7 +174,9 @@ describe("behind Express, after a parser that keeps nothing", () => {
     const url = await listen(createServer(express().use(express.json()).post("/hook", expressHandler(hook))));
     const sender = new TestSender();
     expect(await httpTarget(url)(sender.request(sender.event({ a: 1 }, "A")))).toBe(503);
-    expect(log.map(({ message }) => message)).toEqual([expect.stringContaining("express.json({ verify: keepRawBody })")]);
+    expect(log.map(({ message }) => message)).toEqual([
+      expect.stringContaining("express.json({ verify: keepRawBody })"),
+    ]);
     expect(effects()).toEqual([]);
   });
 });
@@ -188,7 +206,9 @@ describe("a connection that ends within the body", () => {
       void listen(createServer((request, response) => void handled(request, response).then(resolve))).then((url) => {
         const { port } = new URL(url);
         const socket = connect(Number(port), "127.0.0.1", () => {
-          socket.write("POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nonly this", () => socket.destroy());
+          socket.write("POST /hook HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nonly this", () =>
+            socket.destroy(),
+          );
         });
       });
     });

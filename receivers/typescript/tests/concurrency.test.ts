@@ -16,7 +16,9 @@ describe.each(ON_POSTGRES)("with %s, at once", (_name, setUp) => {
   it("copies of an event take effect once", async () => {
     const setup = await setUp();
     const [inbox, marker] = [setup.make({ name: unique("inbox") }), unique("effect")];
-    const copies = Array.from({ length: 6 }, async () => inbox.apply(event("1", ["A", 1]), (tx) => setup.write(tx, marker)));
+    const copies = Array.from({ length: 6 }, async () =>
+      inbox.apply(event("1", ["A", 1]), (tx) => setup.write(tx, marker)),
+    );
     const kinds = (await Promise.all(copies)).map(({ kind }) => kind).sort();
     expect(kinds).toEqual(["duplicate", "duplicate", "duplicate", "duplicate", "duplicate", "fresh"]);
     expect((await setup.effects()).filter((text) => text === marker)).toEqual([marker]);
@@ -59,7 +61,8 @@ describe("with pg", () => {
     await pool.end();
 
     async function untilOneWaits(): Promise<void> {
-      const sql = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like 'select cast(railpost_admit%'";
+      const sql =
+        "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like 'select cast(railpost_admit%'";
       while ((await pool.query(sql)).rowCount === 0);
     }
   });
@@ -86,7 +89,9 @@ describe("with pg", () => {
     const pool = await schemaPool();
     const inbox = new PgInbox(pool);
     await inbox.createTables();
-    const swallowing = inbox.apply(event("1", ["A", 1]), (client) => client.query("select 1 / 0").catch(() => undefined));
+    const swallowing = inbox.apply(event("1", ["A", 1]), (client) =>
+      client.query("select 1 / 0").catch(() => undefined),
+    );
     await expect(swallowing).rejects.toThrow(/the transaction was rolled back/);
     expect((await inbox.apply(event("1", ["A", 1]), () => undefined)).kind).toBe("fresh");
     await pool.end();
@@ -123,9 +128,12 @@ describe.each(ON_POSTGRES.filter(([name]) => name !== "pg"))("with %s", (_name, 
 
     /** A statement that fails, by the driver of the inbox itself. */
     async function failing(tx: unknown): Promise<unknown> {
-      return inbox.run(tx, (function* () {
-        yield { text: "select 1 / 0 as never", values: [], rows: true };
-      })());
+      return inbox.run(
+        tx,
+        (function* () {
+          yield { text: "select 1 / 0 as never", values: [], rows: true };
+        })(),
+      );
     }
   });
 });

@@ -7,6 +7,7 @@ import { nodeHandler } from "../src/node.js";
 import { Receiver } from "../src/receiver.js";
 import { TEST_SECRET } from "../src/testing.js";
 import { webhook } from "../src/webhook.js";
+import { closed } from "./support/services.js";
 
 const receiver = new Receiver({ secrets: [TEST_SECRET] });
 const closers: (() => unknown)[] = [];
@@ -15,16 +16,21 @@ afterAll(async () => {
 });
 
 async function serve(handshakes: Handshakes): Promise<string> {
-  const server = createServer(nodeHandler(webhook({ receiver, inbox: new MemoryInbox(), handshakes }, () => undefined)));
+  const server = createServer(
+    nodeHandler(webhook({ receiver, inbox: new MemoryInbox(), handshakes }, () => undefined)),
+  );
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  closers.push(() => new Promise((resolve) => (server.closeAllConnections(), server.close(resolve))));
+  closers.push(() => closed(server));
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
 }
 
 describe("a CloudEvents sender that asks with OPTIONS", () => {
   const cloudEvents = { origins: ["eventemitter.example.com"], ratePerMinute: 100 };
 
-  async function ask(handshake: Handshakes, headers: Record<string, string>): Promise<[number, string | null, string | null]> {
+  async function ask(
+    handshake: Handshakes,
+    headers: Record<string, string>,
+  ): Promise<[number, string | null, string | null]> {
     const response = await fetch(await serve(handshake), { method: "OPTIONS", headers });
     const header = (name: string) => response.headers.get(name);
     return [response.status, header("webhook-allowed-origin"), header("webhook-allowed-rate")];
@@ -72,7 +78,12 @@ describe("a WebSub hub that asks with GET", () => {
     return [response.status, await response.text()];
   }
 
-  const intent = { "hub.mode": "subscribe", "hub.topic": topic, "hub.challenge": "c-1_A", "hub.lease_seconds": "86400" };
+  const intent = {
+    "hub.mode": "subscribe",
+    "hub.topic": topic,
+    "hub.challenge": "c-1_A",
+    "hub.lease_seconds": "86400",
+  };
 
   it("is answered with its challenge, and nothing but it", async () => {
     expect(await ask({ webSub }, intent)).toEqual([200, "c-1_A"]);

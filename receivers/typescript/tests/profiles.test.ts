@@ -13,7 +13,12 @@ const BODY = '{"id":"evt_1","type":"invoice.paid","created":1767225000,"data":"√
 const OTHER = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
 
 /** The code of the rejection. */
-function refused(options: ReceiverOptions, headers: Record<string, string>, body: string | Uint8Array, now = NOW): string {
+function refused(
+  options: ReceiverOptions,
+  headers: Record<string, string>,
+  body: string | Uint8Array,
+  now = NOW,
+): string {
   try {
     new Receiver(options).verify(headers, body, now);
   } catch (error) {
@@ -56,7 +61,11 @@ describe("svix", () => {
   it("signs what is verified, under its own names and the standard ones", () => {
     const signature = new SvixWebhook(TEST_SECRET).sign("msg_2", AT, BODY);
     for (const brand of ["svix", "webhook"]) {
-      const headers = { [`${brand}-id`]: "msg_2", [`${brand}-timestamp`]: String(NOW), [`${brand}-signature`]: signature };
+      const headers = {
+        [`${brand}-id`]: "msg_2",
+        [`${brand}-timestamp`]: String(NOW),
+        [`${brand}-signature`]: signature,
+      };
       const delivery = new Receiver({ secrets: [TEST_SECRET], profile: "svix" }).verify(headers, BODY, NOW);
       expect(delivery.eventId).toBe("msg_2");
       expect(refused({ secrets: [OTHER], profile: "svix" }, headers, BODY)).toBe("no_match");
@@ -131,7 +140,11 @@ describe("Ed25519", () => {
     const { privateKey, publicKey } = generateKeyPairSync("ed25519");
     const raw = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
     const signature = sign(null, Buffer.from(`msg_3.${NOW}.${BODY}`), privateKey).toString("base64");
-    const headers = { "webhook-id": "msg_3", "webhook-timestamp": String(NOW), "webhook-signature": `v1a,${signature}` };
+    const headers = {
+      "webhook-id": "msg_3",
+      "webhook-timestamp": String(NOW),
+      "webhook-signature": `v1a,${signature}`,
+    };
     const options = { keys: [`whpk_${raw.toString("base64")}`] };
     expect(refused(options, headers, BODY)).toBe("accepted");
     expect(refused(options, headers, `${BODY} `)).toBe("no_match");
@@ -142,7 +155,8 @@ describe("what the sender says of the event", () => {
   const sender = new TestSender();
   const event = { ...sender.event("{}", "caf√© 1"), type: "order.paid" };
   const request = sender.request(event, 2, NOW);
-  const verify = (headers: Record<string, string>) => new Receiver({ secrets: [TEST_SECRET] }).verify(headers, "{}", NOW);
+  const verify = (headers: Record<string, string>) =>
+    new Receiver({ secrets: [TEST_SECRET] }).verify(headers, "{}", NOW);
 
   it("is read: its place, its type, its time and its schema version", () => {
     const more = { "X-Event-Time": "2026-01-01T00:00:00.5Z", "X-Schema-Version": "3", "x-replay": "true" };
@@ -167,7 +181,9 @@ describe("what the sender says of the event", () => {
     ["X-Schema-Version", "4294967296"],
     ["X-Schema-Version", "-1"],
   ])("is refused if %s is %s", (header, value) => {
-    expect(() => verify({ ...request.headers, [header]: value })).toThrow(expect.objectContaining({ code: "malformed", header }));
+    expect(() => verify({ ...request.headers, [header]: value })).toThrow(
+      expect.objectContaining({ code: "malformed", header }),
+    );
   });
 
   it("may stand under other names", () => {
@@ -187,7 +203,14 @@ describe("headers", () => {
     const receiver = new Receiver({ secrets: [TEST_SECRET] });
     const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
     const lists = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]]));
-    for (const form of [headers, lower, lists, new Headers(headers), new Map(Object.entries(headers)), Object.entries(headers)]) {
+    for (const form of [
+      headers,
+      lower,
+      lists,
+      new Headers(headers),
+      new Map(Object.entries(headers)),
+      Object.entries(headers),
+    ]) {
       expect(receiver.verify(form, body, NOW).key).toBe("A");
     }
   });
@@ -204,7 +227,9 @@ describe("a receiver", () => {
   it("that trusts nothing, or keys where only secrets are used, is refused", () => {
     expect(() => new Receiver({})).toThrow(/at least one of `secrets` and `keys`/);
     expect(() => new Receiver({ secrets: ["plain"] })).toThrow(/`whsec_` and the base64 of 24 to 64 bytes/);
-    expect(() => new Receiver({ secrets: ["s"], keys: ["whpk_"], profile: "github" })).toThrow(/github signs with secrets/);
+    expect(() => new Receiver({ secrets: ["s"], keys: ["whpk_"], profile: "github" })).toThrow(
+      /github signs with secrets/,
+    );
     expect(() => new Receiver({ secrets: [""], profile: "github" })).toThrow(/not empty/);
     expect(() => new Receiver({ secrets: [TEST_SECRET], toleranceSeconds: -1 })).toThrow(/^toleranceSeconds: /);
     expect(() => new Receiver({ secrets: [TEST_SECRET], profile: "sendgrid" as never })).toThrow(/^profile: /);

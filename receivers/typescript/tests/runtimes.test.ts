@@ -11,7 +11,9 @@ import { installed, temporaryFolder } from "./support/services.js";
 const SIGNING_KEY = "whsk_VEVTVFNJR05JTkdLRVlET05PVFVTRVRISVNGT1JBTlk=";
 const ENVIRONMENT = { SECRET: TEST_SECRET, PUBLIC_KEY: new SigningKey(SIGNING_KEY).verifyingKey };
 const children: ChildProcess[] = [];
-afterAll(() => children.forEach((child) => child.kill("SIGKILL")));
+afterAll(() => {
+  for (const child of children) child.kill("SIGKILL");
+});
 
 const child = (name: string) => fileURLToPath(new URL(`./children/${name}`, import.meta.url));
 const program = (path: string) => join(installed(), "node_modules", path);

@@ -7,7 +7,9 @@ import { openSqlite, schemaPool } from "./support/services.js";
 /** The statements of a schema that create something, without comments and white space. */
 function creations(sql: string): string[] {
   const plain = sql.replace(/^\s*--.*$/gm, "").replace(/\s+/g, " ");
-  return [...plain.matchAll(/create (?:or replace function|table|index)(?:[^;$]|\$\$.*?\$\$)*/g)].map(([text]) => text.trim());
+  return [...plain.matchAll(/create (?:or replace function|table|index)(?:[^;$]|\$\$.*?\$\$)*/g)].map(([text]) =>
+    text.trim(),
+  );
 }
 
 describe.each([

@@ -13,7 +13,7 @@ import { SqliteInbox } from "../src/sqlite.js";
 import { readChunks } from "../src/stream.js";
 import { webhook, type Webhook } from "../src/webhook.js";
 import { RailpostServer } from "./support/server.js";
-import { openSqlite, schemaPool, temporaryFolder } from "./support/services.js";
+import { closed, openSqlite, schemaPool, temporaryFolder } from "./support/services.js";
 
 const SECRET = `whsec_${Buffer.alloc(32, 42).toString("base64")}`;
 const KEYS = ["A", "B é", "C"];
@@ -64,7 +64,10 @@ async function postgresShop(): Promise<Shop> {
   await inbox.createTables();
   const queue = new Queue(inbox, { delayBaseSeconds: 0 });
   const [ended, failed] = [new AbortController(), new Set<string>()];
-  const effect = async (delivery: Delivery, client: { query: (sql: string, values: unknown[]) => Promise<unknown> }) => {
+  const effect = async (
+    delivery: Delivery,
+    client: { query: (sql: string, values: unknown[]) => Promise<unknown> },
+  ) => {
     const { key, n } = delivery.json<Payload>();
     await client.query("insert into effects (key, n) values ($1, $2)", [key, n]);
     // Every job fails once, after its effect was written.
@@ -110,7 +113,7 @@ class Unreliable {
       response.end();
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    closers.push(() => new Promise((resolve) => (server.closeAllConnections(), server.close(resolve))));
+    closers.push(() => closed(server));
     this.#url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
   }
 

@@ -178,7 +178,10 @@ describe("headers.json", () => {
 
   it.each(cases("headers", "refused"))("refused: $name", (refused) => {
     const incoming = new Incoming(headerNames(), readHeaders(refused["headers"]));
-    expectRejection(rejection(() => parseReceived(incoming)), refused);
+    expectRejection(
+      rejection(() => parseReceived(incoming)),
+      refused,
+    );
   });
 });
 

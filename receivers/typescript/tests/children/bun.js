@@ -18,6 +18,8 @@ const server = Bun.serve({
   hostname: "127.0.0.1",
   port: 0,
   fetch: (request) =>
-    request.method === "GET" ? Response.json(db.prepare("select text from effects order by id").all()) : handler(request),
+    request.method === "GET"
+      ? Response.json(db.prepare("select text from effects order by id").all())
+      : handler(request),
 });
 console.log(`listening on ${server.port}`);

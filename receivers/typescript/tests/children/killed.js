@@ -63,7 +63,10 @@ const tasks = {
 };
 
 async function onPostgres(run) {
-  const pool = new pg.Pool({ connectionString: process.env.RAILPOST_TEST_POSTGRES, options: `-c search_path=${store}` });
+  const pool = new pg.Pool({
+    connectionString: process.env.RAILPOST_TEST_POSTGRES,
+    options: `-c search_path=${store}`,
+  });
   const result = await run(new PgInbox(pool, { name: "orders" }));
   await pool.end();
   return result;

@@ -10,9 +10,12 @@ let handler;
 export default {
   async fetch(request, env) {
     handler ??= fetchHandler(
-      webhook({ receiver: new Receiver({ secrets: [env.SECRET], keys: [env.PUBLIC_KEY] }), inbox, log: () => undefined }, (delivery) => {
-        effects.push({ text: delivery.text() });
-      }),
+      webhook(
+        { receiver: new Receiver({ secrets: [env.SECRET], keys: [env.PUBLIC_KEY] }), inbox, log: () => undefined },
+        (delivery) => {
+          effects.push({ text: delivery.text() });
+        },
+      ),
     );
     return request.method === "GET" ? Response.json(effects) : handler(request);
   },

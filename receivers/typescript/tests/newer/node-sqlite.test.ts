@@ -19,7 +19,11 @@ function open(options: InboxOptions = {}) {
   const inbox = new SqliteInbox(db, options);
   inbox.createTables();
   const write = (text: string) => db.prepare("insert into effects (text) values (?)").run(text);
-  const effects = () => db.prepare("select text from effects order by id").all().map((row) => row["text"]);
+  const effects = () =>
+    db
+      .prepare("select text from effects order by id")
+      .all()
+      .map((row) => row["text"]);
   return { db, inbox, write, effects };
 }
 
@@ -59,9 +63,9 @@ describe("the inbox with node:sqlite", () => {
     const taken = new Delivery(event("1", ["A", 9_223_372_036_854_775_807n]), {}, Buffer.from([0, 255]));
     expect(queue.take(taken, NOW)?.kind).toBe("fresh");
     expect(queue.take(new Delivery(event("2"), {}, Buffer.alloc(0)), NOW)).toBeUndefined();
-    let seen: Delivery | undefined;
-    expect(queue.workOne((delivery) => void (seen = delivery), NOW)).toEqual({ kind: "done", eventId: "1" });
-    expect(seen).toEqual(taken);
+    const seen: Delivery[] = [];
+    expect(queue.workOne((delivery) => seen.push(delivery), NOW)).toEqual({ kind: "done", eventId: "1" });
+    expect(seen).toEqual([taken]);
   });
 
   it("notes gaps and prunes", () => {

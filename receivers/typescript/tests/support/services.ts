@@ -1,6 +1,7 @@
 /** The servers that the tests need: `cargo xtask` starts them, and says where they are. */
 
 import { mkdtempSync } from "node:fs";
+import type { Server } from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -39,6 +40,12 @@ export async function schemaPool(schema: string = unique("ts")): Promise<pg.Pool
 export function openSqlite(path = ":memory:"): BetterSqlite3.Database {
   const Database = createRequire(import.meta.url)("better-sqlite3") as typeof BetterSqlite3;
   return new Database(path);
+}
+
+/** Closes a server with all its connections. */
+export async function closed(server: Server): Promise<void> {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
 }
 
 /** The folder of what is installed for the tests. */

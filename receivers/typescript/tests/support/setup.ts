@@ -28,7 +28,11 @@ function generate(provider: string): void {
   writeFileSync(schema, schemaOf(provider));
   const program = join(installed(), "node_modules", "prisma", "build", "index.js");
   // It looks for an engine that migrations need, and would download it. Any program will do: it is not run.
-  const environment = { ...process.env, PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, PRISMA_HIDE_UPDATE_MESSAGE: "1" };
+  const environment = {
+    ...process.env,
+    PRISMA_SCHEMA_ENGINE_BINARY: process.execPath,
+    PRISMA_HIDE_UPDATE_MESSAGE: "1",
+  };
   execFileSync(process.execPath, [program, "generate", "--schema", schema, "--no-hints"], {
     cwd: folder,
     env: environment,

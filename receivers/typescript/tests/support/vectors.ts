@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-// oxlint-disable-next-line no-explicit-any
+// biome-ignore lint/suspicious/noExplicitAny: a case has the fields of its file, and the tests say which.
 export type Case = Record<string, any>;
 
 export function vectors(file: string): Record<string, Case[]> {
