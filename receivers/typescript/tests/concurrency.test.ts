@@ -1,10 +1,13 @@
 import { spawn } from "node:child_process";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { Delivery } from "../src/delivery.js";
 import type { Verdict } from "../src/inbox.js";
 import { MemoryInbox } from "../src/memory.js";
 import { PgInbox } from "../src/pg.js";
+import { Queue } from "../src/queue.js";
 import { SqliteInbox } from "../src/sqlite.js";
 import { redisInboxes, SQL_SETUPS } from "./support/inboxes.js";
 import { openSqlite, schemaPool, temporaryFolder, unique } from "./support/services.js";
@@ -104,7 +107,8 @@ describe("with pg", () => {
     const broken = inbox.apply(event("1", ["A", 1]), async (client) => {
       const { rows } = await client.query("select pg_backend_pid() as pid");
       const { pid } = rows[0] as { pid: number };
-      const gone = new Promise((resolve) => client.on("error", resolve));
+      const { stream } = (client as unknown as { connection: { stream: Socket } }).connection;
+      const gone = new Promise((resolve) => stream.once("close", resolve));
       await pool.query("select pg_terminate_backend($1)", [pid]);
       await gone;
     });
@@ -139,22 +143,44 @@ describe.each(ON_POSTGRES.filter(([name]) => name !== "pg"))("with %s", (_name, 
 });
 
 describe("with SQLite", () => {
-  it("two processes that are sent the same events apply each once and in order", async () => {
+  function openShop() {
     const store = join(temporaryFolder(), "orders.db");
     const db = openSqlite(store);
     db.pragma("journal_mode = wal");
     db.exec("create table effects (id integer primary key autoincrement, line integer, seq integer)");
-    new SqliteInbox(db).createTables();
-    const hammer = fileURLToPath(new URL("./children/hammer.js", import.meta.url));
-    const run = () =>
-      new Promise((resolve) => {
-        spawn(process.execPath, [hammer, store, "5", "40"], { stdio: "inherit" }).on("close", resolve);
-      });
-    expect(await Promise.all([run(), run()])).toEqual([0, 0]);
-    const rows = db.prepare("select line, seq from effects order by line, id").all();
-    const expected = Array.from({ length: 200 }, (_, at) => ({ line: Math.floor(at / 40), seq: (at % 40) + 1 }));
-    expect(rows).toEqual(expected);
-    db.close();
+    const inbox = new SqliteInbox(db, { name: "orders" });
+    inbox.createTables();
+    const effects = () => db.prepare("select line, seq from effects order by line, id").all();
+    return { store, inbox, effects };
+  }
+
+  /** Seqs 1 to 40 of each of five lines. */
+  const EXPECTED = Array.from({ length: 200 }, (_, at) => ({ line: Math.floor(at / 40), seq: (at % 40) + 1 }));
+
+  function run(child: string, ...args: string[]): Promise<number | null> {
+    const path = fileURLToPath(new URL(`./children/${child}`, import.meta.url));
+    return new Promise((resolve) => {
+      spawn(process.execPath, [path, ...args], { stdio: "inherit" }).on("close", resolve);
+    });
+  }
+
+  it("two processes that are sent the same events apply each once and in order", async () => {
+    const { store, effects } = openShop();
+    const hammer = () => run("hammer.js", store, "5", "40");
+    expect(await Promise.all([hammer(), hammer()])).toEqual([0, 0]);
+    expect(effects()).toEqual(EXPECTED);
+  });
+
+  it("two processes that work on one queue do each job once and in order", async () => {
+    const { store, inbox, effects } = openShop();
+    const queue = new Queue(inbox);
+    for (const { line, seq } of EXPECTED) {
+      queue.take(new Delivery(event(`${line}-${seq}`, [`${line}`, seq]), {}, Buffer.alloc(0)));
+    }
+    const work = () => run("worker-process.js", store);
+    expect(await Promise.all([work(), work()])).toEqual([0, 0]);
+    expect(effects()).toEqual(EXPECTED);
+    expect(queue.stats().waiting).toBe(0);
   });
 
   it("an effect that is asynchronous is refused, and nothing of it is kept", async () => {

@@ -114,6 +114,55 @@ async function check(args: string[], folder: string): Promise<void> {
   expect(stdout).toBe("");
 }
 
+/** What users write against each library: its transaction must be known by its own type. */
+const INFERENCE = `
+import { DatabaseSync } from "node:sqlite";
+import { drizzle as drizzleSqlite } from "drizzle-orm/better-sqlite3";
+import { drizzle } from "drizzle-orm/node-postgres";
+import { Redis } from "ioredis";
+import { Kysely } from "kysely";
+import { type Received } from "railpost";
+import { DrizzleInbox } from "railpost/drizzle";
+import { KyselyInbox } from "railpost/kysely";
+import { PrismaInbox } from "railpost/prisma";
+import { RedisInbox } from "railpost/redis";
+import { SqliteInbox } from "railpost/sqlite";
+import type { PrismaClient } from "../prisma/postgresql/client/client.ts";
+
+declare const event: Received;
+declare const prisma: PrismaClient;
+declare const kysely: Kysely<{ orders: { id: string } }>;
+
+const onPrisma = new PrismaInbox(prisma, { dialect: "postgres" });
+await onPrisma.apply(event, (tx) => tx.effect.create({ data: { text: "x" } }));
+await prisma.$transaction(async (tx) => (await onPrisma.admit(tx, event)).kind);
+// @ts-expect-error: there is no such model
+await onPrisma.apply(event, (tx) => tx.nothing.create());
+
+const onPostgres = new DrizzleInbox(drizzle("url"), { dialect: "postgres" });
+await onPostgres.apply(event, (tx) => tx.execute("select 1"));
+const db = drizzleSqlite(":memory:");
+const onSqlite = new DrizzleInbox(db, { dialect: "sqlite-sync" });
+const kind: string = onSqlite.apply(event, (tx) => tx.run("select 1")).kind;
+db.transaction((tx) => onSqlite.admit(tx, event).kind);
+
+const onKysely = new KyselyInbox(kysely, { dialect: "postgres" });
+await onKysely.apply(event, (tx) => tx.insertInto("orders").values({ id: kind }).execute());
+// @ts-expect-error: there is no such table
+await onKysely.apply(event, (tx) => tx.insertInto("nothing"));
+
+new SqliteInbox(new DatabaseSync(":memory:")).apply(event, (tx) => tx.prepare("select 1").run());
+await new RedisInbox(new Redis()).apply(event, () => undefined);
+`;
+
+describe("the types", () => {
+  it("know the transaction of every library", async () => {
+    writeFileSync(join(withLibraries, "inference.mts"), INFERENCE);
+    const options = ["--strict", "--module", "nodenext", "--target", "es2022", "--noEmit", "--skipLibCheck"];
+    await check([...options, "--types", "node", "--allowImportingTsExtensions", "inference.mts"], withLibraries);
+  });
+});
+
 describe("the README", () => {
   it("has examples that compile, all of them, against the libraries' own types", async () => {
     const blocks = readmeBlocks();
