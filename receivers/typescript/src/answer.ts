@@ -50,8 +50,6 @@ export function answerRejected(rejection: Rejection): Answer {
       return answer(413, "too large");
     case "interrupted":
       return answer(408, "the body did not arrive");
-    case "method":
-      return answer(405, "method not allowed");
     default:
       return answer(400, "not readable");
   }

@@ -26,7 +26,8 @@ class KyselyDriver<DB> implements Driver<Transaction<DB>> {
 
   async run(tx: Transaction<DB>, statement: Statement): Promise<readonly Row[]> {
     const query = CompiledQuery.raw(statement.text, [...statement.values]);
-    return (await tx.executeQuery<Row>(query)).rows;
+    // Plugins of the application's would rename columns.
+    return (await tx.withoutPlugins().executeQuery<Row>(query)).rows;
   }
 
   async transaction<T>(work: (tx: Transaction<DB>) => Awaitable<T>): Promise<T> {

@@ -9,8 +9,7 @@ export type RejectionCode =
   | "no_match"
   | "unreadable"
   | "too_large"
-  | "interrupted"
-  | "method";
+  | "interrupted";
 
 export interface RejectionDetails {
   /** The header that is missing or malformed. */

@@ -37,13 +37,6 @@ export function secretText(text: string): Buffer {
   return Buffer.from(text, "utf8");
 }
 
-/** The text of a secret with these bytes. */
-export function secretOf(bytes: Uint8Array): string {
-  const text = `whsec_${Buffer.from(bytes).toString("base64")}`;
-  secretBytes(text);
-  return text;
-}
-
 /** An Ed25519 public key `whpk_…`. */
 export function verifyingKey(text: string): KeyObject {
   const bytes = decodeAfter("whpk_", text);

@@ -84,7 +84,7 @@ export class Webhook {
     const headers = readHeaders(request.headers);
     const body = await request.body(limit);
     if (body.length > limit) throw Rejection.tooLarge(limit);
-    const now = (this.#options.now ?? unixNow)();
+    const now = Math.floor((this.#options.now ?? unixNow)());
     return this.#accept(this.#options.receiver.verify(headers, body, now), now);
   }
 
@@ -103,11 +103,21 @@ export class Webhook {
   #failed(failure: unknown): Answer {
     const error = failure instanceof Error ? failure : new Error(String(failure));
     this.counters.count(isRejection(error) ? "rejected" : "trouble");
-    (this.#options.log ?? logToConsole)(error);
+    this.#log(error);
     return isRejection(error) ? answerRejected(error) : TROUBLE;
+  }
+
+  /** A log that fails must not leave the sender without an answer. */
+  #log(error: Error): void {
+    try {
+      (this.#options.log ?? logToConsole)(error);
+    } catch (failure) {
+      logToConsole(failure instanceof Error ? failure : new Error(String(failure)));
+    }
   }
 }
 
+/** The default log. */
 function logToConsole(error: Error): void {
   console.error(`railpost: ${isRejection(error) ? error.message : (error.stack ?? error.message)}`);
 }

@@ -235,6 +235,17 @@ describe("a webhook", () => {
     expect(hook.counters.counts().full).toBe(1);
   });
 
+  it("answers also if the log fails, and by a clock that is no whole number", async () => {
+    const failing = () => {
+      throw new Error("the log fails");
+    };
+    const hook = webhook({ receiver, inbox: new MemoryInbox(), log: failing, now: () => Date.now() / 1000 }, failing);
+    const sender = new TestSender();
+    const target = fetchTarget(fetchHandler(hook));
+    expect(await target(sender.request(sender.event("{}", "A")))).toBe(503);
+    expect(await target({ headers: {}, body: Buffer.from("{}") })).toBe(401);
+  });
+
   it("needs an effect beside an inbox, and bounds that make sense", () => {
     const inbox = new MemoryInbox();
     expect(() => webhook({ receiver, inbox } as never)).toThrow(/^effect: /);

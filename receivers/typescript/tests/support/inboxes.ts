@@ -5,7 +5,7 @@ import { PrismaPg } from "@prisma/adapter-pg";
 import { drizzle as drizzleSqlite } from "drizzle-orm/better-sqlite3";
 import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
 import { Redis } from "ioredis";
-import { Kysely, PostgresDialect, SqliteDialect } from "kysely";
+import { CamelCasePlugin, Kysely, PostgresDialect, SqliteDialect } from "kysely";
 import type pg from "pg";
 import { afterAll } from "vitest";
 import { DrizzleInbox } from "../../src/drizzle.js";
@@ -107,7 +107,9 @@ async function kyselySetup(dialect: "postgres" | "sqlite"): Promise<SqlSetup> {
     dialect === "postgres"
       ? new PostgresDialect({ pool: await schemaPool() })
       : new SqliteDialect({ database: openSqlite() });
-  const db = closing(new Kysely<Database>({ dialect: opened }), (db) => db.destroy());
+  // A plugin that renames columns must not touch the inbox's.
+  const plugins = [new CamelCasePlugin()];
+  const db = closing(new Kysely<Database>({ dialect: opened, plugins }), (db) => db.destroy());
   await db.executeQuery({ sql: EFFECTS[dialect], parameters: [], query: { kind: "RawNode" } } as never);
   await new KyselyInbox(db, { dialect }).createTables();
   return {
