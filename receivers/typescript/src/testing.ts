@@ -26,7 +26,10 @@ export interface TestEvent {
   /** The seq that must have been applied before, where that is not the one before. */
   readonly after?: bigint | undefined;
   readonly replay?: boolean;
-  readonly type?: string;
+  readonly type?: string | undefined;
+  /** When it happened, by RFC 3339. */
+  readonly time?: string | undefined;
+  readonly schemaVersion?: number | undefined;
   readonly contentType?: string;
   readonly body: Uint8Array;
 }
@@ -126,6 +129,8 @@ export class TestSender {
       x_attempt: String(attempt),
       x_replay: event.replay === true ? "true" : undefined,
       x_event_type: event.type,
+      x_event_time: event.time,
+      x_schema_version: event.schemaVersion?.toString(),
     };
     const headers: Record<string, string> = { "content-type": event.contentType ?? "application/json" };
     for (const header of Object.keys(DEFAULT_NAMES) as HeaderKey[]) {

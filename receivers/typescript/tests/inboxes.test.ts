@@ -2,13 +2,21 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { memoryInbox, redisInboxes, SQL_SETUPS, type SqlSetup } from "./support/inboxes.js";
 import { cases } from "./support/vectors.js";
 import { unique } from "./support/services.js";
-import { event, followsTheRules, NOW, offer, remembersAGapWithoutACommit } from "./support/suite.js";
+import { event, followsTheRules, type MakeInbox, NOW, offer, remembersAGapWithoutACommit } from "./support/suite.js";
 
-const ALL_CASES = { cases: cases("inbox", "cases").length, steps: expect.any(Number) as number };
+/** How many inboxes ran the whole table. */
+let ran = 0;
+
+async function followsTheTable(make: MakeInbox): Promise<void> {
+  const { cases: count, steps } = await followsTheRules(make);
+  expect(count).toBe(cases("inbox", "cases").length);
+  ran += 1;
+  console.log(`vectors/inbox.json: ${count} cases, ${steps} steps, on ${ran} inboxes`);
+}
 
 describe("the inbox in memory", () => {
   it("follows the rules of the shared table", async () => {
-    expect(await followsTheRules(memoryInbox)).toMatchObject(ALL_CASES);
+    await followsTheTable(memoryInbox);
     await remembersAGapWithoutACommit(memoryInbox({ policy: { start: "at_one" } }));
   });
 
@@ -20,7 +28,7 @@ describe("the inbox in memory", () => {
 describe("the inbox in Redis", () => {
   it("follows the rules of the shared table", async () => {
     const { make } = redisInboxes();
-    expect(await followsTheRules(make)).toMatchObject(ALL_CASES);
+    await followsTheTable(make);
     await remembersAGapWithoutACommit(make({}));
   });
 });
@@ -34,7 +42,7 @@ describe.each(Object.entries(SQL_SETUPS))("the inbox with %s", (_name, setUp) =>
   });
 
   it("follows the rules of the shared table", async () => {
-    expect(await followsTheRules((options) => make(options))).toMatchObject(ALL_CASES);
+    await followsTheTable((options) => make(options));
     await remembersAGapWithoutACommit(make());
   });
 

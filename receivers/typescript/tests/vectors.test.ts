@@ -167,10 +167,15 @@ describe("headers.json", () => {
       replay: attempt["replay"] as boolean,
     };
     const sender = new TestSender({ signers: attempt["signers"], names: attempt["names"] });
-    const event = { id: attempt["event_id"], ...fields, body: bytes(attempt, "body") };
+    const about = {
+      type: attempt["event_type"] ?? undefined,
+      time: attempt["event_time"] ?? undefined,
+      schemaVersion: attempt["schema_version"] ?? undefined,
+    };
+    const event = { id: attempt["event_id"], ...fields, ...about, body: bytes(attempt, "body") };
     const { headers } = sender.request(event, attempt["attempt"], attempt["timestamp"]);
     const { "content-type": _, ...sent } = headers;
-    expect(Object.entries(sent)).toEqual(attempt["headers"]);
+    expect(sent).toEqual(Object.fromEntries(attempt["headers"]));
     const read = parseReceived(new Incoming(headerNames(attempt["names"]), readHeaders(attempt["headers"])));
     const { event_id: eventId, attempt: number, timestamp } = attempt;
     expect(read).toMatchObject({ eventId, ...fields, attempt: number, timestamp });
