@@ -42,6 +42,8 @@ interface AnyTransaction {
 class DrizzleDriver<Tx> implements Driver<Tx> {
   readonly dialect: "postgres" | "sqlite";
   readonly sync: boolean;
+  /** The transaction that is under way, of an asynchronous SQLite. */
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(
     readonly db: { transaction<T>(work: (tx: Tx) => Awaitable<T>, config?: object): Awaitable<T> },
@@ -63,10 +65,17 @@ class DrizzleDriver<Tx> implements Driver<Tx> {
 
   transaction<T>(work: (tx: Tx) => Awaitable<T>): Awaitable<T> {
     const probed = (tx: Tx) => chain(work(tx), (result) => chain(this.run(tx, PROBE), () => result));
+    if (this.dialect === "postgres") return this.db.transaction(async (tx) => probed(tx));
     // SQLite takes the writer's lock at once: a transaction that reads first may find that it cannot write.
-    return this.dialect === "sqlite"
-      ? this.db.transaction(probed, { behavior: "immediate" })
-      : this.db.transaction(async (tx) => probed(tx));
+    const run = () => this.db.transaction(probed, { behavior: "immediate" });
+    return this.sync ? run() : this.#inTurn(run);
+  }
+
+  /** SQLite has one writer at a time. A second one of this process would not wait for the first, but fail. */
+  #inTurn<T>(run: () => Awaitable<T>): Promise<T> {
+    const turn = this.#last.then(run);
+    this.#last = turn.catch(() => undefined);
+    return turn;
   }
 
   inTransaction(tx: Tx): boolean {

@@ -43,7 +43,7 @@ export interface WorkerOptions {
   readonly idleSeconds?: number;
   /** Is told what a worker did, but not that it was idle. */
   readonly onWorked?: (worked: Exclude<Worked, { kind: "idle" }>) => void;
-  /** Is told that the store could not be used; the worker goes on. */
+  /** Is told that the store could not be used; the worker goes on. Writes to `console.error` by default. */
   readonly onError?: (error: unknown) => void;
 }
 
@@ -52,6 +52,8 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
   readonly #inbox: SqlInbox<Tx, Sync>;
   readonly #policy: WorkPolicy;
   readonly #sleepers = new Set<() => void>();
+  /** How often workers were woken: one that was called while it looked does not fall asleep. */
+  #calls = 0;
 
   constructor(inbox: SqlInbox<Tx, Sync>, policy?: Partial<WorkPolicy>) {
     this.#inbox = inbox;
@@ -110,7 +112,9 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
     wholeNumber("concurrency", concurrency, 1, 1000);
     const workers = Array.from({ length: concurrency }, async () => {
       while (!options.signal.aborted) {
-        if (!(await this.#turn(effect, options))) await this.#sleep(idleSeconds, options.signal);
+        const calls = this.#calls;
+        const found = await this.#turn(effect, options);
+        if (!found && calls === this.#calls) await this.#sleep(idleSeconds, options.signal);
       }
     });
     await Promise.all(workers);
@@ -229,8 +233,7 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
       await new Promise((resolve) => setImmediate(resolve));
       return true;
     } catch (error) {
-      if (options.onError === undefined) throw error;
-      options.onError(error);
+      (options.onError ?? logToConsole)(error);
       return false;
     }
   }
@@ -252,8 +255,13 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
   }
 
   #wake(): void {
+    this.#calls += 1;
     for (const wake of this.#sleepers) wake();
   }
+}
+
+function logToConsole(error: unknown): void {
+  console.error("railpost: the queue could not be worked on:", error);
 }
 
 /** Rolls a transaction back because the queue is full. */

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import express from "express";
 import Fastify from "fastify";
 import { Hono } from "hono";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, vi } from "vitest";
 import { expressHandler, keepRawBody } from "../src/express.js";
 import { fastifyWebhook } from "../src/fastify.js";
 import { fetchHandler } from "../src/fetch.js";
@@ -239,11 +239,14 @@ describe("a webhook", () => {
     const failing = () => {
       throw new Error("the log fails");
     };
+    const consoleLog = vi.spyOn(console, "error").mockImplementation(() => undefined);
     const hook = webhook({ receiver, inbox: new MemoryInbox(), log: failing, now: () => Date.now() / 1000 }, failing);
     const sender = new TestSender();
     const target = fetchTarget(fetchHandler(hook));
     expect(await target(sender.request(sender.event("{}", "A")))).toBe(503);
     expect(await target({ headers: {}, body: Buffer.from("{}") })).toBe(401);
+    expect(consoleLog).toHaveBeenCalledTimes(2);
+    consoleLog.mockRestore();
   });
 
   it("needs an effect beside an inbox, and bounds that make sense", () => {

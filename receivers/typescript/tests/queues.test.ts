@@ -151,6 +151,39 @@ describe.each(Object.entries(SQL_SETUPS))("the queue with %s", (_name, setUp) =>
 });
 
 describe("a queue", () => {
+  it("misses nothing that is queued after a worker looked and before it sleeps", async () => {
+    const setup = SQL_SETUPS["better-sqlite3"]?.() as SqlSetup;
+    const queue = new Queue(setup.make({ name: "missed" }));
+    const [seen, ended] = [[] as string[], new AbortController()];
+    const onWorked = () => ended.abort();
+    const options = { signal: ended.signal, idleSeconds: 3600, onWorked };
+    const working = queue.work((taken) => seen.push(taken.eventId), options);
+    // The worker has found nothing, and waits for its turn to fall asleep.
+    queue.take(delivery("1", ["A", 1]), NOW);
+    await working;
+    expect(seen).toEqual(["1"]);
+  });
+
+  it("is worked on again after its store failed, and tells of the failure", async () => {
+    const setup = SQL_SETUPS["better-sqlite3"]?.() as SqlSetup;
+    const db = setup.outside as { exec(sql: string): void };
+    const queue = new Queue(setup.make({ name: "failing" }));
+    queue.take(delivery("1", ["A", 1]), NOW);
+    db.exec("alter table railpost_work rename to away");
+    const [told, ended] = [[] as string[], new AbortController()];
+    await queue.work(() => undefined, {
+      signal: ended.signal,
+      idleSeconds: 0,
+      onError: (error) => {
+        told.push(String(error));
+        db.exec("alter table away rename to railpost_work");
+      },
+      onWorked: () => ended.abort(),
+    });
+    expect(told).toEqual([expect.stringContaining("no such table")]);
+    expect(queue.stats().waiting).toBe(0);
+  });
+
   it("gives up on a row that was damaged, and shows it among the dead letters", async () => {
     const setup = SQL_SETUPS["better-sqlite3"]?.() as SqlSetup;
     const queue = new Queue(setup.make({ name: "damaged" }));

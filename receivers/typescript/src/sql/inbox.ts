@@ -103,7 +103,7 @@ export class SqlInbox<Tx, Sync extends boolean> implements Inbox<Tx> {
     const { config } = this;
     const { dialect } = this.#driver;
     function* plan(): Plan<NotedGap[]> {
-      return (yield GAPS.with(dialect, config.name)).map(readGap);
+      return (yield GAPS[dialect].with(dialect, config.name)).map(readGap);
     }
     return this.transact(() => plan());
   }
@@ -160,13 +160,18 @@ export class SqlInbox<Tx, Sync extends boolean> implements Inbox<Tx> {
   }
 }
 
-const GAPS = new Template(
-  `select line, key, cast(applied as text) as applied, cast(seq as text) as seq, cast(noted_at as text) as noted_at
+/** A key may hold a NUL, beyond which not every library reads a text: so it comes in hex. */
+const GAPS = { postgres: gapsWith("encode(key, 'hex')"), sqlite: gapsWith("hex(key)") };
+
+function gapsWith(key: string): Template {
+  return new Template(
+    `select line, ${key} as key, cast(applied as text) as applied, cast(seq as text) as seq, cast(noted_at as text) as noted_at
    from railpost_gaps where inbox = $1::text order by noted_at desc, seq desc limit ${GAPS_LISTED_MAX}`,
 );
+}
 
 function readGap(row: Row): NotedGap {
-  const key = textOf(row["key"]);
+  const key = Buffer.from(String(row["key"]), "hex").toString("utf8");
   return {
     line: String(row["line"]),
     key: key === "" ? undefined : key,
@@ -174,11 +179,6 @@ function readGap(row: Row): NotedGap {
     seq: bigintOf(row["seq"]),
     notedAt: Number(row["noted_at"]),
   };
-}
-
-/** A key: bytes in PostgreSQL, because it may hold a NUL, which a text there may not. */
-function textOf(column: unknown): string {
-  return column instanceof Uint8Array ? Buffer.from(column).toString("utf8") : String(column);
 }
 
 const PRUNE = {

@@ -1,8 +1,11 @@
 /** Every inbox, each with its database library. */
 
+import { join } from "node:path";
+import { createClient } from "@libsql/client";
 import { PrismaBetterSqlite3 } from "@prisma/adapter-better-sqlite3";
 import { PrismaPg } from "@prisma/adapter-pg";
 import { drizzle as drizzleSqlite } from "drizzle-orm/better-sqlite3";
+import { drizzle as drizzleLibsql } from "drizzle-orm/libsql";
 import { drizzle as drizzlePg } from "drizzle-orm/node-postgres";
 import { Redis } from "ioredis";
 import { CamelCasePlugin, Kysely, PostgresDialect, SqliteDialect } from "kysely";
@@ -17,7 +20,7 @@ import { PrismaInbox, type PrismaClientLike, type PrismaTransaction } from "../.
 import { RedisInbox } from "../../src/redis.js";
 import { SqliteInbox } from "../../src/sqlite.js";
 import type { SqlInbox } from "../../src/sql/inbox.js";
-import { openSqlite, postgresUrl, redisUrl, schemaPool, unique } from "./services.js";
+import { openSqlite, postgresUrl, redisUrl, schemaPool, temporaryFolder, unique } from "./services.js";
 import { prismaClient } from "./setup.js";
 
 /** What a test writes as its effect: rows of `effects`, through any transaction. */
@@ -151,6 +154,23 @@ function drizzleSqliteSetup(): SqlSetup {
   };
 }
 
+async function drizzleLibsqlSetup(): Promise<SqlSetup> {
+  const client = closing(createClient({ url: `file:${join(temporaryFolder(), "libsql.db")}` }), (client) =>
+    client.close(),
+  );
+  await client.execute(EFFECTS.sqlite);
+  const db = drizzleLibsql({ client });
+  await new DrizzleInbox(db, { dialect: "sqlite" }).createTables();
+  return {
+    make: (options) => new DrizzleInbox(db, { ...options, dialect: "sqlite" }) as never,
+    write: (tx, text) => (tx as typeof db).run(`${INSERT} ('${text}')`),
+    effects: async () => texts((await client.execute(SELECT)).rows),
+    transaction: (work) => db.transaction(async (tx) => work(tx)),
+    outside: db,
+    sync: false,
+  };
+}
+
 interface Prisma extends PrismaTransaction, PrismaClientLike<Prisma> {
   effect: {
     create(row: { data: { text: string } }): Promise<unknown>;
@@ -192,6 +212,7 @@ export const SQL_SETUPS: Record<string, () => Promise<SqlSetup> | SqlSetup> = {
   "Kysely on SQLite": () => kyselySetup("sqlite"),
   "Drizzle on PostgreSQL": drizzlePgSetup,
   "Drizzle on SQLite": drizzleSqliteSetup,
+  "Drizzle on libSQL": drizzleLibsqlSetup,
   "Prisma on PostgreSQL": () => prismaSetup("postgres"),
   "Prisma on SQLite": () => prismaSetup("sqlite"),
 };
