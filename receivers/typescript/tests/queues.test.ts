@@ -181,7 +181,7 @@ describe("a queue", () => {
       onWorked: () => ended.abort(),
     });
     expect(told).toEqual([expect.stringContaining("no such table")]);
-    expect(queue.stats().waiting).toBe(0);
+    expect((await queue.stats()).waiting).toBe(0);
   });
 
   it("gives up on a row that was damaged, and shows it among the dead letters", async () => {
