@@ -1,15 +1,8 @@
 /** How a SQL inbox admits an event: by the one rule, with the statements of each database. */
 
 import { Buffer } from "node:buffer";
-import { GapTimers } from "../gap-timers.js";
-import {
-  DUPLICATE,
-  movesLine,
-  placeOf,
-  type InboxConfig,
-  type Place,
-  type Verdict,
-} from "../inbox.js";
+import type { GapTimers } from "../gap-timers.js";
+import { DUPLICATE, movesLine, placeOf, type InboxConfig, type Place, type Verdict } from "../inbox.js";
 import type { Received } from "../received.js";
 import { bigintOf, Template, type Plan } from "./statement.js";
 

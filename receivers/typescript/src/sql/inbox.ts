@@ -167,7 +167,7 @@ function gapsWith(key: string): Template {
   return new Template(
     `select line, ${key} as key, cast(applied as text) as applied, cast(seq as text) as seq, cast(noted_at as text) as noted_at
    from railpost_gaps where inbox = $1::text order by noted_at desc, seq desc limit ${GAPS_LISTED_MAX}`,
-);
+  );
 }
 
 function readGap(row: Row): NotedGap {
