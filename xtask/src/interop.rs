@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::machine::{ensure, run};
+use crate::machine::{ensure, run, target};
 
 /// What is pinned, and by which file of the tests.
 const PINNED: [&str; 3] = ["requirements.txt", "package.json", "package-lock.json"];
@@ -14,8 +14,7 @@ const TOOLS: &str = "crates/receiver/tests/interop/tools";
 /// Prepares the folder and says where it is.
 pub(crate) fn prepare() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let (tools, folder) = (root.join(TOOLS), target.join("interop"));
+    let (tools, folder) = (root.join(TOOLS), target(root)?.join("interop"));
     let wanted = pinned(&tools)?;
     let stamp = folder.join("stamp");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {

@@ -1,6 +1,7 @@
 //! What the chores need of the machine they run on.
 
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Sees to it that a program is there: `package` is Debian's name for what brings it.
@@ -31,6 +32,24 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("{shown} ended with {status}")),
         Err(error) => Err(format!("{shown} could not be run: {error}")),
     }
+}
+
+/// The folder that everything is built and installed in.
+pub(crate) fn target(root: &Path) -> Result<PathBuf, String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    std::path::absolute(target).map_err(|error| format!("target: {error}"))
+}
+
+/// The server that packages are tested with: the one that `RAILPOST_BIN` names, or the workspace's own, with
+/// the features of its tests, so that they need not be built twice.
+pub(crate) fn server_binary(target: &Path) -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os("RAILPOST_BIN") {
+        return Ok(named.into());
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    run(build.args(["build", "--quiet", "--workspace", "--all-features", "--bin", "railpost"]))?;
+    Ok(target.join("debug/railpost"))
 }
 
 /// A port of loopback that nobody uses.

@@ -17,9 +17,9 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test     everything that must pass: formatting, lints, the rooms' edges, all tests, those of
-           the TypeScript receiver, and a fixed set of simulation seeds. Ends at the first failure
-           with the command to repeat it.
+  test     everything that must pass: formatting, lints, the rooms' edges, all tests, those of the
+           Python and TypeScript packages, and a fixed set of simulation seeds. Ends at the first
+           failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
   typescript
            the receiver package for TypeScript alone: installs its libraries, checks, builds and tests it

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::machine::{ensure, run};
+use crate::machine::{ensure, run, server_binary, target};
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 
@@ -15,7 +15,7 @@ const PINNED: &str = "tests/requirements.txt";
 /// Runs everything that must pass.
 pub(crate) fn test() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = target(root)?;
     let (package, folder) = (root.join(PACKAGE), target.join("python"));
     let python = prepare(&package, &folder)?;
     let tool =
@@ -23,7 +23,7 @@ pub(crate) fn test() -> Result<(), String> {
     tool(&["ruff", "format", "--check", "."])?;
     tool(&["ruff", "check", "."])?;
     tool(&["mypy"])?;
-    run_tests(&python, &package, &server(&target)?)?;
+    run_tests(&python, &package, &server_binary(&target)?)?;
     use_in_empty_environment(&python, &package, &folder)
 }
 
@@ -48,25 +48,6 @@ fn prepare(package: &Path, folder: &Path) -> Result<PathBuf, String> {
 fn make_venv(venv: &Path) -> Result<(), String> {
     ensure("python3", "python3-venv")?;
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
-}
-
-/// The server for the whole run: the one that is named, or the one that the tests of the workspace have built.
-fn server(target: &Path) -> Result<PathBuf, String> {
-    if let Some(named) = std::env::var_os("RAILPOST_BIN") {
-        return Ok(named.into());
-    }
-    let built = target.join("debug/railpost");
-    if !built.exists() {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        run(Command::new(cargo).args([
-            "build",
-            "--workspace",
-            "--all-features",
-            "--bin",
-            "railpost",
-        ]))?;
-    }
-    Ok(built)
 }
 
 fn run_tests(python: &Path, package: &Path, server: &Path) -> Result<(), String> {

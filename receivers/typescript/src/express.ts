@@ -1,4 +1,4 @@
-/** For Express 4 and 5. */
+/** For Express 5. */
 
 import type { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";

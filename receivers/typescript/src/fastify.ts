@@ -1,4 +1,4 @@
-/** For Fastify 4 and 5. */
+/** For Fastify 5. */
 
 import type { Readable } from "node:stream";
 import { bodyIsGone, checkAnnounced, readChunks } from "./stream.js";
