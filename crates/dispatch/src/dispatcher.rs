@@ -427,7 +427,9 @@ impl Concerned {
                 | Write::RemoveSecret { endpoint: id, .. } => {
                     concerned.endpoints.insert(*id);
                 }
-                Write::PutEventType(_)
+                // Its endpoints are looked up by whoever marks it: nobody finds them by the tenant any more.
+                Write::EraseTenant(_)
+                | Write::PutEventType(_)
                 | Write::RemoveEventType(..)
                 | Write::CreateApiKey(_)
                 | Write::RevokeApiKey(..)

@@ -45,6 +45,8 @@ pub struct App {
     pub(crate) sampled: Sampled,
     /// An endpoint was removed: its open deliveries are to be closed.
     pub(crate) removals: Notify,
+    /// A tenant was marked: all that it has is to be erased.
+    pub(crate) erasures: Notify,
     /// Held by a request that takes a secret away or has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
 }

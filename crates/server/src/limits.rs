@@ -105,7 +105,7 @@ pub const TENANTS_SHOWN_MAX: u32 = 500;
 pub const CLI_TRIES: u32 = 3;
 /// See [`CLI_TRIES`].
 pub const CLI_TRY_AGAIN_AFTER: Span = Span::from_millis(100);
-/// How long the command line waits for an answer: erasing a large tenant takes its time.
+/// How long the command line waits for an answer: a backup of a large store takes its time.
 pub const CLI_REQUEST_TIMEOUT: Span = Span::from_mins(10);
 /// Bytes of an answer that the command line takes: a page of the largest items.
 pub const CLI_ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
@@ -139,9 +139,6 @@ pub const REPLAY_SAVE_WITHIN: Span = Span::from_secs(1);
 
 /// How long a replay leaves a store, a backlog or a dispatcher alone that stands in its way.
 pub const REPLAY_PAUSE: Span = Span::from_millis(500);
-
-/// Deliveries that the preview of a dry run names: what a person looks through.
-pub const REPLAY_PREVIEW_MAX: usize = 20;
 
 /// Fastest rate of a replay, in deliveries a second: past it, no rate is a rate.
 pub const REPLAY_RATE_MAX: u32 = 1_000_000;
@@ -193,8 +190,9 @@ pub const FIGURES_EVERY: Span = Span::from_secs(10);
 /// How long the process lives on when its store has stopped for good: for answers on their way.
 pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
 
-/// How soon the closing of what removed endpoints had open is tried again after it failed.
-pub const CLOSE_REMOVED_RETRY: Span = Span::from_secs(5);
+/// How soon the closing of what removed endpoints had open, or the erasing of a tenant, is tried again after
+/// it failed.
+pub const UPKEEP_RETRY: Span = Span::from_secs(5);
 
 /// How long what metrics say of the store is believed: counting it again for every reader costs.
 pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);

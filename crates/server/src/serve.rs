@@ -46,7 +46,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 3],
+    upkeep: [JoinHandle<()>; 4],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -132,6 +132,7 @@ impl Server {
             pages: Default::default(),
             sampled: Default::default(),
             removals: Default::default(),
+            erasures: Default::default(),
             secret_changes: Default::default(),
         });
         let admin_key = opening::first_start(&app).await?;
@@ -141,6 +142,7 @@ impl Server {
             tokio::spawn(upkeep::prune_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
+            tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;

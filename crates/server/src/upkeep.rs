@@ -1,16 +1,19 @@
 //! What keeps the store in shape while the server runs: retention, the closing of what removed endpoints
-//! had open, and the writing of figures.
+//! had open, the erasing of tenants, and the writing of figures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use railpost_engine::{Span, Timestamp};
 use railpost_store::limits::UPKEEP_STEP_MAX;
-use railpost_store::{PruneStep, Pruned, StoreError};
+use railpost_store::{AuditEntry, ErasingTenant, PruneStep, Pruned, StoreError};
+use railpost_wire::AuditId;
+use serde_json::json;
 use tokio::sync::watch;
 
+use crate::api::time::Time;
 use crate::app::App;
-use crate::limits::{CLOSE_REMOVED_RETRY, FIGURES_EVERY};
+use crate::limits::{FIGURES_EVERY, UPKEEP_RETRY};
 use crate::serve::duration;
 use crate::telemetry::{Level, Value};
 
@@ -64,7 +67,7 @@ pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<b
                 app.telemetry.note_stopped(&problem);
                 let fields = [("problem", Value::Shown(&problem))];
                 app.telemetry.log.line(Level::Warn, "close_removed_failed", &fields);
-                duration(CLOSE_REMOVED_RETRY)
+                duration(UPKEEP_RETRY)
             }
         };
         tokio::select! {
@@ -88,6 +91,59 @@ async fn close_all_removed(app: &App, stopping: &watch::Receiver<bool>) -> Resul
         app.telemetry.log.line(Level::Info, "removed_closed", &fields);
     }
     Ok(())
+}
+
+/// Erases the tenants that are marked for it, in small steps: after the start, and after every mark. What is
+/// interrupted goes on with the next start.
+pub(crate) async fn erase_tenants(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
+    loop {
+        let every = match erase_all_marked(&app, &stopping).await {
+            Ok(()) => duration(app.config.retention.prune_every),
+            Err(problem) => {
+                app.telemetry.note_stopped(&problem);
+                let fields = [("problem", Value::Shown(&problem))];
+                app.telemetry.log.line(Level::Warn, "erase_failed", &fields);
+                duration(UPKEEP_RETRY)
+            }
+        };
+        tokio::select! {
+            stop = stops_within(every, &mut stopping) => if stop { return },
+            () = app.erasures.notified() => {}
+        }
+    }
+}
+
+/// One step of each tenant after the other, so that a small one does not wait for a large one.
+async fn erase_all_marked(app: &App, stopping: &watch::Receiver<bool>) -> Result<(), StoreError> {
+    loop {
+        let marked = app.store.erasing_tenants().await?;
+        if marked.is_empty() {
+            return Ok(());
+        }
+        for tenant in marked {
+            if *stopping.borrow() {
+                return Ok(());
+            }
+            if app.store.erase_tenant(&tenant.id, &erased(app, &tenant)).await? {
+                let fields = [("tenant", Value::Text(tenant.id.as_str()))];
+                app.telemetry.log.line(Level::Info, "tenant_erased", &fields);
+            }
+        }
+    }
+}
+
+/// The audit entry that tells of the end. It stays: it is in no tenant's realm.
+fn erased(app: &App, tenant: &ErasingTenant) -> AuditEntry {
+    let at = app.source.now();
+    AuditEntry {
+        id: AuditId::generate(at.as_millis(), app.random()),
+        at,
+        tenant: None,
+        actor: "system".to_owned(),
+        action: "tenant.erased".to_owned(),
+        target: tenant.id.to_string(),
+        detail: json!({ "since": Time::from(tenant.since) }),
+    }
 }
 
 /// Writes figures now and then, until the server stops.

@@ -196,6 +196,11 @@ impl KeyRing {
         self.lock().retain(|_, remembered| remembered.key.id != id);
     }
 
+    /// Forgets the keys of a tenant that is being erased.
+    pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
+        self.lock().retain(|_, remembered| remembered.key.tenant.as_ref() != Some(tenant));
+    }
+
     async fn remember(&self, app: &App, hash: Digest, key: ApiKey, now: Timestamp) -> Arc<ApiKey> {
         if key.last_used_at.is_none_or(|at| now.since(at) >= KEY_TOUCH_EVERY) {
             // For people only: a store in trouble must not keep a valid key out.

@@ -261,6 +261,9 @@ impl From<StoreError> for Problem {
 /// to the detail.
 fn out_of_bounds(field: &str, problem: String) -> Problem {
     match field.split_once(" (") {
+        Some((counted @ "running replays", unit)) => {
+            Problem::new(Code::LimitReached, format!("{counted}: {problem} ({unit}"))
+        }
         Some((field, unit)) => Problem::field(field, format!("{problem} ({unit}")),
         None => Problem::field(field, problem),
     }

@@ -79,7 +79,7 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 21] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 24] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("stopping", &["signal", "drain_timeout"]),
@@ -124,6 +124,9 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 21] = [
     ("prune_failed", &["problem"]),
     ("removed_closed", &["deliveries"]),
     ("close_removed_failed", &["problem"]),
+    ("tenant_erased", &["tenant"]),
+    ("erase_failed", &["problem"]),
+    ("validation_overran", &["tenant"]),
     ("traces_not_taken", &["problem", "spans"]),
     ("connections_not_taken", &["problem"]),
     ("log_lines_dropped", &["lines"]),
