@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::api::auth::{KeyRing, Rates};
 use crate::api::docs_page::Pages;
-use crate::api::event_types::Catalogue;
+use crate::api::event_types::{Catalogue, ValidationThreads};
 use crate::api::idempotency::UnderWay;
 use crate::api::metrics::Sampled;
 use crate::config::Config;
@@ -41,6 +41,7 @@ pub struct App {
     pub(crate) session_store: SessionStore,
     pub(crate) replays: ReplayBell,
     pub(crate) catalogue: Catalogue,
+    pub(crate) validation: ValidationThreads,
     pub(crate) pages: Pages,
     pub(crate) sampled: Sampled,
     /// An endpoint was removed: its open deliveries are to be closed.

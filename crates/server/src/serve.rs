@@ -129,6 +129,7 @@ impl Server {
             session_store: Default::default(),
             replays: Default::default(),
             catalogue: Default::default(),
+            validation: Default::default(),
             pages: Default::default(),
             sampled: Default::default(),
             removals: Default::default(),

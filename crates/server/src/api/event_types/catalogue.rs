@@ -12,9 +12,13 @@ use railpost_wire::{EventType, TenantId};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use super::budget::{Bound, Cost, Unusable};
 use crate::api::problem::{Code, Problem};
 use crate::app::App;
-use crate::limits::{EVENT_TYPES_BELIEVED_FOR, EVENT_TYPES_TENANTS_MAX, SCHEMA_PROBLEMS_MAX};
+use crate::limits::{
+    EVENT_TYPES_BELIEVED_FOR, EVENT_TYPES_TENANTS_MAX, SCHEMA_INLINE_LEN_MAX,
+    SCHEMA_PATTERN_LEN_MAX, SCHEMA_PROBLEMS_MAX,
+};
 
 /// What tenants say about their event types, as far as it was asked for lately.
 #[derive(Debug, Default)]
@@ -92,21 +96,79 @@ impl Types {
         self.0.contains_key(name)
     }
 
-    /// Refuses the event, or says what does not fit, as its type wants it.
-    pub(super) fn check(&self, event: &Event) -> Result<Vec<String>, Problem> {
+    /// Bytes of all schemas.
+    pub(super) fn schemas_len(&self) -> usize {
+        self.0.values().map(|described| described.len).sum()
+    }
+
+    pub(super) fn schemas_len_of(&self, name: &EventType) -> usize {
+        self.0.get(name).map_or(0, |described| described.len)
+    }
+
+    /// Refuses the event, or says what does not fit, as its type wants it. `allowance` is what the request
+    /// may still do without a thread of its own.
+    pub(super) async fn check(
+        &self,
+        app: &App,
+        tenant: &TenantId,
+        event: &Event,
+        allowance: &mut u64,
+    ) -> Result<Vec<String>, Problem> {
         let Some(described) = self.0.get(&event.event_type) else { return Ok(Vec::new()) };
-        match described.record.validation {
-            Validation::Off => Ok(Vec::new()),
-            Validation::Warn => {
-                Ok(described.misfits(event).iter().map(Misfit::to_string).collect())
+        let refuses = match described.record.validation {
+            Validation::Off => return Ok(Vec::new()),
+            Validation::Warn => false,
+            Validation::Reject => true,
+        };
+        let verdict = match described.judge_inline(event, allowance) {
+            Some(verdict) => Ok(verdict),
+            None => {
+                let (described, event) = (described.clone(), event.clone());
+                app.validation.run(app, tenant, move || described.judge(&event)).await
             }
-            Validation::Reject => described.misfits(event).into_iter().next().map_or_else(
-                || Ok(Vec::new()),
-                |Misfit { field, problem }| {
-                    let refused = Problem::new(Code::SchemaMismatch, problem);
-                    Err(Problem { field: Some(field), ..refused })
-                },
-            ),
+        };
+        match verdict {
+            Ok(verdict) if refuses => verdict.refuse(),
+            Ok(verdict) => Ok(verdict.warnings()),
+            Err(problem) if refuses => Err(Problem { field: Some(PAYLOAD.to_owned()), ..problem }),
+            Err(problem) => Ok(vec![unchecked(&problem.detail)]),
+        }
+    }
+}
+
+/// The field of an event that schemas are about.
+const PAYLOAD: &str = "payload";
+
+/// What a receipt says of an event that was let pass without being held against its schema.
+fn unchecked(problem: &str) -> String {
+    format!("{PAYLOAD}: it was not held against its schema: {problem}")
+}
+
+/// What came of holding an event against its schema.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Where it does not fit; nothing if it fits.
+    Checked(Vec<Misfit>),
+    /// It was not tried, because of what it could cost.
+    TooCostly(String),
+}
+
+impl Verdict {
+    fn refuse(self) -> Result<Vec<String>, Problem> {
+        let (code, field, problem) = match self {
+            Verdict::Checked(misfits) => match misfits.into_iter().next() {
+                None => return Ok(Vec::new()),
+                Some(Misfit { field, problem }) => (Code::SchemaMismatch, field, problem),
+            },
+            Verdict::TooCostly(problem) => (Code::SchemaBudget, PAYLOAD.to_owned(), problem),
+        };
+        Err(Problem { field: Some(field), ..Problem::new(code, problem) })
+    }
+
+    fn warnings(self) -> Vec<String> {
+        match self {
+            Verdict::Checked(misfits) => misfits.iter().map(Misfit::to_string).collect(),
+            Verdict::TooCostly(problem) => vec![unchecked(&problem)],
         }
     }
 }
@@ -115,7 +177,16 @@ impl Types {
 #[derive(Debug)]
 struct Described {
     record: EventTypeRecord,
-    compiled: BTreeMap<u32, OnceLock<Result<Validator, String>>>,
+    /// Bytes of its schemas.
+    len: usize,
+    compiled: BTreeMap<u32, OnceLock<Result<Compiled, Unusable>>>,
+}
+
+/// A schema that can be used, and what it can cost.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    validator: Validator,
+    bound: Bound,
 }
 
 /// Where an event does not fit, and how.
@@ -134,28 +205,57 @@ impl std::fmt::Display for Misfit {
 impl Described {
     fn new(record: EventTypeRecord) -> Self {
         let compiled = record.schemas.keys().map(|version| (*version, OnceLock::new())).collect();
-        Self { record, compiled }
+        let len = schemas_len(&record);
+        Self { record, len, compiled }
     }
 
-    fn misfits(&self, event: &Event) -> Vec<Misfit> {
-        match self.validator(event.schema_version) {
-            Ok(None) => Vec::new(),
-            Ok(Some(validator)) => misfits(validator, &event.payload),
-            Err(misfit) => vec![misfit],
+    /// The verdict, if it costs so little that it need not have a thread of its own: the schema is compiled,
+    /// the payload is small, and the bound of both fits into what is left of the allowance.
+    fn judge_inline(&self, event: &Event, allowance: &mut u64) -> Option<Verdict> {
+        let version = match self.version(event.schema_version) {
+            Err(misfit) => return Some(Verdict::Checked(vec![misfit])),
+            Ok(None) => return Some(Verdict::Checked(Vec::new())),
+            Ok(Some(version)) => version,
+        };
+        let compiled = match self.compiled[&version].get()? {
+            Ok(compiled) => compiled,
+            Err(unusable) => return Some(unusable_schema(unusable)),
+        };
+        if event.payload.len() > SCHEMA_INLINE_LEN_MAX {
+            return None;
+        }
+        match parse(&event.payload) {
+            Err(verdict) => Some(verdict),
+            Ok(payload) => {
+                let cost = compiled.bound.cost(&payload);
+                cost.take_from(allowance).then(|| compiled.judge(&payload, cost))
+            }
         }
     }
 
-    /// The schema of that version, or the newest; nothing when there is none to hold against.
-    fn validator(&self, version: Option<u32>) -> Result<Option<&Validator>, Misfit> {
-        let newest = || self.record.schemas.keys().next_back().copied();
-        let Some(version) = version.or_else(newest) else { return Ok(None) };
-        let at = |problem: String| Misfit { field: "schema_version".to_owned(), problem };
-        let Some(schema) = self.record.schemas.get(&version) else {
-            return Err(at(self.unknown(version)));
+    /// The verdict, whatever it costs within the budget.
+    fn judge(&self, event: &Event) -> Verdict {
+        let version = match self.version(event.schema_version) {
+            Err(misfit) => return Verdict::Checked(vec![misfit]),
+            Ok(None) => return Verdict::Checked(Vec::new()),
+            Ok(Some(version)) => version,
         };
+        let schema = &self.record.schemas[&version];
         match self.compiled[&version].get_or_init(|| compile(schema)) {
-            Ok(validator) => Ok(Some(validator)),
-            Err(problem) => Err(at(format!("its schema cannot be used: {problem}"))),
+            Err(unusable) => unusable_schema(unusable),
+            Ok(compiled) => match parse(&event.payload) {
+                Err(verdict) => verdict,
+                Ok(payload) => compiled.judge(&payload, compiled.bound.cost(&payload)),
+            },
+        }
+    }
+
+    /// The version to hold against: the one that is named, or the newest; nothing when there is none.
+    fn version(&self, version: Option<u32>) -> Result<Option<u32>, Misfit> {
+        match version {
+            None => Ok(self.record.schemas.keys().next_back().copied()),
+            Some(version) if self.record.schemas.contains_key(&version) => Ok(Some(version)),
+            Some(version) => Err(of_version(self.unknown(version))),
         }
     }
 
@@ -166,29 +266,78 @@ impl Described {
     }
 }
 
-/// Compiles a schema, or says why it is none. References lead into the schema alone: nothing is
-/// fetched. Patterns are matched in linear time, so that no payload can make one run for ever.
-pub(super) fn compile(schema: &Value) -> Result<Validator, String> {
-    if !(schema.is_object() || schema.is_boolean()) {
-        return Err("expected a JSON Schema: an object, or a boolean".to_owned());
+fn of_version(problem: String) -> Misfit {
+    Misfit { field: "schema_version".to_owned(), problem }
+}
+
+/// The verdict on any payload of a schema that cannot be used. One may be stored: it was written before there
+/// was a budget, or by other means.
+fn unusable_schema(unusable: &Unusable) -> Verdict {
+    match unusable {
+        Unusable::Invalid(problem) => {
+            Verdict::Checked(vec![of_version(format!("its schema cannot be used: {problem}"))])
+        }
+        Unusable::TooCostly(problem) => {
+            Verdict::TooCostly(format!("its schema is over the budget: {problem}"))
+        }
     }
-    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-    options.build(schema).map_err(|error| {
+}
+
+/// Bytes of all schemas of an event type.
+pub(super) fn schemas_len(record: &EventTypeRecord) -> usize {
+    record.schemas.values().map(|schema| schema.to_string().len()).sum()
+}
+
+/// Compiles a schema, or says why it is none. References lead into the schema alone: nothing is
+/// fetched. What it can cost is judged first: to compile it may take as much as to use it. Patterns are
+/// matched in linear time, so that no payload can make one run for ever.
+pub(super) fn compile(schema: &Value) -> Result<Compiled, Unusable> {
+    if !(schema.is_object() || schema.is_boolean()) {
+        let problem = "expected a JSON Schema: an object, or a boolean";
+        return Err(Unusable::Invalid(problem.to_owned()));
+    }
+    let bound = Bound::of(schema)?;
+    let patterns = PatternOptions::regex()
+        .size_limit(SCHEMA_PATTERN_LEN_MAX)
+        .dfa_size_limit(SCHEMA_PATTERN_LEN_MAX);
+    let built = jsonschema::options().with_pattern_options(patterns).build(schema);
+    let validator = built.map_err(|error| {
         let at = error.instance_path().to_string();
         let problem = error.masked().to_string();
-        if at.is_empty() { problem } else { format!("{at}: {problem}") }
+        Unusable::Invalid(if at.is_empty() { problem } else { format!("{at}: {problem}") })
+    })?;
+    Ok(Compiled { validator, bound })
+}
+
+/// The payload, if it is JSON.
+fn parse(payload: &[u8]) -> Result<Value, Verdict> {
+    serde_json::from_slice(payload).map_err(|error| {
+        let text = error.to_string();
+        if text.starts_with("recursion limit") {
+            return Verdict::TooCostly("its values are nested deeper than 128".to_owned());
+        }
+        let problem = format!("expected JSON, as its type has a schema: {text}");
+        Verdict::Checked(vec![Misfit { field: PAYLOAD.to_owned(), problem }])
     })
 }
 
-fn misfits(validator: &Validator, payload: &[u8]) -> Vec<Misfit> {
-    match serde_json::from_slice::<Value>(payload) {
-        Ok(payload) => {
-            validator.iter_errors(&payload).take(SCHEMA_PROBLEMS_MAX).map(|e| misfit(&e)).collect()
+impl Compiled {
+    /// First it is seen whether the payload fits, which needs no memory. Where it does not is found out only
+    /// if that is cheap: the validator gathers all misfits, however few are wanted.
+    fn judge(&self, payload: &Value, cost: Cost) -> Verdict {
+        if let Err(problem) = cost.check() {
+            return Verdict::TooCostly(problem);
         }
-        Err(error) => {
-            let problem = format!("expected JSON, as its type has a schema: {error}");
-            vec![Misfit { field: "payload".to_owned(), problem }]
+        if self.validator.is_valid(payload) {
+            return Verdict::Checked(Vec::new());
         }
+        if !cost.can_explain() {
+            let problem = "it does not match its schema; to find out where would take too long";
+            let (field, problem) = (PAYLOAD.to_owned(), problem.to_owned());
+            return Verdict::Checked(vec![Misfit { field, problem }]);
+        }
+        let misfits = self.validator.iter_errors(payload).take(SCHEMA_PROBLEMS_MAX);
+        Verdict::Checked(misfits.map(|error| misfit(&error)).collect())
     }
 }
 
@@ -212,6 +361,7 @@ fn path_of(pointer: &str) -> String {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::limits::SCHEMA_INLINE_COST_MAX;
     use serde_json::json;
 
     fn types(validation: Validation, schemas: &[(u32, Value)]) -> Types {
@@ -224,6 +374,13 @@ mod tests {
         };
         let described = Arc::new(Described::new(record));
         Types([("order.created".parse().unwrap(), described)].into_iter().collect())
+    }
+
+    impl Types {
+        /// What is said of an event of the only type.
+        fn verdict(&self, event: &Event) -> Verdict {
+            self.0.values().next().unwrap().judge(event)
+        }
     }
 
     fn event(payload: &str, schema_version: Option<u32>) -> Event {
@@ -266,7 +423,7 @@ mod tests {
             ),
             (r#"{"order": 1}"#, Some(3), Some("schema_version")),
         ] {
-            let refused = types.check(&event(payload, version)).err();
+            let refused = types.verdict(&event(payload, version)).refuse().err();
             let refused = refused.map(|problem| (problem.code, problem.field.unwrap()));
             let expected = field.map(|field| (Code::SchemaMismatch, field.to_owned()));
             assert_eq!(refused, expected, "{payload} as version {version:?}");
@@ -274,18 +431,50 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_validation_does_its_own_with_a_misfit() {
-        for (validation, warnings) in
-            [(Validation::Off, Some(0)), (Validation::Warn, Some(1)), (Validation::Reject, None)]
-        {
-            let checked = types(validation, &[(1, order())]).check(&event("{}", None));
-            assert_eq!(checked.ok().map(|found| found.len()), warnings, "{validation:?}");
-        }
-        let other = Event { event_type: "order.sent".parse().unwrap(), ..event("{}", None) };
-        assert_eq!(types(Validation::Reject, &[(1, order())]).check(&other).unwrap().len(), 0);
+    fn a_type_without_schemas_has_nothing_to_hold_against() {
         let bare = types(Validation::Reject, &[]);
-        assert!(bare.check(&event("{}", None)).unwrap().is_empty());
-        assert!(bare.check(&event("{}", Some(1))).is_err());
+        assert!(bare.verdict(&event("{}", None)).refuse().is_ok());
+        assert!(bare.verdict(&event("{}", Some(1))).refuse().is_err());
+    }
+
+    #[test]
+    fn a_schema_that_is_not_compiled_yet_and_a_large_payload_need_a_thread() {
+        let types = types(Validation::Reject, &[(1, order())]);
+        let described = types.0.values().next().unwrap();
+        let (small, mut allowance) = (event(r#"{"order": 1}"#, None), SCHEMA_INLINE_COST_MAX);
+        assert_eq!(described.judge_inline(&small, &mut allowance), None);
+        assert_eq!(described.judge(&small), Verdict::Checked(vec![]));
+        assert_eq!(described.judge_inline(&small, &mut allowance), Some(Verdict::Checked(vec![])));
+        assert!(allowance < SCHEMA_INLINE_COST_MAX);
+        assert_eq!(described.judge_inline(&small, &mut 0), None, "the request has done enough");
+        let large = format!("{{\"order\": \"{}\"}}", "x".repeat(SCHEMA_INLINE_LEN_MAX));
+        assert_eq!(described.judge_inline(&event(&large, None), &mut allowance), None);
+    }
+
+    #[test]
+    fn a_stored_schema_over_the_budget_refuses_payloads_and_warns_where_that_is_all() {
+        let again = json!({"$ref": "#"});
+        let types = types(Validation::Reject, &[(1, json!({"anyOf": [again, again]}))]);
+        let refused = types.verdict(&event("{}", None)).refuse().unwrap_err();
+        assert_eq!(refused.code, Code::SchemaBudget);
+        assert!(refused.detail.contains("over the budget"), "{refused}");
+        let warnings = types.verdict(&event("{}", None)).warnings();
+        assert!(warnings[0].contains("not held against its schema"), "{warnings:?}");
+    }
+
+    #[test]
+    fn where_a_payload_does_not_fit_is_told_unless_that_would_take_too_long() {
+        let misfits = json!({"anyOf": vec![json!({"required": ["a", "b", "c"]}); 100]});
+        let schema = json!({"items": {"anyOf": [misfits, misfits]}});
+        let types = types(Validation::Reject, &[(1, schema)]);
+        let of = |count: usize| {
+            let payload = serde_json::to_string(&vec![json!({}); count]).unwrap();
+            types.verdict(&event(&payload, None)).refuse().unwrap_err()
+        };
+        assert_eq!(of(1).field.unwrap(), "payload[0]");
+        let vague = of(2_000);
+        assert_eq!((vague.code, vague.field.as_deref()), (Code::SchemaMismatch, Some("payload")));
+        assert!(vague.detail.contains("take too long"), "{vague}");
     }
 
     #[test]
@@ -306,11 +495,9 @@ mod tests {
     #[test]
     fn a_schema_that_refers_to_itself_ends() {
         let nested = json!({"properties": {"next": {"$ref": "#"}}, "required": ["next"]});
-        let validator = compile(&nested).unwrap();
-        assert!(!validator.is_valid(&json!({"next": {"next": {}}})));
-        if let Ok(validator) = compile(&json!({"$ref": "#"})) {
-            let _ = validator.is_valid(&json!(1));
-        }
+        let compiled = compile(&nested).unwrap();
+        assert!(!compiled.validator.is_valid(&json!({"next": {"next": {}}})));
+        assert!(matches!(compile(&json!({"$ref": "#"})), Err(Unusable::TooCostly(_))));
     }
 
     #[test]
