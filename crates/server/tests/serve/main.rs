@@ -7,6 +7,7 @@ mod receiver;
 mod seeded;
 
 mod configuration;
+mod erasing;
 mod errors;
 mod postgres;
 mod restoring;
