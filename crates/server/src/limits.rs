@@ -217,8 +217,9 @@ pub const SCHEMA_INLINE_CHAIN_MAX: u64 = 100;
 /// Fewest threads for validation at once: with two, one is left whatever one tenant does.
 pub const VALIDATION_THREADS_MIN: usize = 2;
 
-/// Bytes of the stack of such a thread: a chain of schemas, many times over. Only what is used is taken.
-pub const VALIDATION_STACK_LEN: usize = 256 * 1024 * 1024;
+/// Bytes of the stack of such a thread: to compile the longest chain of schemas takes a part of it. Only what
+/// is used is taken.
+pub const VALIDATION_STACK_LEN: usize = 128 * 1024 * 1024;
 
 /// Longest that a request waits for such a thread, and then for the thread. The budget of steps ends the work
 /// long before; if it does not, the client hears so and the thread ends by itself.

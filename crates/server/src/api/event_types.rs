@@ -2,6 +2,7 @@
 
 mod budget;
 mod catalogue;
+mod described;
 mod validation;
 
 use std::collections::BTreeMap;
@@ -23,9 +24,7 @@ use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
 use super::route::Route;
 use super::tenants;
-use crate::limits::{
-    EVENT_TYPES_PER_TENANT_MAX, SCHEMA_INLINE_COST_MAX, SCHEMAS_PER_TENANT_LEN_MAX,
-};
+use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, SCHEMAS_PER_TENANT_LEN_MAX};
 use budget::Unusable;
 
 pub(crate) use catalogue::Catalogue;
@@ -192,7 +191,8 @@ pub(crate) async fn check(
     event: &Event,
 ) -> Result<Vec<String>, Problem> {
     let types = ctx.app.catalogue.types(&ctx.app, tenant).await?;
-    types.check(&ctx.app, tenant, event, &mut { SCHEMA_INLINE_COST_MAX }).await
+    let checked = types.check(&ctx.app, tenant, std::slice::from_ref(event)).await;
+    checked.map(|mut warnings| warnings.swap_remove(0)).map_err(|(_, problem)| problem)
 }
 
 /// The same for events that are published together; what is refused is named by its place.
@@ -202,12 +202,8 @@ pub(crate) async fn check_batch(
     events: &[Event],
 ) -> Result<Vec<Vec<String>>, Problem> {
     let types = ctx.app.catalogue.types(&ctx.app, tenant).await?;
-    let (mut allowance, mut checked) = (SCHEMA_INLINE_COST_MAX, Vec::with_capacity(events.len()));
-    for (index, event) in events.iter().enumerate() {
-        let found = types.check(&ctx.app, tenant, event, &mut allowance).await;
-        checked.push(found.map_err(|problem| problem.within(&format!("events[{index}]")))?);
-    }
-    Ok(checked)
+    let checked = types.check(&ctx.app, tenant, events).await;
+    checked.map_err(|(index, problem)| problem.within(&format!("events[{index}]")))
 }
 
 async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem> {
@@ -234,7 +230,7 @@ fn check_schema(version: u32, schema: &Value) -> Result<(), Problem> {
     if version == 0 {
         return Err(Problem::field(field, "expected a version from 1 on"));
     }
-    catalogue::compile(schema).map(drop).map_err(|unusable| {
+    described::compile(schema).map(drop).map_err(|unusable| {
         let code = match unusable {
             Unusable::Invalid(_) => Code::InvalidField,
             Unusable::TooCostly(_) => Code::SchemaBudget,
@@ -252,7 +248,7 @@ async fn check_room(ctx: &Ctx, record: &EventTypeRecord) -> Result<(), Problem> 
         return Err(Problem::new(Code::LimitReached, detail));
     }
     let others = types.schemas_len() - types.schemas_len_of(&record.name);
-    let (all, max) = (others + catalogue::schemas_len(record), SCHEMAS_PER_TENANT_LEN_MAX);
+    let (all, max) = (others + described::schemas_len(record), SCHEMAS_PER_TENANT_LEN_MAX);
     if all > max {
         let detail = format!("the schemas of a tenant may have {max} bytes; they would have {all}");
         return Err(Problem::new(Code::LimitReached, detail));

@@ -100,7 +100,7 @@ fn busy() -> Problem {
     Problem::new(Code::ValidationBusy, detail).retry_after(RETRY_AFTER_DEFAULT)
 }
 
-fn overran() -> Problem {
+pub(super) fn overran() -> Problem {
     let detail = format!("validation takes longer than {VALIDATION_TIME_MAX}");
     Problem::new(Code::SchemaBudget, detail)
 }
