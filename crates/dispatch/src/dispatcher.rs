@@ -427,7 +427,7 @@ impl Concerned {
                 | Write::RemoveSecret { endpoint: id, .. } => {
                     concerned.endpoints.insert(*id);
                 }
-                // Its endpoints are looked up by whoever marks it: nobody finds them by the tenant any more.
+                // The server looks up its endpoints when it marks a tenant: afterwards nobody finds them by the tenant.
                 Write::EraseTenant(_)
                 | Write::PutEventType(_)
                 | Write::RemoveEventType(..)

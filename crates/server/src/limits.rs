@@ -175,7 +175,7 @@ pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 pub const WARNING_LEN_MAX: usize = 256;
 
 /// Steps that one payload may take to be held against its schema. A step takes 2 to 10 ns, so it is less than
-/// half a second; what is ordinary takes about a thousand.
+/// half a second; what is ordinary takes some hundred.
 pub const SCHEMA_COST_MAX: u64 = 40_000_000;
 
 /// Steps that a schema may take for one value of a payload: of more, not even a small payload could be held
