@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use railpost_engine::{Span, Timestamp};
 use railpost_store::limits::UPKEEP_STEP_MAX;
-use railpost_store::{AuditEntry, ErasingTenant, PruneStep, Pruned, StoreError};
+use railpost_store::{AUDIT_ACTOR_SELF, AuditEntry, ErasingTenant, PruneStep, Pruned, StoreError};
 use railpost_wire::AuditId;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
@@ -17,6 +17,9 @@ use crate::app::App;
 use crate::limits::{FIGURES_EVERY, UPKEEP_RETRY};
 use crate::serve::duration;
 use crate::telemetry::{Level, Value};
+
+/// The audit trail's name for the end of erasing a tenant. Stable.
+pub(crate) const AUDIT_TENANT_ERASED: &str = "tenant.erased";
 
 /// Deletes what is past its time, in small steps, until nothing is left of it. Says how much that was.
 pub(crate) async fn prune(app: &App) -> Result<Pruned, StoreError> {
@@ -147,8 +150,8 @@ fn erased(app: &App, tenant: &ErasingTenant) -> AuditEntry {
         id: AuditId::generate(at.as_millis(), app.random()),
         at,
         tenant: None,
-        actor: "system".to_owned(),
-        action: "tenant.erased".to_owned(),
+        actor: AUDIT_ACTOR_SELF.to_owned(),
+        action: AUDIT_TENANT_ERASED.to_owned(),
         target: tenant.id.to_string(),
         detail: json!({ "since": Time::from(tenant.since) }),
     }

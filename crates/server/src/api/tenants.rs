@@ -235,7 +235,8 @@ pub(crate) async fn erase(
     let (created_at, since) = (tenant.created_at, ctx.now());
     let erasing = ErasingTenant { id: tenant.id.clone(), created_at, since, erased: 0 };
     let writes = vec![Write::EraseTenant(tenant.id)];
-    let audit_action = AuditAction { tenant: None, ..audit_action(Action::TenantErase, &path.tenant) };
+    let audit_action =
+        AuditAction { tenant: None, ..audit_action(Action::TenantErase, &path.tenant) };
     let marked = ctx.commit(writes, audit_action, Accepted(erasing.into())).await;
     // Even if the answer was lost: the tenant may be unknown from here on.
     for endpoint in endpoints {
