@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::api::auth::Rates;
 use crate::api::docs_page::Pages;
-use crate::api::event_types::Catalogue;
+use crate::api::event_types::{Catalogue, ValidationThreads};
 use crate::api::health::Readiness;
 use crate::api::idempotency::UnderWay;
 use crate::api::key_ring::KeyRing;
@@ -45,6 +45,7 @@ pub struct App {
     pub(crate) session_store: SessionStore,
     pub(crate) replays: ReplayBell,
     pub(crate) catalogue: Catalogue,
+    pub(crate) validation: ValidationThreads,
     pub(crate) pages: Pages,
     pub(crate) sampled: Sampled,
     pub(crate) readiness: Readiness,
@@ -52,6 +53,8 @@ pub struct App {
     pub(crate) loopback: LoopbackWatch,
     /// An endpoint was removed: its open deliveries are to be closed.
     pub(crate) removals: Notify,
+    /// A tenant was marked: all that it has is to be erased.
+    pub(crate) erasures: Notify,
     /// Held by a request that takes a secret away or has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
 }

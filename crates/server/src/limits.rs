@@ -164,7 +164,7 @@ pub const TENANTS_SHOWN_MAX: u32 = 500;
 pub const CLI_TRIES: u32 = 3;
 /// See [`CLI_TRIES`].
 pub const CLI_TRY_AGAIN_AFTER: Span = Span::from_millis(100);
-/// How long the command line waits for an answer: erasing a large tenant takes its time.
+/// How long the command line waits for an answer: a backup of a large store takes its time.
 pub const CLI_REQUEST_TIMEOUT: Span = Span::from_mins(10);
 /// Bytes of an answer that the command line takes: a page of the largest items.
 pub const CLI_ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
@@ -199,9 +199,6 @@ pub const REPLAY_SAVE_WITHIN: Span = Span::from_secs(1);
 /// How long a replay leaves a store, a backlog or a dispatcher alone that stands in its way.
 pub const REPLAY_PAUSE: Span = Span::from_millis(500);
 
-/// Deliveries that the preview of a dry run names: what a person looks through.
-pub const REPLAY_PREVIEW_MAX: usize = 20;
-
 /// Fastest rate of a replay, in deliveries a second: past it, no rate is a rate.
 pub const REPLAY_RATE_MAX: u32 = 1_000_000;
 
@@ -226,11 +223,71 @@ pub const EVENT_TYPES_BELIEVED_FOR: Span = Span::from_secs(5);
 /// Tenants whose event types are in memory at once: past it those not asked for lately are forgotten.
 pub const EVENT_TYPES_TENANTS_MAX: usize = 10_000;
 
+/// Bytes of all schemas of a tenant: those that are used are in memory, compiled, which takes a few times as
+/// much.
+pub const SCHEMAS_PER_TENANT_LEN_MAX: usize = 16 * 1024 * 1024;
+
 /// Misfits of one event that are told: the first few say enough.
 pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 
 /// Bytes of one warning in a receipt. Names out of the payload stand in it, and they may be long.
 pub const WARNING_LEN_MAX: usize = 256;
+
+/// Steps that one payload may take to be held against its schema. A step takes 2 to 10 ns, so it is less than
+/// half a second; what is ordinary takes some hundred.
+pub const SCHEMA_COST_MAX: u64 = 40_000_000;
+
+/// Steps that a schema may take for one value of a payload: of more, not even a small payload could be held
+/// against it.
+pub const SCHEMA_STEPS_PER_VALUE_MAX: u64 = 400_000;
+
+/// Depth of payloads that a schema is judged by when it is registered. A recursive schema costs more the
+/// deeper a payload is; what goes deeper is judged with the payload.
+pub const SCHEMA_JUDGED_DEPTH: usize = 8;
+
+/// Schemas that may be open at once, one inside the other: each takes a few hundred bytes of the stack, and
+/// is looked at for each that is opened inside it.
+pub const SCHEMA_CHAIN_MAX: u64 = 1_000;
+
+/// Steps that finding out where a payload does not fit may take. Each may find a misfit of some 300 bytes, and
+/// all are gathered before the first is told: 60 MB.
+pub const SCHEMA_ERRORS_COST_MAX: u64 = 200_000;
+
+/// Schemas inside one schema: to compile it takes a few frames of the stack for each, at worst.
+pub const SCHEMA_NODES_MAX: usize = 10_000;
+
+/// Patterns in one schema, and bytes that each may take compiled, and once more while it is used: 100 MB at
+/// the very most.
+pub const SCHEMA_PATTERNS_MAX: usize = 200;
+/// See [`SCHEMA_PATTERNS_MAX`].
+pub const SCHEMA_PATTERN_LEN_MAX: usize = 256 * 1024;
+
+/// Places of one pattern, with its repetitions written out: each may be looked at for every byte of a text.
+pub const SCHEMA_PATTERN_PLACES_MAX: u64 = 2_000;
+
+/// Steps that a request may take on the server's own threads, for all its events: 0.1 ms. And bytes of a
+/// payload that is parsed there: some 50 µs.
+pub const SCHEMA_INLINE_COST_MAX: u64 = 10_000;
+/// See [`SCHEMA_INLINE_COST_MAX`].
+pub const SCHEMA_INLINE_LEN_MAX: usize = 16 * 1024;
+/// Schemas that may be open at once there: the stack of those threads is small.
+pub const SCHEMA_INLINE_CHAIN_MAX: u64 = 100;
+
+/// Fewest threads for validation at once: with two, one is left whatever one tenant does.
+pub const VALIDATION_THREADS_MIN: usize = 2;
+
+/// Bytes of the stack of such a thread: to compile the longest chain of schemas takes a part of it. Only what
+/// is used is taken.
+pub const VALIDATION_STACK_LEN: usize = 128 * 1024 * 1024;
+
+/// Longest that a request waits for such a thread, and then for the thread. The budget of steps ends the work
+/// long before; if it does not, the client hears so and the thread ends by itself.
+pub const VALIDATION_WAIT_MAX: Span = Span::from_secs(5);
+/// See [`VALIDATION_WAIT_MAX`].
+pub const VALIDATION_TIME_MAX: Span = Span::from_secs(5);
+
+/// Tenants whose share of the threads is remembered: past it, those that have nothing under way are forgotten.
+pub const VALIDATION_TENANTS_MAX: usize = 1_000;
 
 /// Bytes of log lines that wait to be written: a second's worth at full speed. Past it lines are counted and
 /// left out, for a slow log must not slow deliveries down.
@@ -252,8 +309,9 @@ pub const FIGURES_EVERY: Span = Span::from_secs(10);
 /// How long the process lives on when its store has stopped for good: for answers on their way.
 pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
 
-/// How soon the closing of what removed endpoints had open is tried again after it failed.
-pub const CLOSE_REMOVED_RETRY: Span = Span::from_secs(5);
+/// How soon the closing of what removed endpoints had open, or the erasing of a tenant, is tried again after
+/// it failed.
+pub const UPKEEP_RETRY: Span = Span::from_secs(5);
 
 /// How long what metrics say of the store is believed: counting it again for every reader costs.
 pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);

@@ -1,6 +1,6 @@
 //! The runner of replays: jobs that do the same to many deliveries.
 //!
-//! A tenant's replays run one after the other, those of different tenants side by side. A job walks its
+//! A tenant's replays run one after the other, its dry runs too, those of different tenants side by side. A job walks its
 //! deliveries from the oldest to the latest, at its rate, and saves how far it has got; after a
 //! restart it goes on from there. What was done after the last save may be done again: a replay of
 //! what is no dead letter any more is refused, and a delivery that is made twice carries the same event
@@ -12,22 +12,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use railpost_engine::Command;
+use railpost_store::limits::REPLAY_PREVIEW_MAX;
 use railpost_store::{
-    Change, Cursor, DeliveryView, RedeliverBatch, Replay, ReplayAction, ReplayState, StoreError,
-    Write,
+    Change, Cursor, DeliveryView, RedeliverBatch, Replay, ReplayAction, ReplayProgress,
+    ReplayState, StoreError, Write,
 };
-use railpost_wire::{EndpointId, ReplayId, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Duration, Instant};
 
-pub(crate) use walk::Walk;
-
 use crate::api::command_delivery;
-use crate::api::problem::{Code, Problem};
+use crate::api::problem::Problem;
 use crate::app::App;
 use crate::limits::{REPLAY_PAUSE, REPLAY_SAVE_EVERY, REPLAY_SAVE_WITHIN};
 use crate::serve::duration;
+use walk::Walk;
 
 /// Tells the runner that there is something to do.
 #[derive(Debug, Default)]
@@ -47,10 +47,11 @@ struct Jobs {
     known: HashMap<Id, Known>,
 }
 
-/// A job under way: whose it is, which, and how to tell it that it was cancelled.
+/// A job under way: whose it is, which, whether it only counts, and how to tell it that it was cancelled.
 struct Known {
     tenant: TenantId,
     replay: ReplayId,
+    dry_run: bool,
     cancel: watch::Sender<bool>,
 }
 
@@ -75,8 +76,8 @@ pub(crate) async fn run(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
 }
 
 impl Jobs {
-    /// Starts the earliest replay of each tenant that has none under way, and stops those that were
-    /// cancelled.
+    /// Starts the earliest replay and the earliest dry run of each tenant that has none under way, and stops
+    /// those that were cancelled. A dry run changes nothing, so it need not wait for a replay.
     async fn start(
         &mut self,
         app: &Arc<App>,
@@ -89,30 +90,20 @@ impl Jobs {
             }
         }
         for replay in running {
-            if self.known.values().any(|known| known.tenant == replay.tenant) {
+            let same_kind =
+                |known: &Known| (&known.tenant, known.dry_run) == (&replay.tenant, replay.dry_run);
+            if self.known.values().any(same_kind) {
                 continue;
             }
             let (cancel, cancelled) = watch::channel(false);
-            let known = Known { tenant: replay.tenant.clone(), replay: replay.id, cancel };
-            let job = Job::new(app.clone(), replay, stopping.clone(), cancelled);
+            let (tenant, dry_run) = (replay.tenant.clone(), replay.dry_run);
+            let known = Known { tenant, replay: replay.id, dry_run, cancel };
+            let signals = StopSignals { stopping: stopping.clone(), cancelled };
+            let job = Job::new(app.clone(), replay, signals);
             self.known.insert(self.tasks.spawn(job.run()).id(), known);
         }
         Ok(())
     }
-}
-
-/// One replay under way.
-struct Job {
-    app: Arc<App>,
-    replay: Replay,
-    walk: Walk,
-    /// Deliveries found since the last save, and when that was.
-    unsaved: u32,
-    saved_at: Instant,
-    /// When the next delivery may be done, by the replay's rate.
-    next_at: Instant,
-    stopping: watch::Receiver<bool>,
-    cancelled: watch::Receiver<bool>,
 }
 
 /// Why a job does not go on.
@@ -125,15 +116,58 @@ enum Stop {
     Failed(String),
 }
 
+/// What tells a job to stop.
+struct StopSignals {
+    stopping: watch::Receiver<bool>,
+    cancelled: watch::Receiver<bool>,
+}
+
+impl StopSignals {
+    /// Waits until the job is to stop.
+    async fn stopped(&mut self) -> Stop {
+        tokio::select! {
+            biased;
+            _ = self.cancelled.wait_for(|cancelled| *cancelled) => Stop::Cancelled,
+            _ = self.stopping.wait_for(|stop| *stop) => Stop::Interrupted,
+        }
+    }
+
+    /// What the work comes to, unless the job is to stop before.
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            stop = self.stopped() => Err(stop),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Leaves what stands in the way alone for a moment.
+    async fn pause(&mut self) -> Result<(), Stop> {
+        self.unless_stopped(tokio::time::sleep(duration(REPLAY_PAUSE))).await
+    }
+}
+
+/// One replay under way.
+struct Job {
+    app: Arc<App>,
+    replay: Replay,
+    walk: Walk,
+    /// What the replay had done before this start, and when that was.
+    before: ReplayProgress,
+    started_at: Instant,
+    /// Deliveries found since the last save, and when that was.
+    unsaved: u32,
+    saved_at: Instant,
+    /// When the next delivery may be done, by the replay's rate.
+    next_at: Instant,
+    signals: StopSignals,
+}
+
 impl Job {
-    fn new(
-        app: Arc<App>,
-        replay: Replay,
-        stopping: watch::Receiver<bool>,
-        cancelled: watch::Receiver<bool>,
-    ) -> Self {
-        let (walk, now) = (Walk::new(&replay), Instant::now());
-        Self { app, replay, walk, unsaved: 0, saved_at: now, next_at: now, stopping, cancelled }
+    fn new(app: Arc<App>, replay: Replay, signals: StopSignals) -> Self {
+        let (walk, before, now) = (Walk::new(&replay), replay.progress, Instant::now());
+        let (started_at, saved_at, next_at) = (now, now, now);
+        Self { app, replay, walk, before, started_at, unsaved: 0, saved_at, next_at, signals }
     }
 
     async fn run(mut self) {
@@ -154,11 +188,12 @@ impl Job {
     async fn work(&mut self) -> Result<(), Stop> {
         while let Some(found) = self.next().await? {
             self.take_turn().await?;
-            self.replay.progress.matched += 1;
             let id = found.delivery.id;
-            if !self.replay.dry_run {
-                self.act(found).await?;
+            match self.replay.dry_run {
+                true => self.show(id),
+                false => self.act(found).await?,
             }
+            self.replay.progress.matched += 1;
             self.replay.cursor = Some(Cursor::at_delivery(id));
             self.save_if_due().await?;
         }
@@ -168,43 +203,41 @@ impl Job {
     /// The next delivery. A store in trouble is asked until it answers.
     async fn next(&mut self) -> Result<Option<DeliveryView>, Stop> {
         loop {
-            match self.walk.next(&*self.app.store).await {
+            let look = self.walk.next(&*self.app.store);
+            match self.signals.unless_stopped(look).await? {
                 Ok(next) => return Ok(next),
                 Err(error) if !error.is_temporary() => return Err(Stop::Failed(error.to_string())),
-                Err(_) => tokio::time::sleep(duration(REPLAY_PAUSE)).await,
+                Err(_) => self.signals.pause().await?,
             }
         }
     }
 
     /// Waits as the replay's rate has it, unless it is to stop.
     async fn take_turn(&mut self) -> Result<(), Stop> {
-        let rate = self.replay.rate_per_s.filter(|_| !self.replay.dry_run);
-        tokio::select! {
-            biased;
-            _ = self.cancelled.wait_for(|cancelled| *cancelled) => return Err(Stop::Cancelled),
-            _ = self.stopping.wait_for(|stop| *stop) => return Err(Stop::Interrupted),
-            () = tokio::time::sleep_until(self.next_at), if rate.is_some() => {}
-            () = std::future::ready(()), if rate.is_none() => {}
-        }
-        if let Some(rate) = rate {
-            self.next_at = self.next_at.max(Instant::now()) + Duration::from_secs(1) / rate.max(1);
-        }
+        let Some(rate) = self.replay.rate_per_s.filter(|_| !self.replay.dry_run) else {
+            return self.signals.unless_stopped(std::future::ready(())).await;
+        };
+        self.signals.unless_stopped(tokio::time::sleep_until(self.next_at)).await?;
+        self.next_at = self.next_at.max(Instant::now()) + Duration::from_secs(1) / rate.max(1);
         Ok(())
     }
 
+    /// Keeps the first few that a dry run finds.
+    fn show(&mut self, id: DeliveryId) {
+        if self.replay.preview.len() < REPLAY_PREVIEW_MAX {
+            self.replay.preview.push(id);
+        }
+    }
+
+    /// Does it to one delivery, as soon as nothing stands in the way that may pass: a store, a backlog, a
+    /// dispatcher, a lane that is not loaded yet.
     async fn act(&mut self, found: DeliveryView) -> Result<(), Stop> {
         loop {
-            let done = match self.replay.action {
-                ReplayAction::Replay => self.command(Command::Replay, &found).await,
-                ReplayAction::Skip => self.command(Command::Skip, &found).await,
-                ReplayAction::Discard => self.command(Command::Discard, &found).await,
-                ReplayAction::Redeliver { to } => self.redeliver(to, &found).await,
-            };
-            match done {
+            match self.try_to_act(&found).await {
                 Ok(()) => self.replay.progress.done += 1,
-                Err(problem) if may_pass(problem.code) => {
-                    tokio::time::sleep(duration(REPLAY_PAUSE)).await;
+                Err(problem) if problem.retry_after.is_some() => {
                     self.save().await?;
+                    self.signals.pause().await?;
                     continue;
                 }
                 Err(problem) if self.target_is_gone().await => {
@@ -216,7 +249,13 @@ impl Job {
         }
     }
 
-    async fn command(&self, command: Command, found: &DeliveryView) -> Result<(), Problem> {
+    async fn try_to_act(&self, found: &DeliveryView) -> Result<(), Problem> {
+        let command = match self.replay.action {
+            ReplayAction::Replay => Command::Replay,
+            ReplayAction::Skip => Command::Skip,
+            ReplayAction::Discard => Command::Discard,
+            ReplayAction::Redeliver { to } => return self.redeliver(to, found).await,
+        };
         command_delivery(&self.app, command, found.delivery, None).await
     }
 
@@ -239,32 +278,30 @@ impl Job {
         if self.unsaved >= REPLAY_SAVE_EVERY || long_ago { self.save().await } else { Ok(()) }
     }
 
-    /// Writes down how far it has got, as soon as the store lets it.
+    /// Writes down how far it has got, as soon as the store lets it. When the server stops it is tried once:
+    /// the next start goes on from the save before.
     async fn save(&mut self) -> Result<(), Stop> {
-        loop {
-            // What it tells of must be there after a crash.
-            if self.app.dispatcher.written().await.is_err() && !*self.stopping.borrow() {
-                tokio::time::sleep(duration(REPLAY_PAUSE)).await;
-                continue;
-            }
-            let write = Write::PutReplay(Box::new(self.replay.clone()));
-            match self.app.store.commit(Change::from(write)).await {
-                Ok(()) => break,
-                Err(StoreError::Conflict { .. } | StoreError::NotFound(_)) => {
-                    return Err(Stop::Cancelled);
-                }
-                Err(_) => tokio::time::sleep(duration(REPLAY_PAUSE)).await,
-            }
+        let worked = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let progress = &mut self.replay.progress;
+        progress.looked_at = self.before.looked_at + self.walk.looked_at();
+        progress.took_ms = self.before.took_ms.saturating_add(worked);
+        while !self.try_to_save().await? {
+            self.signals.pause().await?;
         }
         (self.unsaved, self.saved_at) = (0, Instant::now());
         Ok(())
     }
-}
 
-/// Whether the same may go better after a pause: the store, the backlog or the server is in the way.
-fn may_pass(code: Code) -> bool {
-    matches!(
-        code,
-        Code::StoreUnavailable | Code::StoreStopped | Code::BacklogFull | Code::ShuttingDown
-    )
+    async fn try_to_save(&self) -> Result<bool, Stop> {
+        // What it tells of must be there after a crash.
+        if self.app.dispatcher.written().await.is_err() {
+            return Ok(false);
+        }
+        let write = Write::PutReplay(Box::new(self.replay.clone()));
+        match self.app.store.commit(Change::from(write)).await {
+            Ok(()) => Ok(true),
+            Err(StoreError::Conflict { .. } | StoreError::NotFound(_)) => Err(Stop::Cancelled),
+            Err(_) => Ok(false),
+        }
+    }
 }

@@ -57,7 +57,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 3],
+    upkeep: [JoinHandle<()>; 4],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -145,12 +145,14 @@ impl Server {
             session_store: Default::default(),
             replays: Default::default(),
             catalogue: Default::default(),
+            validation: Default::default(),
             pages: Default::default(),
             sampled: Default::default(),
             readiness: Default::default(),
             trusted_proxies,
             loopback,
             removals: Default::default(),
+            erasures: Default::default(),
             secret_changes: Default::default(),
         });
         let opened = first_keys::prepare(&app).await?;
@@ -160,6 +162,7 @@ impl Server {
             tokio::spawn(upkeep::prune_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
+            tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;

@@ -1,18 +1,25 @@
 //! What keeps the store in shape while the server runs: retention, the closing of what removed endpoints
-//! had open, and the writing of figures.
+//! had open, the erasing of tenants, and the writing of figures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use railpost_engine::{Span, Timestamp};
 use railpost_store::limits::UPKEEP_STEP_MAX;
-use railpost_store::{PruneStep, Pruned, StoreError};
-use tokio::sync::watch;
+use railpost_store::{AUDIT_ACTOR_SELF, AuditEntry, ErasingTenant, PruneStep, Pruned, StoreError};
+use railpost_wire::AuditId;
+use serde_json::json;
+use tokio::sync::{Notify, watch};
 
+use crate::api::time::Time;
 use crate::app::App;
-use crate::limits::{CLOSE_REMOVED_RETRY, FIGURES_EVERY};
+use crate::limits::{FIGURES_EVERY, UPKEEP_RETRY};
 use crate::serve::duration;
 use crate::telemetry::{Level, Value};
+
+/// The audit trail's name for the end of erasing a tenant. Stable.
+pub(crate) const AUDIT_TENANT_ERASED: &str = "tenant.erased";
 
 /// Deletes what is past its time, in small steps, until nothing is left of it. Says how much that was.
 pub(crate) async fn prune(app: &App) -> Result<Pruned, StoreError> {
@@ -58,19 +65,31 @@ pub(crate) async fn prune_regularly(app: Arc<App>, mut stopping: watch::Receiver
 /// and now and then. What is interrupted goes on with the next start.
 pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
     loop {
-        let every = match close_all_removed(&app, &stopping).await {
-            Ok(()) => duration(app.config.retention.prune_every),
-            Err(problem) => {
-                app.telemetry.note_stopped(&problem);
-                let fields = [("problem", Value::Shown(&problem))];
-                app.telemetry.log.line(Level::Warn, "close_removed_failed", &fields);
-                duration(CLOSE_REMOVED_RETRY)
-            }
-        };
-        tokio::select! {
-            stop = stops_within(every, &mut stopping) => if stop { return },
-            () = app.removals.notified() => {}
+        let done = close_all_removed(&app, &stopping).await;
+        let rest = rest_after(&app, done, "close_removed_failed");
+        if stops_before_next(rest, &app.removals, &mut stopping).await {
+            return;
         }
+    }
+}
+
+/// How long to rest after a round. One that failed is told of, and tried again soon.
+fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> Duration {
+    let Err(problem) = done else { return duration(app.config.retention.prune_every) };
+    app.telemetry.note_stopped(&problem);
+    app.telemetry.log.line(Level::Warn, failed, &[("problem", Value::Shown(&problem))]);
+    duration(UPKEEP_RETRY)
+}
+
+/// Rests, or less if there is something new to do. Says whether the server stops.
+async fn stops_before_next(
+    rest: Duration,
+    new: &Notify,
+    stopping: &mut watch::Receiver<bool>,
+) -> bool {
+    tokio::select! {
+        stops = stops_within(rest, stopping) => stops,
+        () = new.notified() => false,
     }
 }
 
@@ -90,6 +109,55 @@ async fn close_all_removed(app: &App, stopping: &watch::Receiver<bool>) -> Resul
     Ok(())
 }
 
+/// Erases the tenants that are marked for it, in small steps: after the start, and after every mark. What is
+/// interrupted goes on with the next start.
+pub(crate) async fn erase_tenants(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
+    loop {
+        let done = erase_all_marked(&app, &stopping).await;
+        let rest = rest_after(&app, done, "erase_failed");
+        if stops_before_next(rest, &app.erasures, &mut stopping).await {
+            return;
+        }
+    }
+}
+
+async fn erase_all_marked(app: &App, stopping: &watch::Receiver<bool>) -> Result<(), StoreError> {
+    while !*stopping.borrow() && erase_some_of_each(app).await? {}
+    Ok(())
+}
+
+/// One step of each marked tenant, so that none waits for a large one, or for one that cannot be erased. Says
+/// whether there was any.
+async fn erase_some_of_each(app: &App) -> Result<bool, StoreError> {
+    let (marked, mut trouble) = (app.store.erasing_tenants().await?, None);
+    for tenant in &marked {
+        match app.store.erase_tenant(&tenant.id, &erased(app, tenant)).await {
+            Ok(false) => {}
+            Ok(true) => {
+                let fields = [("tenant", Value::Text(tenant.id.as_str()))];
+                app.telemetry.log.line(Level::Info, "tenant_erased", &fields);
+            }
+            Err(problem) => trouble = Some(problem),
+        }
+    }
+    trouble.map_or(Ok(!marked.is_empty()), Err)
+}
+
+/// The audit entry that tells of the end. It stays: it is in no tenant's realm.
+fn erased(app: &App, tenant: &ErasingTenant) -> AuditEntry {
+    let at = app.source.now();
+    AuditEntry {
+        id: AuditId::generate(at.as_millis(), app.random()),
+        at,
+        tenant: None,
+        actor: AUDIT_ACTOR_SELF.to_owned(),
+        address: None,
+        action: AUDIT_TENANT_ERASED.to_owned(),
+        target: tenant.id.to_string(),
+        detail: json!({ "since": Time::from(tenant.since) }),
+    }
+}
+
 /// Writes figures now and then, until the server stops.
 pub(crate) async fn write_figures_regularly(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
     while !stops_within(duration(FIGURES_EVERY), &mut stopping).await {
@@ -97,6 +165,6 @@ pub(crate) async fn write_figures_regularly(app: Arc<App>, mut stopping: watch::
     }
 }
 
-async fn stops_within(span: std::time::Duration, stopping: &mut watch::Receiver<bool>) -> bool {
+async fn stops_within(span: Duration, stopping: &mut watch::Receiver<bool>) -> bool {
     tokio::time::timeout(span, stopping.wait_for(|stop| *stop)).await.is_ok()
 }

@@ -1,7 +1,7 @@
 //! What people look at: events, deliveries, attempts, lanes and counts.
 
 use async_trait::async_trait;
-use railpost_engine::{Delivery, LaneId, Stage, Timestamp};
+use railpost_engine::{AttemptResult, DeadReason, Delivery, LaneId, Stage, Timestamp};
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +35,18 @@ pub trait Archive: Send + Sync {
         page: PageRequest,
     ) -> Result<Listing<AttemptView>>;
 
+    /// The last attempt of each of these deliveries that had one, in any order, as far as a list tells of
+    /// it. At most [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) deliveries: those of a page.
+    async fn last_attempts(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, LastAttempt)>>;
+
     /// A tenant's lanes that a dead letter holds, the longest held first.
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>>;
+
+    /// One of them by its id. It costs no more than that lane has open.
+    async fn held_lane(&self, tenant: &TenantId, lane: LaneId) -> Result<Option<HeldLane>>;
 
     /// How many deliveries of an endpoint are where, and how old its backlog is; of a removed one,
     /// none. It costs as much as there is open or dead, however many are closed: with a million of
@@ -241,6 +251,26 @@ pub struct AttemptView {
     pub next_at: Option<Timestamp>,
 }
 
+/// What a list tells of a delivery's last attempt: all but the response's body and the timing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastAttempt {
+    /// Which attempt of its delivery, from 1.
+    pub number: u32,
+    /// What came of it.
+    pub result: AttemptResult,
+    /// Why no answer came, in words.
+    pub message: Option<String>,
+    /// The response's headers, as far as they are kept.
+    pub response_headers: Vec<(String, String)>,
+}
+
+impl From<AttemptView> for LastAttempt {
+    fn from(view: AttemptView) -> Self {
+        let AttemptDetail { number, result, message, response_headers, .. } = view.detail;
+        Self { number, result, message, response_headers }
+    }
+}
+
 /// Which held lanes a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLaneQuery {
@@ -269,6 +299,10 @@ pub struct HeldLane {
     pub last: Seq,
     /// When the dead letter was given up on.
     pub since: Timestamp,
+    /// Why it was given up on.
+    pub reason: DeadReason,
+    /// Where it stands in its line.
+    pub line: Option<LinePlace>,
 }
 
 /// How many deliveries are where, and since when. What is delivered or discarded is not counted.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use railpost_engine::{Load, Timestamp};
+use railpost_wire::{DeliveryId, TenantId};
 
 use crate::limits::*;
 use crate::{
@@ -112,7 +113,8 @@ fn write(write: &Write) -> Result<()> {
         Write::CreateApiKey(key) => text("name", &key.name, TEXT_LEN_MAX),
         Write::RenameApiKey(_, name) => text("name", name, TEXT_LEN_MAX),
         Write::PutReplay(put) => replay(put),
-        Write::SetEndpointStatus(..)
+        Write::EraseTenant(_)
+        | Write::SetEndpointStatus(..)
         | Write::RemoveEndpoint(_)
         | Write::CreateSecret(_)
         | Write::ExpireSecret { .. }
@@ -182,6 +184,7 @@ fn replay(replay: &Replay) -> Result<()> {
     if replay.rate_per_s == Some(0) {
         return Err(StoreError::invalid("rate_per_s", "expected 1 or more, or nothing; got 0"));
     }
+    at_most("preview (deliveries)", replay.preview.len(), REPLAY_PREVIEW_MAX)?;
     let runs = replay.state == ReplayState::Running;
     if runs == replay.finished_at.is_some() {
         let problem = "expected an instant once it does not run, and none while it does";
@@ -202,14 +205,21 @@ pub(crate) fn figures(batch: &[(FiguresScope, Timestamp, Figures)]) -> Result<()
     Ok(())
 }
 
+/// How many replays run besides one that is put.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunningReplays {
+    pub(crate) of_tenant: usize,
+    pub(crate) of_all: usize,
+}
+
 /// A new replay that is to run fits among the `others` that do.
-pub(crate) fn replay_fits(others: usize, replay: &Replay) -> Result<()> {
-    match replay.state {
-        ReplayState::Running => {
-            at_most("running replays (entries)", others + 1, REPLAYS_RUNNING_MAX)
-        }
-        _ => Ok(()),
+pub(crate) fn replay_fits(others: RunningReplays, replay: &Replay) -> Result<()> {
+    if replay.state != ReplayState::Running {
+        return Ok(());
     }
+    let RunningReplays { of_tenant, of_all } = others;
+    at_most("running replays (of the tenant)", of_tenant + 1, REPLAYS_RUNNING_PER_TENANT_MAX)?;
+    at_most("running replays (of all tenants)", of_all + 1, REPLAYS_RUNNING_MAX)
 }
 
 /// What was put is stored: a row was written. Otherwise it is not this caller's to change.
@@ -221,7 +231,7 @@ pub(crate) fn replay_put(rows: u64, replay: &Replay) -> Result<()> {
     Err(StoreError::conflict("id", problem))
 }
 
-fn audit(entry: &AuditEntry) -> Result<()> {
+pub(crate) fn audit(entry: &AuditEntry) -> Result<()> {
     for (field, value) in
         [("actor", &entry.actor), ("action", &entry.action), ("target", &entry.target)]
     {
@@ -247,6 +257,10 @@ pub(crate) fn at_most(field: &str, value: usize, max: usize) -> Result<()> {
         return Ok(());
     }
     Err(StoreError::invalid(field, format!("expected at most {max}; got {value}")))
+}
+
+pub(crate) fn page_of(deliveries: &[DeliveryId]) -> Result<()> {
+    at_most("deliveries (entries)", deliveries.len(), LIST_LIMIT_MAX as usize)
 }
 
 /// A text that every database can hold: not too long, and without the one character that some
@@ -316,6 +330,26 @@ pub(crate) fn created(rows: u64, what: &str, id: impl fmt::Display) -> Result<()
         return Ok(());
     }
     Err(StoreError::conflict("id", format!("{what} `{id}` exists")))
+}
+
+/// A tenant's id is free: a row was added. One that is being erased keeps its id until that has ended.
+pub(crate) fn tenant_created(rows: u64, id: &TenantId, erasing: bool) -> Result<()> {
+    match erasing {
+        true => {
+            let problem =
+                format!("tenant `{id}` is being erased; its id is free when that has ended");
+            Err(StoreError::conflict("id", problem))
+        }
+        false => created(rows, "tenant", id),
+    }
+}
+
+/// Only a tenant that is marked for it is erased.
+pub(crate) fn is_erasing(erasing: bool, id: &TenantId) -> Result<()> {
+    match erasing {
+        true => Ok(()),
+        false => Err(StoreError::conflict("tenant", format!("tenant `{id}` is not being erased"))),
+    }
 }
 
 /// What is changed must have existed: a row was changed.

@@ -67,7 +67,7 @@ pub use access::{
 };
 pub use archive::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, Period, StoredEvent,
+    HeldLaneQuery, LastAttempt, Period, StoredEvent,
 };
 pub use epoch::{Epoch, Partition};
 pub use error::{Result, StoreError};
@@ -86,8 +86,8 @@ pub use memory::MemoryStore;
 pub use postgres::{PostgresAddress, PostgresStore};
 pub use registry::{
     Change, ClientIdentity, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant, TenantSettings,
-    TlsVersion, Validation, Write,
+    ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant,
+    TenantSettings, TlsVersion, Validation, Write,
 };
 pub use replays::{Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState};
 pub use seal::MasterKey;

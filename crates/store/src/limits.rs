@@ -73,8 +73,16 @@ pub const AUDIT_DETAIL_LEN_MAX: usize = 16 * 1024;
 /// Most writes in one change: an endpoint with its secrets, not a migration.
 pub const CHANGE_WRITES_MAX: usize = 100;
 
-/// Most replays that run at once: each of them competes with what is delivered anyway.
-pub const REPLAYS_RUNNING_MAX: usize = 100;
+/// Most replays of one tenant that run or wait for their turn: they run one after the other, so more would
+/// only wait longer.
+pub const REPLAYS_RUNNING_PER_TENANT_MAX: usize = 10;
+
+/// The same for all tenants together: each tenant's first one competes with what is delivered anyway. It is
+/// many times what one tenant may have, so that no single tenant can fill it.
+pub const REPLAYS_RUNNING_MAX: usize = 20 * REPLAYS_RUNNING_PER_TENANT_MAX;
+
+/// Deliveries that the preview of a dry run names: what a person looks through.
+pub const REPLAY_PREVIEW_MAX: usize = 20;
 
 /// Most entries of figures in one call: each is two rows to read and write, and all of them hold up
 /// a group of accepts by some ten milliseconds.

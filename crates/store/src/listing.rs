@@ -47,22 +47,31 @@ impl PageRequest {
 }
 
 /// One page of a list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Listing<T> {
     /// The items. There may be fewer than asked for, even none, with more to come.
     pub items: Vec<T>,
     /// Where the next page starts; nothing when this was the last.
     pub next: Option<Cursor>,
+    /// How many rows were looked at for it: what the page cost.
+    pub looked_at: u64,
+}
+
+/// What it cost is no part of a page: backends look for the same items in different ways.
+impl<T: PartialEq> PartialEq for Listing<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.items, &self.next) == (&other.items, &other.next)
+    }
 }
 
 impl<T> Listing<T> {
     /// A page out of up to `limit + 1` rows in the list's order: the one too many says that there is
     /// another page.
     pub(crate) fn cut<P: Position>(mut rows: Vec<(P, T)>, limit: usize, kind: ListKind) -> Self {
-        let more = rows.len() > limit;
+        let (more, looked_at) = (rows.len() > limit, rows.len() as u64);
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|(position, _)| Cursor::at(kind, position));
-        Self { items: rows.into_iter().map(|(_, item)| item).collect(), next }
+        Self { items: rows.into_iter().map(|(_, item)| item).collect(), next, looked_at }
     }
 }
 
@@ -74,7 +83,7 @@ pub(crate) fn scan<P: Position, T>(
     kind: ListKind,
     wants: impl Fn(&T) -> bool,
 ) -> Result<Listing<T>> {
-    let (mut found, mut looked_at) = (Vec::new(), 0);
+    let (mut found, mut looked_at) = (Vec::new(), 0_usize);
     for row in rows {
         let (position, item) = row?;
         looked_at += 1;
@@ -87,10 +96,10 @@ pub(crate) fn scan<P: Position, T>(
         }
         if stopped_at.is_some() {
             let items = found.into_iter().map(|(_, item)| item).collect();
-            return Ok(Listing { items, next: stopped_at });
+            return Ok(Listing { items, next: stopped_at, looked_at: looked_at as u64 });
         }
     }
-    Ok(Listing::cut(found, limit, kind))
+    Ok(Listing { looked_at: looked_at as u64, ..Listing::cut(found, limit, kind) })
 }
 
 /// A place in a list. Opaque text that is safe in a URL. It stays valid while rows come and go.
@@ -241,6 +250,7 @@ mod tests {
         assert!(first.items.is_empty());
         let position: i64 = first.next.unwrap().position(ListKind::Events).unwrap();
         assert_eq!(position, 19_999);
+        assert_eq!(first.looked_at, 20_000);
         let second = scan(rows(position + 1), (2, 20_000), ListKind::Events, wanted).unwrap();
         assert_eq!(second.items, [30_000]);
     }

@@ -26,6 +26,13 @@ pub trait Registry: Send + Sync {
     /// All tenants, by id.
     async fn tenants(&self, page: PageRequest) -> Result<Listing<Tenant>>;
 
+    /// A tenant that is being erased. To all else it is unknown.
+    async fn erasing_tenant(&self, id: &TenantId) -> Result<Option<ErasingTenant>>;
+
+    /// The tenants that are being erased, the longest first: what to go on with after a start. At most
+    /// [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) of them.
+    async fn erasing_tenants(&self) -> Result<Vec<ErasingTenant>>;
+
     /// One endpoint; a removed one is still found while anything of it is stored.
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>>;
 
@@ -96,6 +103,10 @@ pub enum Write {
     CreateTenant(TenantId, TenantSettings),
     /// A tenant's settings are these from here on.
     UpdateTenant(TenantId, TenantSettings),
+    /// A tenant is to be erased: from here on it is unknown, its keys and secrets are deleted, its
+    /// endpoints get nothing any more, and its id is taken until
+    /// [`erase_tenant`](crate::Upkeep::erase_tenant) has deleted the rest.
+    EraseTenant(TenantId),
     /// An endpoint appears, switched on.
     CreateEndpoint(NewEndpoint),
     /// An endpoint's settings are these from here on. If a revision is given, it must be the stored
@@ -162,6 +173,19 @@ pub struct Tenant {
     pub created_at: Timestamp,
     /// When its settings last changed.
     pub updated_at: Timestamp,
+}
+
+/// A tenant that is being erased.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErasingTenant {
+    /// Its id.
+    pub id: TenantId,
+    /// When it appeared.
+    pub created_at: Timestamp,
+    /// Since when it is being erased.
+    pub since: Timestamp,
+    /// How many events, lanes and other entries are erased so far.
+    pub erased: u64,
 }
 
 /// What a tenant may choose.

@@ -1,7 +1,7 @@
 //! Replays as jobs: what a person asked to be done to many deliveries, and how far it has got.
 
 use railpost_engine::{Stage, Timestamp};
-use railpost_wire::{EndpointId, EventType, Key, ReplayId, TenantId};
+use railpost_wire::{DeliveryId, EndpointId, EventType, Key, ReplayId, TenantId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Cursor, Period};
@@ -30,6 +30,10 @@ pub struct Replay {
     pub state: ReplayState,
     /// What it has done.
     pub progress: ReplayProgress,
+    /// Of one that only counts: the first deliveries in the order in which they would go, up to
+    /// [`REPLAY_PREVIEW_MAX`](crate::limits::REPLAY_PREVIEW_MAX).
+    #[serde(default)]
+    pub preview: Vec<DeliveryId>,
     /// How far it has got in the list of deliveries: after a restart it goes on from there.
     pub cursor: Option<Cursor>,
     /// Why it failed.
@@ -93,6 +97,12 @@ pub struct ReplayProgress {
     pub done: u64,
     /// Those whose state did not allow it.
     pub refused: u64,
+    /// Deliveries that were looked at to find those.
+    #[serde(default)]
+    pub looked_at: u64,
+    /// How long it has worked, in milliseconds, pauses between two starts left out.
+    #[serde(default)]
+    pub took_ms: u64,
 }
 
 #[cfg(test)]
@@ -117,7 +127,8 @@ mod tests {
             rate_per_s: Some(50),
             dry_run: true,
             state: ReplayState::Failed,
-            progress: ReplayProgress { matched: 3, done: 2, refused: 1 },
+            progress: ReplayProgress { matched: 3, done: 2, refused: 1, looked_at: 20, took_ms: 7 },
+            preview: vec![DeliveryId::from_u128(4)],
             cursor: Some(Cursor::at(ListKind::Deliveries, &[7_u8; 16])),
             problem: Some("no such endpoint".to_owned()),
             finished_at: Some(Timestamp::from_millis(9)),
@@ -142,13 +153,23 @@ mod tests {
             "rate_per_s": 50,
             "dry_run": true,
             "state": "failed",
-            "progress": {"matched": 3, "done": 2, "refused": 1},
+            "progress": {"matched": 3, "done": 2, "refused": 1, "looked_at": 20, "took_ms": 7},
+            "preview": ["dlv_00000000000000000000000004"],
             "cursor": "AgcHBwcHBwcHBwcHBwcHBwc",
             "problem": "no such endpoint",
             "finished_at": 9,
         });
         assert_eq!(serde_json::to_value(replay()).unwrap(), expected);
         assert_eq!(serde_json::from_value::<Replay>(expected).unwrap(), replay());
+    }
+
+    #[test]
+    fn a_replay_of_before_previews_were_stored_is_read() {
+        let mut stored = serde_json::to_value(replay()).unwrap();
+        stored.as_object_mut().unwrap().remove("preview");
+        stored["progress"] = serde_json::json!({"matched": 3, "done": 2, "refused": 1});
+        let read: Replay = serde_json::from_value(stored).unwrap();
+        assert_eq!((read.preview, read.progress.looked_at, read.progress.took_ms), (vec![], 0, 0));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 
 use std::str::FromStr;
 
-use railpost_engine::{AttemptResult, Delivery, LaneId, Place, Progress, Span, Timestamp};
+use railpost_engine::{
+    AttemptResult, DeadReason, Delivery, LaneId, Place, Progress, Span, Timestamp,
+};
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
@@ -11,8 +13,9 @@ use crate::fanout::Subscriber;
 use crate::numbers::{self, Standing, timestamp};
 use crate::{
     AttemptDetail, AttemptView, CloudEventIdentity, Counts, DeliveryView, Digest, Endpoint,
-    EndpointPrivate, EndpointSecret, EndpointSettings, Event, EventHead, HeldLane, LinePlace,
-    MasterKey, Parcel, Recall, Result, StoreError, StoredResponse, Tenant, Timing, private,
+    EndpointPrivate, EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane,
+    LastAttempt, LinePlace, MasterKey, Parcel, Recall, Result, StoreError, StoredResponse, Tenant,
+    Timing, private,
 };
 
 /// The columns of one row, one after the other.
@@ -110,6 +113,23 @@ pub(crate) fn tenant(columns: &mut impl Columns) -> Result<Tenant> {
         settings: columns.json("a tenant's settings")?,
         created_at: columns.instant()?,
         updated_at: columns.instant()?,
+    })
+}
+
+/// For [`erasing_tenant`]. The versions before it was a job did not write down since when.
+macro_rules! erasing_tenant_columns {
+    () => {
+        "id, created_at, coalesce(erasing_since, updated_at), erased"
+    };
+}
+pub(crate) use erasing_tenant_columns;
+
+pub(crate) fn erasing_tenant(columns: &mut impl Columns) -> Result<ErasingTenant> {
+    Ok(ErasingTenant {
+        id: columns.parsed("a tenant's id")?,
+        created_at: columns.instant()?,
+        since: columns.instant()?,
+        erased: columns.number("a count")?,
     })
 }
 
@@ -411,7 +431,7 @@ pub(crate) fn attempt(columns: &mut impl Columns) -> Result<AttemptView> {
         total_us: part()?.unwrap_or_default(),
     };
     let message = columns.text()?;
-    let headers = columns.text()?;
+    let response_headers = response_headers(columns)?;
     let body = columns.blob()?;
     let node = columns.maybe_array("a node")?.map(NodeId::from_bytes);
     let detail = AttemptDetail {
@@ -420,11 +440,22 @@ pub(crate) fn attempt(columns: &mut impl Columns) -> Result<AttemptView> {
         result,
         timing,
         message,
-        response_headers: headers.map_or(Ok(vec![]), |text| json(&text, "response headers"))?,
+        response_headers,
         response_body: body.unwrap_or_default().into(),
         node,
     };
     Ok(AttemptView { detail, led_to, next_at })
+}
+
+fn response_headers(columns: &mut impl Columns) -> Result<Vec<(String, String)>> {
+    columns.text()?.map_or(Ok(vec![]), |text| json(&text, "response headers"))
+}
+
+fn dead_reason(columns: &mut impl Columns) -> Result<DeadReason> {
+    let number = columns.int()?;
+    number
+        .and_then(numbers::dead_reason)
+        .ok_or_else(|| strange("a dead letter's reason", format!("{number:?}")))
 }
 
 fn attempt_result(columns: &mut impl Columns) -> Result<AttemptResult> {
@@ -438,10 +469,32 @@ fn attempt_result(columns: &mut impl Columns) -> Result<AttemptResult> {
     }
 }
 
+/// For [`last_attempt`], of an attempt `a`.
+macro_rules! last_attempt_columns {
+    () => {
+        "a.number, a.status, a.retry_after, a.failure, a.message, a.headers"
+    };
+}
+pub(crate) use last_attempt_columns;
+
+pub(crate) fn last_attempt(columns: &mut impl Columns) -> Result<LastAttempt> {
+    Ok(LastAttempt {
+        number: columns.number("an attempt's number")?,
+        result: attempt_result(columns)?,
+        message: columns.text()?,
+        response_headers: response_headers(columns)?,
+    })
+}
+
 /// For [`held_lane`]; the lane's own key is what its backend makes of it.
 macro_rules! held_lane_columns {
     ($key:literal) => {
-        concat!("d.id, d.seq, d.changed_at, p.id, l.id, ", $key, ", l.last_seq")
+        concat!(
+            "d.id, d.seq, d.changed_at, p.id, l.id, ",
+            $key,
+            ", l.last_seq, d.reason, ",
+            $crate::rows::line_columns!()
+        )
     };
 }
 pub(crate) use held_lane_columns;
@@ -456,6 +509,8 @@ pub(crate) fn held_lane(columns: &mut impl Columns) -> Result<([u8; 16], HeldLan
         lane: LaneId(columns.number("a lane")?),
         key: columns.key()?,
         last: columns.need_seq()?,
+        reason: dead_reason(columns)?,
+        line: line_place(columns)?,
     };
     Ok((id, lane))
 }

@@ -7,7 +7,7 @@ use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
 
 use crate::listing::ListKind;
-use crate::{Cursor, Figures, FiguresScope, Result};
+use crate::{AuditEntry, Cursor, Figures, FiguresScope, Result};
 
 /// Retention, erasure, backup, health, and the keeping of figures.
 #[async_trait]
@@ -25,9 +25,11 @@ pub trait Upkeep: Send + Sync {
     /// finished replays, and figures past their time by the store's clock.
     async fn prune(&self, step: PruneStep) -> Result<Pruned>;
 
-    /// One step of erasing a tenant and all that is its own. From the first step on the tenant is
-    /// unknown. Call it until it answers true: nothing is left.
-    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool>;
+    /// One small step of erasing a tenant that is marked for it
+    /// ([`Write::EraseTenant`](crate::Write::EraseTenant)). Call it until it answers true: nothing is
+    /// left, and `ended` was written with the last step. Of an unknown tenant nothing is left; one
+    /// that is not marked is refused.
+    async fn erase_tenant(&self, tenant: &TenantId, ended: &AuditEntry) -> Result<bool>;
 
     /// One step of closing what removed endpoints still have open: discarded, because the
     /// endpoint was removed. Answers how many were closed; call it until that is 0.

@@ -16,6 +16,7 @@ use railpost_store::{
     Resolution, Scope, StoreError, StoredResponse, Sweep, TenantSettings, Upkeep, Write,
 };
 use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
+use support::erasing::erase_what_is_left;
 use support::postgres::{fresh_address, wired};
 use support::proxy::Wire;
 use support::store::{
@@ -176,7 +177,7 @@ async fn count_one_more(store: &PostgresStore) -> u64 {
     found[0].1.accepted
 }
 
-/// The scripts that made the versions before the newest.
+/// The scripts that made the versions before lanes had lines.
 const OLD_VERSIONS: [&str; 3] = [
     include_str!("../src/postgres/schema/1.sql"),
     include_str!("../src/postgres/schema/2.sql"),
@@ -267,6 +268,14 @@ async fn a_schema_of_an_earlier_version_is_brought_up_to_date() {
             assert!(matches!(accept(&store, times).await, Ok(Receipt::Duplicate { .. })));
         }
     }
+}
+
+#[tokio::test]
+async fn a_tenant_that_an_earlier_version_began_to_erase_is_erased_to_the_end() {
+    let address = old_schema(1).await;
+    let sql = "UPDATE tenants SET erasing = true, updated_at = 7";
+    client(&address).await.batch_execute(sql).await.unwrap();
+    erase_what_is_left(&connect(&address).await).await;
 }
 
 /// A backup of version 1: a mark, the form's version, the schema's, the 13 tables it had, and a checksum.
@@ -455,6 +464,7 @@ fn replay() -> Replay {
         dry_run: false,
         state: ReplayState::Running,
         progress: ReplayProgress::default(),
+        preview: vec![],
         cursor: None,
         problem: None,
         finished_at: None,

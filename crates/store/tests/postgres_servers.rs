@@ -14,6 +14,7 @@ use railpost_store::{
 };
 use railpost_wire::{DeliveryId, EndpointId};
 use support::cluster::Server;
+use support::erasing::erased;
 use support::postgres::{fresh_address, wired};
 use support::proxy::Wire;
 use support::store::{
@@ -110,7 +111,7 @@ async fn write_everything(store: &PostgresStore) -> Vec<(&'static str, Result<()
         ("fence", store.fence(Partition(7), Epoch(7)).await),
         ("commit", store.commit(change.into()).await),
         ("prune", store.prune(step).await.map(drop)),
-        ("erase", store.erase_tenant(&tenant()).await.map(drop)),
+        ("erase", store.erase_tenant(&tenant(), &erased()).await.map(drop)),
         ("close", store.close_removed(1).await.map(drop)),
         ("era", store.begin_era().await),
         ("figures", store.add_figures(vec![figures]).await),

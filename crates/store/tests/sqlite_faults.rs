@@ -14,6 +14,7 @@ use railpost_store::{
 };
 use railpost_wire::{DeliveryId, EndpointId, Secret, SecretId, Seq};
 use rusqlite::Connection;
+use support::erasing::erase_what_is_left;
 use support::sqlite::{
     ENDPOINT, accept, add_endpoint, file, id, new_store, setup, tenant, try_accept,
 };
@@ -104,7 +105,7 @@ async fn a_file_of_a_later_version_is_refused() {
     let db = Connection::open(file(&dir)).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     db.close().unwrap();
-    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 5 });
+    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 6 });
 }
 
 /// A file as version 1 made it, with one tenant.
@@ -131,7 +132,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     make_schema_1(&file(&dir), &dir).await;
     for times in 1..=2 {
         let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
-        assert_eq!(store.check().await.unwrap().schema, 5);
+        assert_eq!(store.check().await.unwrap().schema, 6);
         assert!(store.tenant(&tenant()).await.unwrap().is_some());
         let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
         let figures = Figures { accepted: 1, ..Figures::default() };
@@ -140,6 +141,17 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         assert_eq!(found[0].1.accepted, times);
         assert_eq!(store.running_replays().await, Ok(vec![]));
     }
+}
+
+#[tokio::test]
+async fn a_tenant_that_an_earlier_version_began_to_erase_is_erased_to_the_end() {
+    let dir = TempDir::new().unwrap();
+    make_schema_1(&file(&dir), &dir).await;
+    let db = Connection::open(file(&dir)).unwrap();
+    db.execute_batch("UPDATE tenants SET erasing = 1, updated_at = 7").unwrap();
+    db.close().unwrap();
+    let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
+    erase_what_is_left(&store).await;
 }
 
 #[tokio::test]

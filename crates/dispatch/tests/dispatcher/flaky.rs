@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, Load, Page, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
 use railpost_store::*;
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
@@ -21,6 +21,8 @@ pub(crate) struct Flaky {
     /// Records wait while a test has it for writing.
     recording: RwLock<()>,
     records_begun: Notify,
+    /// Loads wait while a test has it for writing.
+    loading: RwLock<()>,
     /// Records that were to survive a crash.
     durable_records: AtomicUsize,
     /// Calls that are passed on wait while a test has it for writing.
@@ -76,6 +78,7 @@ impl Flaky {
             accepts_begun: AtomicUsize::new(0),
             recording: RwLock::new(()),
             records_begun: Notify::new(),
+            loading: RwLock::new(()),
             durable_records: AtomicUsize::new(0),
             passing: RwLock::new(()),
             calls: Mutex::default(),
@@ -95,6 +98,12 @@ impl Flaky {
     /// Answers no record until the returned end is dropped.
     pub(crate) async fn hold_records(&self) -> RwLockWriteGuard<'_, ()> {
         self.recording.write().await
+    }
+
+    /// Answers no load until the returned end is dropped.
+    #[allow(dead_code, reason = "the tests of the server use it")]
+    pub(crate) async fn hold_loads(&self) -> RwLockWriteGuard<'_, ()> {
+        self.loading.write().await
     }
 
     /// Waits until it was asked to record something.
@@ -208,6 +217,7 @@ impl Ledger for Flaky {
     }
 
     async fn load(&self, load: Load) -> Result<Page> {
+        let _turn = self.loading.read().await;
         self.up()?.load(load).await
     }
 
@@ -282,6 +292,14 @@ impl Registry for Flaky {
         self.up()?.tenants(page).await
     }
 
+    async fn erasing_tenant(&self, id: &TenantId) -> Result<Option<ErasingTenant>> {
+        self.up()?.erasing_tenant(id).await
+    }
+
+    async fn erasing_tenants(&self) -> Result<Vec<ErasingTenant>> {
+        self.up()?.erasing_tenants().await
+    }
+
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
         let inner = self.up()?;
         if take(&mut self.faults().endpoint_reads_to_fail) {
@@ -350,7 +368,9 @@ passes_on!(Archive {
     fn deliveries(query: DeliveryQuery) -> Listing<DeliveryView>;
     fn deliveries_of(tenant: &TenantId, event: &EventId) -> Vec<DeliveryView>;
     fn attempts(delivery: DeliveryId, page: PageRequest) -> Listing<AttemptView>;
+    fn last_attempts(deliveries: Vec<DeliveryId>) -> Vec<(DeliveryId, LastAttempt)>;
     fn held_lanes(query: HeldLaneQuery) -> Listing<HeldLane>;
+    fn held_lane(tenant: &TenantId, lane: LaneId) -> Option<HeldLane>;
     fn counts(endpoint: EndpointId) -> Counts;
     fn totals(tenant: Option<&TenantId>) -> Counts;
     fn figures(scope: &FiguresScope, resolution: Resolution, period: Period) -> Vec<(Timestamp, Figures)>;
@@ -358,7 +378,7 @@ passes_on!(Archive {
 
 passes_on!(Upkeep {
     fn prune(step: PruneStep) -> Pruned;
-    fn erase_tenant(tenant: &TenantId) -> bool;
+    fn erase_tenant(tenant: &TenantId, ended: &AuditEntry) -> bool;
     fn close_removed(limit: u32) -> u64;
     fn begin_era() -> ();
     fn verify() -> ();

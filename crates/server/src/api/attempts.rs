@@ -2,9 +2,10 @@
 
 use http::Method;
 use railpost_engine::{AttemptResult, Failure, Outcome, Overrides, Stage, classify};
-use railpost_store::limits::{LIST_LIMIT_MAX, RESPONSE_BODY_LEN_MAX};
-use railpost_store::{AttemptView as Stored, PageRequest, Timing};
+use railpost_store::limits::RESPONSE_BODY_LEN_MAX;
+use railpost_store::{AttemptView as Stored, LastAttempt, Timing};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -130,23 +131,28 @@ pub(crate) async fn list(
     Ok(Json(Page::of(listing, |stored| AttemptView::of(stored, &overrides))))
 }
 
-/// The last attempt of a delivery, if there was one.
-pub(super) async fn last(ctx: &Ctx, delivery: DeliveryId) -> Result<Option<Stored>, Problem> {
-    let mut page = PageRequest::first(LIST_LIMIT_MAX);
-    let mut last = None;
-    loop {
-        let mut listing = ctx.app.store.attempts(delivery, page).await?;
-        last = listing.items.pop().or(last);
-        match listing.next {
-            Some(next) => page = PageRequest::after(LIST_LIMIT_MAX, next),
-            None => return Ok(last),
-        }
+/// The last attempts of the deliveries of a page, in one look-up.
+pub(super) async fn last_of(
+    ctx: &Ctx,
+    deliveries: impl Iterator<Item = DeliveryId>,
+) -> Result<LastAttempts, Problem> {
+    let found = ctx.app.store.last_attempts(deliveries.collect()).await?;
+    Ok(LastAttempts(found.into_iter().collect()))
+}
+
+/// The last attempts of the deliveries of a page.
+pub(super) struct LastAttempts(FxHashMap<DeliveryId, LastAttempt>);
+
+impl LastAttempts {
+    /// The last attempt of a delivery, if there was one.
+    pub(super) fn take(&mut self, delivery: DeliveryId) -> Option<LastAttempt> {
+        self.0.remove(&delivery)
     }
 }
 
 /// The status of the last response, and why there was none.
-pub(super) fn status_and_failure(attempt: Option<&Stored>) -> (Option<u16>, Option<Failure>) {
-    match attempt.map(|attempt| attempt.detail.result) {
+pub(super) fn status_and_failure(attempt: Option<&LastAttempt>) -> (Option<u16>, Option<Failure>) {
+    match attempt.map(|attempt| attempt.result) {
         Some(AttemptResult::Response { status, .. }) => (Some(status), None),
         Some(AttemptResult::Failed(failure)) => (None, Some(failure)),
         None => (None, None),

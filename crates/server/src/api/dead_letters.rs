@@ -2,7 +2,7 @@
 
 use http::Method;
 use railpost_engine::{Command, Failure, Stage};
-use railpost_store::{DeliveryQuery, DeliveryView as Stored};
+use railpost_store::{DeliveryQuery, DeliveryView as Stored, LastAttempt};
 use railpost_wire::{EndpointId, EventType, Key};
 use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
@@ -74,10 +74,19 @@ pub(crate) struct DeadLetter {
     pub(crate) last_failure: Option<Failure>,
     /// The same in words.
     pub(crate) last_message: Option<String>,
-    /// The SHA-256 of the event's payload, in hex; nothing when the event is gone.
-    pub(crate) body_sha256: Option<String>,
     /// The headers of the last response, as far as they are kept.
     pub(crate) response_headers: Vec<(String, String)>,
+}
+
+/// A dead letter by itself. A list leaves out what only the payload tells: it would read every payload of
+/// its page.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct DeadLetterDetail {
+    /// What a list shows of it too.
+    #[serde(flatten)]
+    pub(crate) letter: DeadLetter,
+    /// The SHA-256 of the event's payload, in hex; nothing when the event is gone.
+    pub(crate) body_sha256: Option<String>,
 }
 
 /// Which dead letters a list shows.
@@ -115,11 +124,12 @@ pub(crate) async fn list(
         page: query.page,
     };
     let listing = ctx.app.store.deliveries(query).await?;
-    let mut items = Vec::with_capacity(listing.items.len());
-    for stored in listing.items {
-        items.push(view(&ctx, stored).await?);
-    }
-    Ok(Json(Page { items, next: listing.next.map(|cursor| cursor.to_string()) }))
+    let ids = listing.items.iter().map(|stored| stored.delivery.id);
+    let mut last = attempts::last_of(&ctx, ids).await?;
+    Ok(Json(Page::of(listing, |stored| {
+        let attempt = last.take(stored.delivery.id);
+        view(stored, attempt)
+    })))
 }
 
 pub(crate) async fn show(
@@ -127,12 +137,16 @@ pub(crate) async fn show(
     path: OfDelivery,
     _: NoQuery,
     _: NoBody,
-) -> Result<Json<DeadLetter>, Problem> {
+) -> Result<Json<DeadLetterDetail>, Problem> {
     let stored = find_of(&ctx, &path.tenant, path.delivery).await?;
-    match stored.delivery.state.stage() {
-        Stage::Dead => Ok(Json(view(&ctx, stored).await?)),
-        _ => Err(Problem::not_found("dead letter", path.delivery)),
+    if stored.delivery.state.stage() != Stage::Dead {
+        return Err(Problem::not_found("dead letter", path.delivery));
     }
+    let attempt =
+        attempts::last_of(&ctx, std::iter::once(path.delivery)).await?.take(path.delivery);
+    let event = ctx.app.store.event(&stored.tenant, &stored.event).await?;
+    let body_sha256 = event.map(|stored| sha256_hex(&stored.event.payload));
+    Ok(Json(DeadLetterDetail { letter: view(stored, attempt), body_sha256 }))
 }
 
 /// Acts on a delivery that should be a dead letter; whether its state allows it, the engine says.
@@ -145,19 +159,17 @@ pub(crate) async fn act(
     carry_out(&ctx, command, stored, Json).await
 }
 
-async fn view(ctx: &Ctx, stored: Stored) -> Result<DeadLetter, Problem> {
-    let attempt = attempts::last(ctx, stored.delivery.id).await?;
-    let (last_status, last_failure) = attempts::status_and_failure(attempt.as_ref());
-    let event = ctx.app.store.event(&stored.tenant, &stored.event).await?;
-    let detail = attempt.map(|attempt| attempt.detail);
-    Ok(DeadLetter {
+fn view(stored: Stored, last: Option<LastAttempt>) -> DeadLetter {
+    let (last_status, last_failure) = attempts::status_and_failure(last.as_ref());
+    let (last_message, response_headers) =
+        last.map(|last| (last.message, last.response_headers)).unwrap_or_default();
+    DeadLetter {
         delivery: stored.into(),
         last_status,
         last_failure,
-        last_message: detail.as_ref().and_then(|detail| detail.message.clone()),
-        body_sha256: event.map(|stored| sha256_hex(&stored.event.payload)),
-        response_headers: detail.map(|detail| detail.response_headers).unwrap_or_default(),
-    })
+        last_message,
+        response_headers,
+    }
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {

@@ -1,6 +1,9 @@
 //! Event types: what a tenant's events are called, and what their payloads look like.
 
+mod budget;
 mod catalogue;
+mod described;
+mod validation;
 
 use std::collections::BTreeMap;
 
@@ -21,9 +24,11 @@ use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
 use super::route::Route;
 use super::tenants;
-use crate::limits::EVENT_TYPES_PER_TENANT_MAX;
+use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, SCHEMAS_PER_TENANT_LEN_MAX};
+use budget::Unusable;
 
 pub(crate) use catalogue::Catalogue;
+pub(crate) use validation::ValidationThreads;
 
 const ALL: &str = "/v1/tenants/{tenant}/event-types";
 const ONE: &str = "/v1/tenants/{tenant}/event-types/{name}";
@@ -146,18 +151,16 @@ pub(crate) async fn put(
     _: NoQuery,
     JsonBody(body): JsonBody<EventTypeBody>,
 ) -> Result<Json<EventTypeView>, Problem> {
-    for (version, schema) in &body.schemas {
-        check_schema(*version, schema)?;
-    }
     tenants::find(&ctx, &path.tenant).await?;
-    check_count(&ctx, &path).await?;
+    let schemas = check_schemas(&ctx, &path, body.schemas).await?;
     let record = EventTypeRecord {
         tenant: path.tenant.clone(),
         name: path.name.clone(),
         description: body.description,
-        schemas: body.schemas,
+        schemas,
         validation: body.validation.into(),
     };
+    check_room(&ctx, &record).await?;
     let before = ctx.app.store.event_type(&path.tenant, &path.name).await?;
     let changes = changes(before.as_ref(), &record);
     let audit_action = audit_action(Action::EventTypePut, &path).with_changes(changes);
@@ -187,7 +190,9 @@ pub(crate) async fn check(
     tenant: &TenantId,
     event: &Event,
 ) -> Result<Vec<String>, Problem> {
-    ctx.app.catalogue.types(&ctx.app, tenant).await?.check(event)
+    let types = ctx.app.catalogue.types(&ctx.app, tenant).await?;
+    let checked = types.check(&ctx.app, tenant, std::slice::from_ref(event)).await;
+    checked.map(|mut warnings| warnings.swap_remove(0)).map_err(|(_, problem)| problem)
 }
 
 /// The same for events that are published together; what is refused is named by its place.
@@ -197,11 +202,8 @@ pub(crate) async fn check_batch(
     events: &[Event],
 ) -> Result<Vec<Vec<String>>, Problem> {
     let types = ctx.app.catalogue.types(&ctx.app, tenant).await?;
-    let numbered = events.iter().enumerate();
-    let checked = numbered.map(|(index, event)| {
-        types.check(event).map_err(|problem| problem.within(&format!("events[{index}]")))
-    });
-    checked.collect()
+    let checked = types.check(&ctx.app, tenant, events).await;
+    checked.map_err(|(index, problem)| problem.within(&format!("events[{index}]")))
 }
 
 async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem> {
@@ -209,22 +211,49 @@ async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem>
     found.ok_or_else(|| Problem::not_found("event type", &path.name))
 }
 
+/// Refuses what is no schema, or could cost more than it may. To find that out takes its time too.
+async fn check_schemas(
+    ctx: &Ctx,
+    path: &OfEventType,
+    schemas: BTreeMap<u32, Value>,
+) -> Result<BTreeMap<u32, Value>, Problem> {
+    let check = move || {
+        let checked =
+            schemas.iter().try_for_each(|(version, schema)| check_schema(*version, schema));
+        checked.map(|()| schemas)
+    };
+    ctx.app.validation.run(&ctx.app, &path.tenant, check).await?
+}
+
 fn check_schema(version: u32, schema: &Value) -> Result<(), Problem> {
     let field = format!("schemas.{version}");
     if version == 0 {
         return Err(Problem::field(field, "expected a version from 1 on"));
     }
-    catalogue::compile(schema).map(drop).map_err(|problem| Problem::field(field, problem))
+    described::compile(schema).map(drop).map_err(|unusable| {
+        let code = match unusable {
+            Unusable::Invalid(_) => Code::InvalidField,
+            Unusable::TooCostly(_) => Code::SchemaBudget,
+        };
+        Problem { field: Some(field), ..Problem::new(code, unusable.to_string()) }
+    })
 }
 
-/// Refuses one event type too many: all of a tenant's types are held in memory.
-async fn check_count(ctx: &Ctx, path: &OfEventType) -> Result<(), Problem> {
-    let types = ctx.app.catalogue.types(&ctx.app, &path.tenant).await?;
-    if types.describes(&path.name) || types.len() < EVENT_TYPES_PER_TENANT_MAX {
-        return Ok(());
+/// Refuses one event type, or one schema, too many: all of a tenant's types are held in memory.
+async fn check_room(ctx: &Ctx, record: &EventTypeRecord) -> Result<(), Problem> {
+    let types = ctx.app.catalogue.types(&ctx.app, &record.tenant).await?;
+    if !types.describes(&record.name) && types.len() >= EVENT_TYPES_PER_TENANT_MAX {
+        let max = EVENT_TYPES_PER_TENANT_MAX;
+        let detail = format!("a tenant may describe {max} event types");
+        return Err(Problem::new(Code::LimitReached, detail));
     }
-    let max = EVENT_TYPES_PER_TENANT_MAX;
-    Err(Problem::new(Code::LimitReached, format!("a tenant may describe {max} event types")))
+    let others = types.schemas_len() - types.schemas_len_of(&record.name);
+    let (all, max) = (others + described::schemas_len(record), SCHEMAS_PER_TENANT_LEN_MAX);
+    if all > max {
+        let detail = format!("the schemas of a tenant may have {max} bytes; they would have {all}");
+        return Err(Problem::new(Code::LimitReached, detail));
+    }
+    Ok(())
 }
 
 /// What is said of an event type that was not said before. A schema is one thing.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use railpost_engine::Timestamp;
 use railpost_store::{ApiKey, Change, Digest, Write};
-use railpost_wire::ApiKeyId;
+use railpost_wire::{ApiKeyId, TenantId};
 use rustc_hash::FxHashMap;
 
 use super::auth::{KEY_PREFIX, hash_of, unauthorized};
@@ -99,6 +99,11 @@ impl KeyRing {
     /// Forgets a key, so that its change counts at once.
     pub(crate) fn forget(&self, id: ApiKeyId) {
         self.lock().retain(|_, remembered| remembered.key.id != id);
+    }
+
+    /// Forgets the keys of a tenant that is being erased.
+    pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
+        self.lock().retain(|_, remembered| remembered.key.tenant.as_ref() != Some(tenant));
     }
 
     async fn remember(&self, app: &App, key: ApiKey, now: Timestamp) -> Arc<ApiKey> {

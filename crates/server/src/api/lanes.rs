@@ -1,9 +1,8 @@
 //! Lanes that a dead letter holds.
 
 use http::Method;
-use railpost_engine::{Command, DeadReason, DeliveryState, Failure, LaneId};
-use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_store::{HeldLane, HeldLaneQuery, PageRequest};
+use railpost_engine::{Command, DeadReason, Failure, LaneId};
+use railpost_store::{HeldLane, HeldLaneQuery, LastAttempt};
 use railpost_wire::{DeliveryId, EndpointId, Key, Seq};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,7 +75,7 @@ pub(crate) struct HeldLaneView {
     /// When the dead letter was given up on.
     pub(crate) since: Time,
     /// Why it was given up on.
-    pub(crate) reason: Option<DeadReason>,
+    pub(crate) reason: DeadReason,
     /// The status of the last response.
     pub(crate) last_status: Option<u16>,
     /// Why the last attempt had no response.
@@ -107,11 +106,11 @@ pub(crate) async fn list(
     let Paged { filter, page } = query;
     let query = HeldLaneQuery { tenant: path.tenant, endpoint: filter.endpoint, page };
     let listing = ctx.app.store.held_lanes(query).await?;
-    let mut items = Vec::with_capacity(listing.items.len());
-    for held in listing.items {
-        items.push(view(&ctx, held).await?);
-    }
-    Ok(Json(Page { items, next: listing.next.map(|cursor| cursor.to_string()) }))
+    let mut last = attempts::last_of(&ctx, listing.items.iter().map(|held| held.held_by)).await?;
+    Ok(Json(Page::of(listing, |held| {
+        let attempt = last.take(held.held_by);
+        view(held, attempt.as_ref())
+    })))
 }
 
 /// Acts on the dead letter that holds a lane.
@@ -127,31 +126,15 @@ pub(crate) async fn act(
 
 /// The dead letter that holds the lane, if it is the tenant's and held.
 async fn holder(ctx: &Ctx, path: &OfLane) -> Result<DeliveryId, Problem> {
-    let mut page = PageRequest::first(LIST_LIMIT_MAX);
-    loop {
-        let query = HeldLaneQuery { tenant: path.tenant.clone(), endpoint: None, page };
-        let listing = ctx.app.store.held_lanes(query).await?;
-        if let Some(held) = listing.items.iter().find(|held| held.lane.0 == path.lane) {
-            return Ok(held.held_by);
-        }
-        match listing.next {
-            Some(next) => page = PageRequest::after(LIST_LIMIT_MAX, next),
-            None => return Err(Problem::not_found("held lane", path.lane)),
-        }
-    }
+    let held = ctx.app.store.held_lane(&path.tenant, LaneId(path.lane)).await?;
+    held.map(|held| held.held_by).ok_or_else(|| Problem::not_found("held lane", path.lane))
 }
 
-async fn view(ctx: &Ctx, held: HeldLane) -> Result<HeldLaneView, Problem> {
-    let delivery = ctx.app.store.delivery(held.held_by).await?;
-    let reason = delivery.as_ref().and_then(|stored| match stored.delivery.state {
-        DeliveryState::Dead { reason, .. } => Some(reason),
-        _ => None,
-    });
-    let before = delivery.and_then(|stored| stored.line).map_or(0, |place| place.before);
+fn view(held: HeldLane, last: Option<&LastAttempt>) -> HeldLaneView {
+    let before = held.line.map_or(0, |place| place.before);
     let in_line = |seq: Seq| Seq::new(seq.get().saturating_sub(before)).unwrap_or(Seq::FIRST);
-    let attempt = attempts::last(ctx, held.held_by).await?;
-    let (last_status, last_failure) = attempts::status_and_failure(attempt.as_ref());
-    Ok(HeldLaneView {
+    let (last_status, last_failure) = attempts::status_and_failure(last);
+    HeldLaneView {
         lane: held.lane,
         endpoint: held.endpoint,
         key: held.key,
@@ -160,8 +143,8 @@ async fn view(ctx: &Ctx, held: HeldLane) -> Result<HeldLaneView, Problem> {
         last_seq: in_line(held.last),
         waiting_behind: held.last.get() - held.held_at.get(),
         since: held.since.into(),
-        reason,
+        reason: held.reason,
         last_status,
         last_failure,
-    })
+    }
 }

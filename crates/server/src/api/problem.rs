@@ -54,6 +54,10 @@ codes! {
     InvalidHeader = "invalid_header", BAD_REQUEST, "Invalid header";
     /// An event does not fit its type's schema.
     SchemaMismatch = "schema_mismatch", UNPROCESSABLE_ENTITY, "Payload does not match its schema";
+    /// To hold payloads against a schema could take more than it may.
+    SchemaBudget = "schema_budget", UNPROCESSABLE_ENTITY, "Schema budget exceeded";
+    /// The tenant publishes payloads that take long to check, faster than they can be.
+    ValidationBusy = "validation_busy", TOO_MANY_REQUESTS, "Too many validations";
     /// No key, or one that opens nothing.
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     /// The key's scope is too small.
@@ -270,6 +274,9 @@ impl From<StoreError> for Problem {
 /// to the detail.
 fn out_of_bounds(field: &str, problem: String) -> Problem {
     match field.split_once(" (") {
+        Some((counted @ "running replays", unit)) => {
+            Problem::new(Code::LimitReached, format!("{counted}: {problem} ({unit}"))
+        }
         Some((field, unit)) => Problem::field(field, format!("{problem} ({unit}")),
         None => Problem::field(field, problem),
     }

@@ -22,8 +22,7 @@ use super::problem::{Code, Problem};
 use super::query::{Everything, NoQuery, Page, Paged};
 use super::route::Route;
 use super::time::Time;
-use crate::limits::{REPLAY_PREVIEW_MAX, REPLAY_RATE_MAX};
-use crate::replays::Walk;
+use crate::limits::REPLAY_RATE_MAX;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -133,14 +132,18 @@ pub(crate) struct ReplayView {
     pub(crate) done: u64,
     /// Those whose state did not allow it.
     pub(crate) refused: u64,
+    /// Deliveries that were looked at to find those: what the filter costs.
+    pub(crate) looked_at: u64,
+    /// How long it has worked so far, in milliseconds.
+    pub(crate) took_ms: u64,
     /// Why it failed.
     pub(crate) problem: Option<String>,
     /// When it was asked for.
     pub(crate) created_at: Time,
     /// When it ended.
     pub(crate) finished_at: Option<Time>,
-    /// Of a dry run that is shown by itself: the first 20 deliveries in the order in which they would
-    /// go.
+    /// Of a dry run: the first 20 deliveries in the order in which they would go, as far as it has found
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) preview: Option<Vec<DeliveryId>>,
 }
@@ -153,7 +156,7 @@ impl From<Replay> for ReplayView {
             ReplayAction::Discard => (ActionView::Discard, None),
             ReplayAction::Redeliver { to } => (ActionView::Redeliver, Some(to)),
         };
-        let ReplayProgress { matched, done, refused } = replay.progress;
+        let ReplayProgress { matched, done, refused, looked_at, took_ms } = replay.progress;
         Self {
             id: replay.id,
             action,
@@ -165,10 +168,12 @@ impl From<Replay> for ReplayView {
             matched,
             done,
             refused,
+            looked_at,
+            took_ms,
             problem: replay.problem,
             created_at: replay.created_at.into(),
             finished_at: replay.finished_at.map(Time::from),
-            preview: None,
+            preview: replay.dry_run.then_some(replay.preview),
         }
     }
 }
@@ -197,7 +202,7 @@ pub(crate) async fn create(
 ) -> Result<Accepted<ReplayView>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
     let replay = checked(&ctx, path.tenant, new).await?;
-    let answer = Accepted(view(&ctx, replay.clone()).await?);
+    let answer = Accepted(ReplayView::from(replay.clone()));
     let audit_action = audit_action(Action::ReplayCreate, &replay);
     let created =
         ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
@@ -221,8 +226,7 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<ReplayView>, Problem> {
-    let replay = find(&ctx, &path).await?;
-    Ok(Json(view(&ctx, replay).await?))
+    Ok(Json(find(&ctx, &path).await?.into()))
 }
 
 pub(crate) async fn cancel(
@@ -275,6 +279,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         dry_run: new.dry_run,
         state: ReplayState::Running,
         progress: ReplayProgress::default(),
+        preview: Vec::new(),
         cursor: None,
         problem: None,
         finished_at: None,
@@ -300,26 +305,6 @@ async fn action(ctx: &Ctx, tenant: &TenantId, new: &NewReplay) -> Result<ReplayA
         (ActionView::Discard, None) => ReplayAction::Discard,
     };
     Ok(action)
-}
-
-/// The replay, and the preview of a dry run, as things stand.
-async fn view(ctx: &Ctx, replay: Replay) -> Result<ReplayView, Problem> {
-    let preview = match replay.dry_run {
-        true => Some(preview(ctx, &replay).await?),
-        false => None,
-    };
-    Ok(ReplayView { preview, ..replay.into() })
-}
-
-async fn preview(ctx: &Ctx, replay: &Replay) -> Result<Vec<DeliveryId>, Problem> {
-    let mut walk = Walk::new(&Replay { cursor: None, ..replay.clone() });
-    let mut ids = Vec::new();
-    while ids.len() < REPLAY_PREVIEW_MAX
-        && let Some(found) = walk.next(&*ctx.app.store).await?
-    {
-        ids.push(found.delivery.id);
-    }
-    Ok(ids)
 }
 
 async fn find(ctx: &Ctx, path: &OfReplay) -> Result<Replay, Problem> {

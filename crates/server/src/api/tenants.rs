@@ -2,7 +2,7 @@
 
 use http::Method;
 use railpost_engine::RateLimit;
-use railpost_store::{Tenant, TenantSettings, Write};
+use railpost_store::{ErasingTenant, Tenant, TenantSettings, Write};
 use railpost_wire::TenantId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::DELETE,
             "/v1/tenants/{tenant}",
             Needs::Admin,
-            "Erase a tenant and all that is its own",
+            "Erase a tenant and all that it has, as a job",
             erase,
         ),
     ]
@@ -52,6 +52,34 @@ pub(crate) struct TenantView {
     pub(crate) created_at: Time,
     /// When it last changed.
     pub(crate) updated_at: Time,
+    /// How far its erasing has come, if it is being erased. Only admins see such a tenant, and only by its
+    /// id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) erasing: Option<Erasing>,
+}
+
+/// How far the erasing of a tenant has come. Once it is done, the tenant is not found.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct Erasing {
+    /// Since when.
+    pub(crate) since: Time,
+    /// How many events, lanes and other entries are erased so far.
+    pub(crate) erased: u64,
+}
+
+impl From<ErasingTenant> for TenantView {
+    fn from(tenant: ErasingTenant) -> Self {
+        let ErasingTenant { id, created_at, since, erased } = tenant;
+        Self {
+            id,
+            name: String::new(),
+            rate_limit: None,
+            backlog_max: None,
+            created_at: created_at.into(),
+            updated_at: since.into(),
+            erasing: Some(Erasing { since: since.into(), erased }),
+        }
+    }
 }
 
 impl From<Tenant> for TenantView {
@@ -64,6 +92,7 @@ impl From<Tenant> for TenantView {
             backlog_max,
             created_at: tenant.created_at.into(),
             updated_at: tenant.updated_at.into(),
+            erasing: None,
         }
     }
 }
@@ -127,13 +156,6 @@ impl From<TenantFields> for TenantSettings {
     }
 }
 
-/// What became of a tenant that is to be erased.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Erased {
-    /// Whether nothing is left.
-    pub(crate) erased: bool,
-}
-
 pub(crate) async fn list(
     ctx: Ctx,
     _: NoPath,
@@ -175,7 +197,14 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<TenantView>, Problem> {
-    Ok(Json(find(&ctx, &path.tenant).await?.into()))
+    let found = find(&ctx, &path.tenant).await;
+    if found.is_err()
+        && ctx.caller.may(Needs::Admin, None)
+        && let Some(erasing) = ctx.app.store.erasing_tenant(&path.tenant).await?
+    {
+        return Ok(Json(erasing.into()));
+    }
+    Ok(Json(found?.into()))
 }
 
 pub(crate) async fn change(
@@ -195,27 +224,32 @@ pub(crate) async fn change(
     ctx.commit(writes, audit_action, Json(TenantView::from(tenant))).await
 }
 
+/// Marks a tenant for erasing: from here on it is gone, for its own keys too. A job does the rest.
 pub(crate) async fn erase(
     ctx: Ctx,
     path: OfTenant,
     _: NoQuery,
     _: NoBody,
-) -> Result<Accepted<Erased>, Problem> {
-    find(&ctx, &path.tenant).await?;
+) -> Result<Accepted<TenantView>, Problem> {
+    if let Some(erasing) = ctx.app.store.erasing_tenant(&path.tenant).await? {
+        return Ok(Accepted(erasing.into()));
+    }
+    let tenant = find(&ctx, &path.tenant).await?;
     let endpoints = endpoints_of(&ctx, &path.tenant).await?;
+    let (created_at, since) = (tenant.created_at, ctx.now());
+    let erasing = ErasingTenant { id: tenant.id.clone(), created_at, since, erased: 0 };
+    let writes = vec![Write::EraseTenant(tenant.id)];
     let audit_action =
         AuditAction { tenant: None, ..audit_action(Action::TenantErase, &path.tenant) };
-    ctx.commit(Vec::new(), audit_action, Accepted(Erased { erased: false })).await?;
-    let first_step = ctx.app.store.erase_tenant(&path.tenant).await;
+    let marked = ctx.commit(writes, audit_action, Accepted(erasing.into())).await;
     // Even if the answer was lost: the tenant may be unknown from here on.
     for endpoint in endpoints {
         ctx.app.dispatcher.endpoint_changed(endpoint).await;
     }
-    let mut erased = first_step?;
-    while !erased {
-        erased = ctx.app.store.erase_tenant(&path.tenant).await?;
-    }
-    Ok(Accepted(Erased { erased }))
+    ctx.app.keys.forget_tenant(&path.tenant);
+    ctx.app.catalogue.forget(&path.tenant);
+    ctx.app.erasures.notify_one();
+    marked
 }
 
 /// The tenant, or why the caller hears of none.

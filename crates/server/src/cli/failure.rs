@@ -56,6 +56,11 @@ impl Failure {
         Self { problem: Some(problem), ..self }
     }
 
+    /// Whether the server knows of no such thing.
+    pub(super) fn is_not_found(&self) -> bool {
+        self.problem.as_ref().is_some_and(|problem| problem["code"] == "not_found")
+    }
+
     /// Tells whoever started the command, and answers its exit code.
     #[allow(clippy::print_stderr, reason = "errors are for whoever started the command")]
     pub(super) fn report(self, as_json: bool) -> ExitCode {

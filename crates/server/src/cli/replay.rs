@@ -141,7 +141,7 @@ fn show_plan(session: &Session, job: &Value) -> Outcome {
     if session.out.json {
         return session.out.value(job);
     }
-    session.out.line(&format!("{} deliveries match", field(job, "matched")))?;
+    session.out.line(&format!("{} deliveries match ({})", field(job, "matched"), cost(job)))?;
     let preview = job["preview"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, id) in preview.iter().enumerate() {
         session.out.line(&format!("{:>4}  {}", at + 1, id.as_str().unwrap_or_default()))?;
@@ -150,6 +150,11 @@ fn show_plan(session: &Session, job: &Value) -> Outcome {
         session.out.line("   …  and so on, in this order")?;
     }
     Ok(())
+}
+
+/// What it took to find the deliveries.
+fn cost(job: &Value) -> String {
+    format!("{} looked at in {} ms", field(job, "looked_at"), field(job, "took_ms"))
 }
 
 fn summary(job: &Value) -> String {

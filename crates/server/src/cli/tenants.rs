@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use serde_json::{Map, Value, json};
 
 use super::Session;
+use super::client::pause;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
 use super::out::{Column, Out, age, cut, field, whole};
@@ -36,6 +37,9 @@ pub(super) enum Action {
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+        /// Do not wait until it is done
+        #[arg(long)]
+        no_wait: bool,
     },
 }
 
@@ -105,18 +109,37 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
         Action::Update { id, settings } => {
             out.record(&client.patch(&one(&id), &settings.to_json()?.into())?)
         }
-        Action::Delete { id, yes } => {
+        Action::Delete { id, yes, no_wait } => {
             confirm(
                 session.out,
                 &format!("Erase tenant `{id}` with all its endpoints, events and keys?"),
                 yes,
             )?;
-            session.out.progress(&format!("erasing {id} …"));
-            let erased = client.delete(&one(&id));
-            out.progress_done();
-            out.done(&erased?, &format!("erased {id}"))
+            let erasing = client.delete(&one(&id))?;
+            if no_wait {
+                let next = format!("erasing {id}; see `railpost tenants show {id}`");
+                return out.done(&erasing, &next);
+            }
+            wait_until_erased(session, &id, erasing)?;
+            out.done(&json!({ "id": id, "erased": true }), &format!("erased {id}"))
         }
     }
+}
+
+/// Watches the erasing of a tenant until nothing is left of it.
+fn wait_until_erased(session: &Session, id: &str, mut tenant: Value) -> Outcome {
+    let url = session.client.of_server(&["tenants", id]);
+    while tenant["erasing"].is_object() {
+        let erased = field(&tenant["erasing"], "erased");
+        session.out.progress(&format!("erasing {id}: {erased} entries so far"));
+        pause();
+        tenant = match session.client.get(&url) {
+            Err(failure) if failure.is_not_found() => Value::Null,
+            found => found?,
+        };
+    }
+    session.out.progress_done();
+    Ok(())
 }
 
 /// Asks before something that cannot be undone.

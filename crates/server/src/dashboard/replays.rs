@@ -79,6 +79,8 @@ pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
                 dt { "Done" } dd { (count(done)) }
                 dt { "Refused" } dd { (count(number(&replay, "refused"))) }
             }
+            dt { "Looked at" } dd { (count(number(&replay, "looked_at"))) " deliveries" }
+            dt { "Took" } dd { (count(number(&replay, "took_ms"))) " ms" }
             @if let Some(problem) = replay["problem"].as_str() { dt { "Problem" } dd { (problem) } }
         }
         @if !is_preview {

@@ -26,6 +26,8 @@ pub(crate) struct Walk {
     /// The last delivery that was walked past before this walk began.
     after: Option<DeliveryId>,
     ready: VecDeque<DeliveryView>,
+    /// Deliveries that the store has looked at for this walk.
+    looked_at: u64,
 }
 
 impl Walk {
@@ -49,7 +51,13 @@ impl Walk {
             created: Period::default(),
             page: PageRequest::first(LIST_LIMIT_MAX),
         };
-        Self { query, from, end, stretch: end.since(from), after, ready: VecDeque::new() }
+        let stretch = end.since(from);
+        Self { query, from, end, stretch, after, ready: VecDeque::new(), looked_at: 0 }
+    }
+
+    /// How many deliveries the store has looked at so far: what the walk has cost.
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looked_at
     }
 
     /// The next delivery; nothing at the end.
@@ -83,12 +91,12 @@ impl Walk {
     /// All of a stretch that cannot be made shorter: a millisecond holds what one group of accepts
     /// does.
     async fn rest(
-        &self,
+        &mut self,
         store: &dyn Store,
         before: Timestamp,
         first: Listing<DeliveryView>,
     ) -> Result<Vec<DeliveryView>, StoreError> {
-        let Listing { mut items, mut next } = first;
+        let Listing { mut items, mut next, .. } = first;
         while next.is_some() {
             let listing = self.page(store, before, next).await?;
             items.extend(listing.items);
@@ -98,7 +106,7 @@ impl Walk {
     }
 
     async fn page(
-        &self,
+        &mut self,
         store: &dyn Store,
         before: Timestamp,
         after: Option<Cursor>,
@@ -106,7 +114,9 @@ impl Walk {
         let mut query = self.query.clone();
         query.created = Period { from: Some(self.from), before: Some(before) };
         query.page.after = after;
-        store.deliveries(query).await
+        let listing = store.deliveries(query).await?;
+        self.looked_at += listing.looked_at;
+        Ok(listing)
     }
 }
 
@@ -190,6 +200,7 @@ mod tests {
             dry_run: false,
             state: ReplayState::Running,
             progress: ReplayProgress::default(),
+            preview: vec![],
             cursor,
             problem: None,
             finished_at: None,
@@ -221,6 +232,16 @@ mod tests {
         let seqs: Vec<u64> =
             found.iter().map(|view| view.line.as_ref().unwrap().seq.get()).collect();
         assert_eq!(seqs, (1..=2605).collect::<Vec<u64>>());
+    }
+
+    #[tokio::test]
+    async fn a_walk_says_how_many_deliveries_were_looked_at() {
+        let store = store(&[(DAY, 5), (2 * DAY, 5)]).await;
+        let mut other = replay(3 * DAY, None);
+        other.filter.key = Some("other".parse().unwrap());
+        let mut walk = Walk::new(&other);
+        assert!(walk.next(&store).await.unwrap().is_none());
+        assert_eq!(walk.looked_at(), 10, "all of them, for none that is wanted");
     }
 
     #[tokio::test]

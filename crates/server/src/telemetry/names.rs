@@ -79,7 +79,7 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 24] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 27] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
@@ -127,6 +127,9 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 24] = [
     ("prune_failed", &["problem"]),
     ("removed_closed", &["deliveries"]),
     ("close_removed_failed", &["problem"]),
+    ("tenant_erased", &["tenant"]),
+    ("erase_failed", &["problem"]),
+    ("validation_overran", &["tenant"]),
     ("traces_not_taken", &["problem", "spans"]),
     ("connections_not_taken", &["problem"]),
     ("log_lines_dropped", &["lines"]),

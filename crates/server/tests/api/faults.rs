@@ -5,7 +5,8 @@ use std::sync::Arc;
 use railpost::config::Config;
 use railpost::serve::Server;
 use railpost::telemetry::{Level, Log};
-use railpost_store::{MasterKey, MemoryStore, Setup, SystemSource};
+use railpost_engine::Because;
+use railpost_store::{MasterKey, MemoryStore, Setup, Store, SystemSource};
 use serde_json::json;
 
 use crate::flaky::Flaky;
@@ -13,17 +14,27 @@ use crate::receiver::Receiver;
 use crate::scene::{of_tenant, text};
 use crate::world::{JSON, World};
 
+const MASTER: [u8; 32] = [7; 32];
+
+fn memory() -> Arc<dyn Store> {
+    let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&MASTER) };
+    Arc::new(MemoryStore::new(setup))
+}
+
 /// A server on a store that fails on demand.
 pub(crate) fn flaky_world() -> (World, Arc<Flaky>) {
-    let master = [7; 32];
-    let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&master) };
-    let store = Flaky::new(Arc::new(MemoryStore::new(setup)));
+    let store = Flaky::new(memory());
+    (world_on(store.clone(), None), store)
+}
+
+/// A server on this store, with the admin key of the one before it.
+fn world_on(store: Arc<dyn Store>, admin: Option<String>) -> World {
     let mut config = Config::default();
     config.server.listen = "127.0.0.1:0".parse().unwrap();
     let log = Log::new(Level::Error, std::io::sink());
-    let (on, world) = (store.clone(), tokio::runtime::Runtime::new().unwrap());
-    let server = world.block_on(Server::start_on(on, master, config, log)).unwrap();
-    (World::of(world, server), store)
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(Server::start_on(store, MASTER, config, log)).unwrap();
+    World::of(runtime, server, admin)
 }
 
 #[test]
@@ -119,4 +130,40 @@ fn a_refused_command_leaves_no_entry() {
     let delivered = text(&world.delivery_in("e1", "delivered")["id"]);
     world.act(&format!("deliveries/{delivered}/discard")).expect(409);
     assert_eq!(world.look("audit?limit=1")["items"][0]["action"], "endpoint.create");
+}
+
+/// How often the engine was told to act on a delivery whose lane was not loaded.
+fn not_loaded(world: &World) -> u64 {
+    let counters = world.wait_for(world.server().app().dispatcher.counters()).unwrap();
+    let index = Because::ALL.iter().position(|because| *because == Because::NotLoaded).unwrap();
+    counters.ignored[index]
+}
+
+#[test]
+fn a_replay_waits_for_lanes_that_are_not_loaded_yet() {
+    let (inner, receiver) = (memory(), Receiver::new());
+    let world = world_on(inner.clone(), None);
+    world.endpoint(&receiver, &json!({}));
+    receiver.answers(&[400]);
+    world.publish("dead", "a", Some("k"));
+    receiver.next();
+    world.delivery_in("dead", "dead");
+    let admin = world.admin.clone();
+    assert!(world.drain());
+
+    let flaky = Flaky::new(inner);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let held = runtime.block_on(flaky.hold_loads());
+    let world = world_on(flaky.clone(), Some(admin));
+    let asked = world.post(&of_tenant("replays"), &json!({"action": "replay"})).expect(202).json();
+    let path = format!("replays/{}", text(&asked["id"]));
+    // More often than one request asks before it gives up.
+    while not_loaded(&world) <= 2 * u64::from(railpost::limits::COMMAND_RETRIES_MAX) {
+        let found = world.look(&path);
+        assert_eq!(found["state"], "running", "{found}");
+    }
+    drop(held);
+    let done = world.look_until(&path, |found| found["state"] == "done");
+    assert_eq!((&done["done"], &done["refused"]), (&json!(1), &json!(0)));
+    assert_eq!(receiver.next().header("webhook-id"), Some("dead"));
 }

@@ -90,9 +90,9 @@ fn a_dead_letter_holds_its_lane_and_both_say_why() {
     assert_eq!((&letter["last_status"], &letter["holds_lane"]), (&json!(400), &json!(true)));
     // The SHA-256 of `"first"`, quotes and all.
     let hash = "de5f2cbf4c10a0d146f2a671aac363e8640fefc469ad42ac25364f19e4bc194f";
-    assert_eq!(letter["body_sha256"], hash);
-    let one = world.look(&format!("dead-letters/{}", text(&letter["id"])));
-    assert_eq!(one, *letter);
+    let mut one = world.look(&format!("dead-letters/{}", text(&letter["id"])));
+    assert_eq!(one.as_object_mut().unwrap().remove("body_sha256"), Some(json!(hash)));
+    assert_eq!(one, *letter, "a list shows all but what only the payload tells");
     let lanes = world.look("lanes");
     let lane = &lanes["items"][0];
     assert_eq!((&lane["key"], &lane["held_by"]), (&json!("k"), &letter["id"]));

@@ -50,8 +50,38 @@ fn a_dry_run_counts_and_shows_the_order_and_does_nothing() {
     let dead = world.look("dead-letters");
     let oldest_first: Vec<_> = column(&dead, "id").into_iter().rev().collect();
     assert_eq!(done["preview"], json!(oldest_first));
+    assert!(done["looked_at"].as_u64() >= Some(4) && done["took_ms"].is_u64(), "{done}");
+    // It is what the job found, and not what is there when somebody looks.
+    world.act(&format!("dead-letters/{}/discard", oldest_first[0])).expect(200);
+    world.delivery_in("dead-k1", "discarded");
+    assert_eq!(world.look(&format!("replays/{}", text(&asked["id"]))), done);
     assert_eq!(column(&dead, "event").len(), 4);
     assert!(receiver.arrived().is_empty());
+}
+
+#[test]
+fn a_preview_does_not_wait_for_the_replay_before_it() {
+    let (world, stuck) = stuck();
+    let asked = ask(&world, &json!({"action": "discard", "dry_run": true}));
+    assert_eq!((&asked["preview"], &asked["state"]), (&json!([]), &json!("running")));
+    assert_eq!(ended(&world, &asked)["state"], "done");
+    let path = format!("replays/{}", text(&stuck["id"]));
+    assert_eq!(world.look(&path)["state"], "running");
+}
+
+#[test]
+fn a_tenant_that_has_as_many_replays_as_it_may_leaves_room_for_others() {
+    let (world, first) = stuck();
+    let new = json!({"action": "redeliver", "to": first["to"], "filter": first["filter"]});
+    for _ in 1..railpost_store::limits::REPLAYS_RUNNING_PER_TENANT_MAX {
+        ask(&world, &new);
+    }
+    let refused = world.post(&of_tenant("replays"), &new).expect(422);
+    assert_eq!(refused.code(), "limit_reached");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("at most 10"), "{}", refused.text);
+    world.post("/v1/tenants", &json!({"id": "other"})).expect(201);
+    let theirs = json!({"action": "replay"});
+    world.post("/v1/tenants/other/replays", &theirs).expect(202);
 }
 
 #[test]
@@ -152,6 +182,38 @@ fn a_replay_goes_on_after_a_restart_where_it_was() {
     assert_eq!(arrivals(&elsewhere, 3), ["k2", "k3", "k4"]);
     let done = ended(&world, &asked);
     assert_eq!((&done["state"], counts(&done)), (&json!("done"), [4, 4, 0]));
+}
+
+/// A replay that meets a full backlog: what it is to make stands behind what a paused endpoint has.
+fn stuck() -> (World, Value) {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    world.publish("landed", "a", None);
+    world.delivery_in("landed", "delivered");
+    world.act(&format!("endpoints/{endpoint}/pause")).expect(200);
+    world.publish("waits", "a", None);
+    world.patch("/v1/tenants/default", &json!({"backlog_max": 1})).expect(200);
+    let new = json!({"action": "redeliver", "to": endpoint, "filter": {"state": "delivered"}});
+    let asked = ask(&world, &new);
+    (world, asked)
+}
+
+#[test]
+fn a_replay_that_meets_a_full_backlog_does_not_keep_the_server_from_stopping() {
+    let (world, _) = stuck();
+    assert!(world.drain());
+}
+
+#[test]
+fn a_replay_that_meets_a_full_backlog_can_be_cancelled_and_goes_on_when_there_is_room() {
+    let (world, first) = stuck();
+    let path = of_tenant(&format!("replays/{}/cancel", text(&first["id"])));
+    world.post(&path, &json!({})).expect(200);
+    let new = json!({"action": "redeliver", "to": first["to"], "filter": first["filter"]});
+    let second = ask(&world, &new);
+    world.patch("/v1/tenants/default", &json!({"backlog_max": 2})).expect(200);
+    assert_eq!(counts(&ended(&world, &second)), [1, 1, 0]);
+    assert_eq!(counts(&ended(&world, &first)), [0, 0, 0]);
 }
 
 #[test]

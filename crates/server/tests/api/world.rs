@@ -77,9 +77,9 @@ impl World {
         Self { runtime, server: Some(server), admin }
     }
 
-    /// A server that was started in this runtime.
-    pub(crate) fn of(runtime: Runtime, server: Server) -> Self {
-        let admin = server.admin_key().unwrap().to_owned();
+    /// A server that was started in this runtime, with the admin key of one before it, if there was one.
+    pub(crate) fn of(runtime: Runtime, server: Server, admin: Option<String>) -> Self {
+        let admin = admin.unwrap_or_else(|| server.admin_key().unwrap().to_owned());
         Self { runtime, server: Some(server), admin }
     }
 
@@ -112,6 +112,12 @@ impl World {
 
     pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().unwrap()
+    }
+
+    /// Stops the server. Says whether all that was under way ended in time.
+    pub(crate) fn drain(mut self) -> bool {
+        let server = self.server.take().unwrap();
+        self.runtime.block_on(server.drain())
     }
 
     /// Waits for what the server's own parts do.

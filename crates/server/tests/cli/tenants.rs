@@ -21,6 +21,15 @@ fn a_tenant_is_created_shown_changed_and_erased() {
 }
 
 #[test]
+fn erasing_a_tenant_can_be_left_to_itself() {
+    let world = World::new();
+    world.run(&["tenants", "create", "acme"]).expect(0);
+    let erasing = world.json(&["tenants", "delete", "acme", "--yes", "--no-wait"]);
+    assert_eq!(erasing["id"], "acme");
+    assert!(erasing["erasing"]["since"].is_string(), "{erasing}");
+}
+
+#[test]
 fn lists_show_a_page_and_how_to_see_more_or_all_of_it() {
     let world = World::new();
     for id in ["a", "b", "c"] {

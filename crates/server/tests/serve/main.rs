@@ -8,6 +8,7 @@ mod seeded;
 
 mod admin_key;
 mod configuration;
+mod erasing;
 mod errors;
 mod loopback;
 mod postgres;

@@ -108,7 +108,7 @@ fn a_backup_is_restored_into_an_empty_database_and_begins_new_lines() {
 }
 
 /// The URL of a schema that nobody else has.
-fn fresh_url(name: &str) -> String {
+pub(crate) fn fresh_url(name: &str) -> String {
     let (server, schema) = (database(), fresh_schema(name));
     let join = if server.contains('?') { '&' } else { '?' };
     format!("{server}{join}options=-csearch_path%3D{schema}")

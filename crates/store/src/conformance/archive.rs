@@ -1,13 +1,15 @@
 //! The read side: lists, filters, cursors, counts.
 
-use railpost_engine::{DeadReason, DeliveryState, Stage, Timestamp};
+use railpost_engine::{
+    AttemptResult, DeadReason, DeliveryState, Failure, LaneId, Stage, Timestamp,
+};
 use railpost_wire::{DeliveryId, EndpointId, EventId};
 
 use super::world::{START, World, detail, ids};
 use crate::limits::LIST_LIMIT_MAX;
 use crate::{
-    AcceptBatch, Counts, Cursor, DeliveryQuery, EndpointPrivate, EndpointSettings, Event,
-    EventQuery, HeldLaneQuery, NewEndpoint, PageRequest, Period, RecordBatch, StoreError,
+    AcceptBatch, AttemptDetail, Counts, Cursor, DeliveryQuery, EndpointPrivate, EndpointSettings,
+    Event, EventQuery, HeldLaneQuery, NewEndpoint, PageRequest, Period, RecordBatch, StoreError,
     TenantSettings, Write,
 };
 
@@ -248,6 +250,81 @@ pub(super) async fn attempts_list_in_pages(world: World) {
     assert_eq!((numbers, rest.next), (vec![1, 2, 3, 4, 5], None));
 }
 
+pub(super) async fn the_last_attempts_of_many_deliveries_come_together(world: World) {
+    world.endpoint().await;
+    let all = world.accept((0..4).map(|_| world.event(None)).collect()).await;
+    let until = world.later(1);
+    let waiting = |n: usize| world.transition(&all[n], DeliveryState::Waiting { until });
+    let failed = AttemptDetail {
+        result: AttemptResult::Failed(Failure::Timeout),
+        message: Some("nothing came".to_owned()),
+        ..detail(3, 500)
+    };
+    let transitions = vec![
+        (waiting(0), Some(detail(1, 500).into())),
+        (waiting(0), Some(detail(2, 503).into())),
+        (waiting(0), Some(failed.clone().into())),
+        (waiting(1), Some(detail(1, 429).into())),
+        (world.transition(&all[2], DeliveryState::Delivered), Some(detail(1, 200).into())),
+    ];
+    world.store.record(RecordBatch { transitions, ..Default::default() }.into()).await.unwrap();
+    let mut asked = ids(&all);
+    asked.push(DeliveryId::from_u128(404));
+    let mut found = world.store.last_attempts(asked).await.unwrap();
+    found.sort_by_key(|(id, _)| *id);
+    let expected = [(0, failed), (1, detail(1, 429)), (2, detail(1, 200))];
+    assert_eq!(found.len(), expected.len(), "those without an attempt are left out: {found:?}");
+    for ((id, last), (n, detail)) in found.into_iter().zip(expected) {
+        assert_eq!((id, last.number, last.result), (all[n].id, detail.number, detail.result));
+        assert_eq!(last.message, detail.message);
+        assert_eq!(last.response_headers, detail.response_headers);
+    }
+    let many = vec![all[0].id; LIST_LIMIT_MAX as usize + 1];
+    let refused = world.store.last_attempts(many).await;
+    assert!(matches!(&refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+}
+
+pub(super) async fn a_held_lane_is_found_by_its_id_and_tenant(world: World) {
+    let endpoint = world.endpoint().await;
+    let other = world.add_tenant("other", TenantSettings::default()).await;
+    let (first, free) = (world.publish_one(Some("a")).await, world.publish_one(Some("b")).await);
+    world.publish_one(Some("a")).await;
+    world.later(1_000);
+    world.move_to(&first, dead(true)).await;
+    let (held, open) = (first.place.unwrap().lane, free.place.unwrap().lane);
+    let query =
+        HeldLaneQuery { tenant: world.tenant.clone(), endpoint: None, page: PageRequest::first(9) };
+    let listed = world.store.held_lanes(query).await.unwrap().items;
+    let found = world.store.held_lane(&world.tenant, held).await.unwrap();
+    assert_eq!(listed, found.into_iter().collect::<Vec<_>>());
+    assert_eq!((listed[0].held_by, listed[0].endpoint), (first.id, endpoint));
+    for (tenant, lane) in [
+        (&world.tenant, open),
+        (&world.tenant, LaneId(u64::MAX)),
+        (&world.tenant, LaneId(4_040)),
+        (&other, held),
+    ] {
+        assert_eq!(world.store.held_lane(tenant, lane).await, Ok(None), "{tenant} {lane:?}");
+    }
+    world.move_to(&first, dead(false)).await;
+    assert_eq!(world.store.held_lane(&world.tenant, held).await, Ok(None), "it moved on");
+    world.move_to(&free, dead(true)).await;
+    world.commit(Write::RemoveEndpoint(endpoint)).await;
+    assert_eq!(world.store.held_lane(&world.tenant, open).await, Ok(None), "of a removed endpoint");
+}
+
+pub(super) async fn a_page_says_how_many_rows_it_looked_at(world: World) {
+    world.endpoint().await;
+    for key in ["a", "b", "a", "b", "a"] {
+        world.publish_one(Some(key)).await;
+    }
+    let key = Some("b".parse().unwrap());
+    let query =
+        DeliveryQuery { key, ..DeliveryQuery::of(world.tenant.clone(), PageRequest::first(9)) };
+    let page = world.store.deliveries(query).await.unwrap();
+    assert_eq!((page.items.len(), page.looked_at), (2, 5));
+}
+
 pub(super) async fn held_lanes_list_the_longest_held_first(world: World) {
     let endpoint = world.endpoint().await;
     let mut heads = Vec::new();
@@ -273,6 +350,8 @@ pub(super) async fn held_lanes_list_the_longest_held_first(world: World) {
     assert_eq!(held[0].key.as_ref().unwrap().as_str(), "a");
     assert_eq!((held[0].held_at.get(), held[0].last.get()), (1, 2));
     assert_eq!(held[0].since, Timestamp::from_millis(START.as_millis() + 1_000));
+    let view = world.store.delivery(heads[0].id).await.unwrap().unwrap();
+    assert_eq!((held[0].reason, &held[0].line), (DeadReason::Permanent, &view.line));
     let other =
         HeldLaneQuery { endpoint: Some(EndpointId::from_u128(9)), ..query(PageRequest::first(5)) };
     assert_eq!(world.store.held_lanes(other).await.unwrap().items, []);
@@ -356,7 +435,7 @@ pub(super) async fn totals_add_up_the_endpoints_of_one_tenant_or_of_all(world: W
     assert_eq!(world.store.totals(None).await, Ok(Counts { pending: 3, ..mine }));
     let nobody = "nobody".parse().unwrap();
     assert_eq!(world.store.totals(Some(&nobody)).await, Ok(Counts::default()));
-    while !world.store.erase_tenant(&world.tenant).await.unwrap() {}
+    world.erase(&world.tenant).await;
     assert_eq!(world.store.totals(None).await, Ok(theirs));
 }
 

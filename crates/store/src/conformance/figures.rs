@@ -250,7 +250,7 @@ pub(super) async fn figures_are_erased_with_their_tenant(world: World) {
     for scope in [&FiguresScope::All, &mine, &theirs, &endpoint] {
         add(&world, scope, hour(), accepted(1)).await;
     }
-    while !world.store.erase_tenant(&world.tenant).await.unwrap() {}
+    world.erase(&world.tenant).await;
     world.add_tenant("acme", TenantSettings::default()).await;
     for scope in [&mine, &endpoint] {
         assert_eq!(read(&world, scope, Resolution::Minute).await, [], "{scope:?}");
@@ -267,11 +267,9 @@ pub(super) async fn more_figures_than_one_step_erases_are_all_erased(world: Worl
     let scope = FiguresScope::Endpoint(world.endpoint().await);
     let batch = (0..900).map(|n| (scope.clone(), hour() + HOUR.times(n), accepted(1))).collect();
     world.store.add_figures(batch).await.unwrap();
-    let mut erased = world.store.erase_tenant(&world.tenant).await.unwrap();
-    assert_eq!(read(&world, &scope, Resolution::Hour).await, [], "gone from the first step on");
-    while !erased {
-        erased = world.store.erase_tenant(&world.tenant).await.unwrap();
-    }
+    world.commit(Write::EraseTenant(world.tenant.clone())).await;
+    assert_eq!(read(&world, &scope, Resolution::Hour).await, [], "gone from the mark on");
+    while !world.erase_step(&world.tenant).await {}
     let step = PruneStep::of_all_before(START, 1);
     world.source.set(hour() + FIGURES_HOURS_KEPT.times(3));
     assert_eq!(world.store.prune(step).await.unwrap().others, 0, "nothing is left");

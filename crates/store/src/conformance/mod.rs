@@ -208,7 +208,10 @@ checks! { $
         a_cursor_of_another_list_is_refused
         a_limit_out_of_bounds_is_named
         attempts_list_in_pages
+        the_last_attempts_of_many_deliveries_come_together
         held_lanes_list_the_longest_held_first
+        a_held_lane_is_found_by_its_id_and_tenant
+        a_page_says_how_many_rows_it_looked_at
         counts_follow_every_transition
         the_oldest_open_delivery_tells_the_age_of_the_backlog
         totals_add_up_the_endpoints_of_one_tenant_or_of_all
@@ -222,7 +225,8 @@ checks! { $
         replays_list_the_latest_first
         running_replays_are_found_whosever_they_are
         a_replay_is_made_once_with_its_audit_entry_and_its_answer
-        a_bounded_number_of_replays_runs_at_once
+        a_tenant_has_a_bounded_number_of_running_replays
+        no_tenant_can_take_the_places_of_all_replays
         a_bad_replay_names_the_field
         replays_are_pruned_when_they_ended_long_ago
         replays_are_erased_with_their_tenant
@@ -253,6 +257,9 @@ checks! { $
         redeliveries_are_pruned_with_their_event
         pruning_forgets_old_audit_and_expired_idempotency
         a_step_out_of_bounds_is_named
+        a_tenant_that_is_being_erased_is_unknown_and_keeps_its_id
+        erasing_goes_on_in_small_steps_where_it_was_interrupted
+        only_a_marked_tenant_is_erased
         an_erased_tenant_leaves_nothing
         erasing_one_tenant_leaves_the_others_alone
         a_backup_holds_all_of_it_and_goes_on_from_there

@@ -1,10 +1,10 @@
 //! Replays as jobs.
 
 use railpost_engine::{Stage, Timestamp};
-use railpost_wire::{AuditId, EndpointId, ReplayId, TenantId};
+use railpost_wire::{AuditId, DeliveryId, EndpointId, ReplayId, TenantId};
 
 use super::world::{START, World};
-use crate::limits::REPLAYS_RUNNING_MAX;
+use crate::limits::{REPLAY_PREVIEW_MAX, REPLAYS_RUNNING_MAX, REPLAYS_RUNNING_PER_TENANT_MAX};
 use crate::listing::ListKind;
 use crate::{
     AuditEntry, AuditQuery, Change, Cursor, IdempotencyKey, IdempotencyRecord, PageRequest, Period,
@@ -25,6 +25,7 @@ fn running(world: &World) -> Replay {
         dry_run: false,
         state: ReplayState::Running,
         progress: ReplayProgress::default(),
+        preview: vec![],
         cursor: None,
         problem: None,
         finished_at: None,
@@ -57,7 +58,8 @@ pub(super) async fn a_replay_reads_back_in_every_detail(world: World) {
         rate_per_s: Some(50),
         dry_run: true,
         state: ReplayState::Failed,
-        progress: ReplayProgress { matched: 3, done: 2, refused: 1 },
+        progress: ReplayProgress { matched: 3, done: 2, refused: 1, looked_at: 20, took_ms: 7 },
+        preview: vec![DeliveryId::from_u128(4)],
         cursor: Some(Cursor::at(ListKind::Deliveries, &[7; 16])),
         problem: Some("no such endpoint".to_owned()),
         finished_at: Some(world.later(9)),
@@ -72,7 +74,7 @@ pub(super) async fn a_replay_goes_on_from_its_last_progress(world: World) {
     let first = running(&world);
     put(&world, &first).await;
     let next = Replay {
-        progress: ReplayProgress { matched: 10, done: 9, refused: 1 },
+        progress: ReplayProgress { matched: 10, done: 9, refused: 1, ..Default::default() },
         cursor: Some(Cursor::at(ListKind::Deliveries, &[3; 16])),
         ..first
     };
@@ -168,20 +170,33 @@ pub(super) async fn a_replay_is_made_once_with_its_audit_entry_and_its_answer(wo
     assert_eq!(world.store.audit(audit).await.unwrap().items, [entry]);
 }
 
-pub(super) async fn a_bounded_number_of_replays_runs_at_once(world: World) {
-    let all: Vec<_> = (0..REPLAYS_RUNNING_MAX).map(|_| running(&world)).collect();
+pub(super) async fn a_tenant_has_a_bounded_number_of_running_replays(world: World) {
+    let all: Vec<_> = (0..REPLAYS_RUNNING_PER_TENANT_MAX).map(|_| running(&world)).collect();
     for replay in &all {
         put(&world, replay).await;
     }
     let error = refused(&world, &running(&world)).await;
-    let named = "running replays (entries)";
+    let named = "running replays (of the tenant)";
     assert!(matches!(&error, StoreError::Invalid { field, .. } if field == named), "{error:?}");
     // Those that run go on, and there is room again when one has finished.
     put(&world, &Replay { rate_per_s: Some(1), ..all[0].clone() }).await;
     put(&world, &finished(&running(&world), ReplayState::Done, START)).await;
     put(&world, &finished(&all[1], ReplayState::Done, START)).await;
     put(&world, &running(&world)).await;
-    assert_eq!(world.store.running_replays().await.unwrap().len(), REPLAYS_RUNNING_MAX);
+    let found = world.store.running_replays().await.unwrap();
+    assert_eq!(found.len(), REPLAYS_RUNNING_PER_TENANT_MAX);
+}
+
+pub(super) async fn no_tenant_can_take_the_places_of_all_replays(world: World) {
+    for n in 0..REPLAYS_RUNNING_MAX / REPLAYS_RUNNING_PER_TENANT_MAX {
+        let tenant = world.add_tenant(&format!("t{n}"), TenantSettings::default()).await;
+        for _ in 0..REPLAYS_RUNNING_PER_TENANT_MAX {
+            put(&world, &Replay { tenant: tenant.clone(), ..running(&world) }).await;
+        }
+    }
+    let error = refused(&world, &running(&world)).await;
+    let named = "running replays (of all tenants)";
+    assert!(matches!(&error, StoreError::Invalid { field, .. } if field == named), "{error:?}");
 }
 
 pub(super) async fn a_bad_replay_names_the_field(world: World) {
@@ -189,6 +204,13 @@ pub(super) async fn a_bad_replay_names_the_field(world: World) {
     for (named, replay) in [
         ("actor", Replay { actor: "a\0b".to_owned(), ..good.clone() }),
         ("problem (bytes)", Replay { problem: Some("x".repeat(9_999)), ..good.clone() }),
+        (
+            "preview (deliveries)",
+            Replay {
+                preview: vec![DeliveryId::from_u128(1); REPLAY_PREVIEW_MAX + 1],
+                ..good.clone()
+            },
+        ),
         ("rate_per_s", Replay { rate_per_s: Some(0), ..good.clone() }),
         ("finished_at", Replay { finished_at: Some(START), ..good.clone() }),
         ("finished_at", Replay { state: ReplayState::Done, ..good.clone() }),
@@ -218,7 +240,7 @@ pub(super) async fn replays_are_erased_with_their_tenant(world: World) {
     let theirs = Replay { tenant: other, ..running(&world) };
     put(&world, &mine).await;
     put(&world, &theirs).await;
-    while !world.store.erase_tenant(&world.tenant).await.unwrap() {}
+    world.erase(&world.tenant).await;
     assert_eq!(world.store.replay(mine.id).await, Ok(None));
     assert_eq!(world.store.running_replays().await, Ok(vec![theirs]));
     let error = refused(&world, &mine).await;

@@ -1,15 +1,15 @@
 //! Retention, erasure, backup, health.
 
 use railpost_engine::{DeadReason, DeliveryState, Load, Page, Timestamp};
-use railpost_wire::{Secret, SecretId};
+use railpost_wire::{ApiKeyId, Secret, SecretId};
 
 use super::world::{START, World, detail, seq};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::{
-    AuditEntry, AuditQuery, Change, DeliveryQuery, DeliveryView, EndpointPrivate, EndpointSettings,
-    EventQuery, EventTypeRecord, IdempotencyKey, IdempotencyRecord, NewEndpoint, NewSecret,
-    PageRequest, Period, PruneStep, Pruned, Recall, RecordBatch, SecretValue, StoreError,
-    StoredResponse, TenantSettings, Write,
+    ApiKey, AuditEntry, AuditQuery, Change, DeliveryQuery, DeliveryView, EndpointPrivate,
+    EndpointSettings, ErasingTenant, EventQuery, EventTypeRecord, IdempotencyKey,
+    IdempotencyRecord, NewEndpoint, NewSecret, PageRequest, Period, PruneStep, Pruned, Recall,
+    RecordBatch, Scope, SecretValue, StoreError, StoredResponse, TenantSettings, Write,
 };
 
 /// Prunes to the end in steps of two events.
@@ -181,6 +181,90 @@ fn traces(world: &World) -> (AuditEntry, IdempotencyRecord) {
     (entry, record)
 }
 
+pub(super) async fn a_tenant_that_is_being_erased_is_unknown_and_keeps_its_id(world: World) {
+    let endpoint = world.endpoint().await;
+    let accepted = world.publish_one(Some("k")).await;
+    let key = ApiKey {
+        id: ApiKeyId::from_u128(world.unique()),
+        tenant: Some(world.tenant.clone()),
+        name: String::new(),
+        scope: Scope::Tenant,
+        hash: [3; 32],
+        created_at: START,
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+    };
+    world.commit(Write::CreateApiKey(key)).await;
+    let since = world.later(1_000);
+    let mark = Write::EraseTenant(world.tenant.clone());
+    world.commit(mark.clone()).await;
+
+    let (store, tenant) = (&world.store, &world.tenant);
+    let erasing = ErasingTenant { id: tenant.clone(), created_at: START, since, erased: 0 };
+    assert_eq!(store.erasing_tenant(tenant).await, Ok(Some(erasing.clone())));
+    assert_eq!(store.erasing_tenants().await, Ok(vec![erasing]));
+    assert_eq!(store.tenant(tenant).await, Ok(None));
+    assert_eq!(store.tenants(PageRequest::first(9)).await.unwrap().items, []);
+    assert_eq!(store.api_key_by_hash(&[3; 32]).await, Ok(None));
+    assert_eq!(store.endpoint(endpoint).await, Ok(None));
+    assert_eq!(store.delivery(accepted.id).await, Ok(None));
+    let refused = store.accept(world.batch(vec![world.event(None)]).into()).await;
+    assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+    let again = store.commit(mark.into()).await;
+    assert!(matches!(again, Err(StoreError::NotFound(_))), "{again:?}");
+    let taken = Write::CreateTenant(tenant.clone(), TenantSettings::default());
+    let refused = store.commit(taken.clone().into()).await;
+    let told = |problem: &str| problem.contains("is being erased");
+    assert!(
+        matches!(&refused, Err(StoreError::Conflict { field, problem }) if field == "id" && told(problem)),
+        "{refused:?}"
+    );
+    while !world.erase_step(tenant).await {}
+    assert_eq!(store.erasing_tenant(tenant).await, Ok(None));
+    assert_eq!(store.erasing_tenants().await, Ok(vec![]));
+    world.commit(taken).await;
+}
+
+pub(super) async fn erasing_goes_on_in_small_steps_where_it_was_interrupted(world: World) {
+    world.endpoint().await;
+    let events = (0..UPKEEP_STEP_MAX).map(|_| world.event(None)).collect();
+    world.accept(events).await;
+    world.publish(Some("k")).await;
+    world.commit(Write::EraseTenant(world.tenant.clone())).await;
+    assert!(!world.erase_step(&world.tenant).await, "a step is small");
+    let erased = |found: Option<ErasingTenant>| found.map(|tenant| tenant.erased);
+    let stored = world.store.erasing_tenant(&world.tenant).await.unwrap();
+    assert_eq!(erased(stored), Some(u64::from(UPKEEP_STEP_MAX)));
+
+    let path = world.new_path();
+    world.store.backup(&path).await.unwrap();
+    let restored = world.restore(&path, 1).await.unwrap();
+    let left = restored.erasing_tenants().await.unwrap();
+    assert_eq!(left.iter().map(|tenant| &tenant.id).collect::<Vec<_>>(), [&world.tenant]);
+    let ended = world.erased_entry(&world.tenant);
+    while !restored.erase_tenant(&world.tenant, &ended).await.unwrap() {}
+    assert_eq!(restored.erasing_tenants().await, Ok(vec![]));
+    let page = PageRequest::first(9);
+    let audit = AuditQuery { tenant: None, target: None, at: Period::default(), page };
+    assert_eq!(restored.audit(audit).await.unwrap().items, [ended], "the end is told of once");
+}
+
+pub(super) async fn only_a_marked_tenant_is_erased(world: World) {
+    let accepted = {
+        world.endpoint().await;
+        world.publish_one(Some("k")).await
+    };
+    let ended = world.erased_entry(&world.tenant);
+    let refused = world.store.erase_tenant(&world.tenant, &ended).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
+    assert!(world.store.delivery(accepted.id).await.unwrap().is_some());
+    let nobody = "nobody".parse().unwrap();
+    assert_eq!(world.store.erase_tenant(&nobody, &ended).await, Ok(true));
+    let unknown = world.store.commit(Write::EraseTenant(nobody).into()).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
+}
+
 pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     let endpoint = world.endpoint().await;
     let event = world.event(Some("k"));
@@ -209,7 +293,7 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     ];
     world.commit(Change { writes, audit: Some(entry), idempotency: Some(Box::new(record)) }).await;
 
-    while !world.store.erase_tenant(&world.tenant).await.unwrap() {}
+    world.erase(&world.tenant).await;
 
     let (store, tenant) = (&world.store, &world.tenant);
     assert_eq!(store.tenant(tenant).await, Ok(None));
@@ -224,7 +308,11 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     assert_eq!(store.recall(&idempotency, &[1; 32]).await, Ok(Recall::Absent));
     let audit =
         AuditQuery { tenant: None, target: None, at: Period::default(), page: page.clone() };
-    assert_eq!(store.audit(audit).await.unwrap().items, []);
+    let told: Vec<_> = store.audit(audit).await.unwrap().items;
+    assert_eq!(
+        told.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(),
+        ["tenant.erased"]
+    );
     let load = Load::Lanes { endpoint, after: None, limit: 9, window: 9 };
     assert_eq!(store.load(load).await, Ok(Page::Lanes { lanes: vec![], next: None }));
     let refused = store.accept(world.batch(vec![world.event(None)]).into()).await;
@@ -248,10 +336,9 @@ pub(super) async fn erasing_one_tenant_leaves_the_others_alone(world: World) {
     let events = (0..3).map(|_| world.event(Some("k"))).collect();
     let batch = crate::AcceptBatch { tenant: other.clone(), events, idempotency: None };
     world.store.accept(batch.into()).await.unwrap();
-    while !world.store.erase_tenant(&other).await.unwrap() {}
+    world.erase(&other).await;
     assert_eq!(world.lane(&mine, 1, 5).await.deliveries.len(), 1);
     assert_eq!(seq(&world.publish_one(Some("k")).await), 2);
-    assert_eq!(world.store.erase_tenant(&"nobody".parse().unwrap()).await, Ok(true));
 }
 
 pub(super) async fn a_backup_holds_all_of_it_and_goes_on_from_there(world: World) {

@@ -103,6 +103,32 @@ impl World {
         self.store.commit(change.into()).await.expect("the change is made");
     }
 
+    /// Erases a tenant to the end.
+    pub(crate) async fn erase(&self, tenant: &TenantId) {
+        self.commit(Write::EraseTenant(tenant.clone())).await;
+        while !self.erase_step(tenant).await {}
+    }
+
+    /// One step of erasing a tenant that is marked for it.
+    pub(crate) async fn erase_step(&self, tenant: &TenantId) -> bool {
+        let ended = self.erased_entry(tenant);
+        self.store.erase_tenant(tenant, &ended).await.expect("a step is made")
+    }
+
+    /// The entry that tells of the end of erasing a tenant.
+    pub(crate) fn erased_entry(&self, tenant: &TenantId) -> AuditEntry {
+        AuditEntry {
+            id: AuditId::from_u128(self.unique()),
+            at: self.source.now(),
+            tenant: None,
+            actor: "system".to_owned(),
+            address: None,
+            action: "tenant.erased".to_owned(),
+            target: tenant.to_string(),
+            detail: serde_json::Value::Null,
+        }
+    }
+
     pub(crate) fn later(&self, millis: u64) -> Timestamp {
         let now = Timestamp::from_millis(self.source.now().as_millis() + millis);
         self.source.set(now);

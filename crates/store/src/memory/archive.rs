@@ -1,16 +1,16 @@
 //! The read side in memory.
 
 use async_trait::async_trait;
-use railpost_engine::{DeliveryState, Timestamp};
+use railpost_engine::{DeliveryState, LaneId, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::MemoryStore;
 use super::state::{EventRow, State};
-use crate::listing::ListKind;
+use crate::listing::{ListKind, scan};
 use crate::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, Figures,
-    FiguresScope, HeldLane, HeldLaneQuery, Listing, PageRequest, Period, Resolution, Result,
-    StoredEvent,
+    FiguresScope, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Period, Resolution,
+    Result, StoredEvent, check,
 };
 
 #[async_trait]
@@ -46,9 +46,8 @@ impl Archive for MemoryStore {
         let state = self.state();
         let rows = state.rows.deliveries.range(..after).rev();
         let rows = rows.filter(|(_, row)| state.shows(&query, row.endpoint));
-        let rows = rows.filter_map(|(id, _)| Some((id.to_bytes(), state.view(*id)?)));
-        let rows = rows.filter(|(_, view)| query.wants(view)).take(limit + 1);
-        Ok(Listing::cut(rows.collect(), limit, ListKind::Deliveries))
+        let rows = rows.filter_map(|(id, _)| Some(Ok((id.to_bytes(), state.view(*id)?))));
+        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| query.wants(view))
     }
 
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
@@ -71,6 +70,19 @@ impl Archive for MemoryStore {
         Ok(Listing::cut(rows.collect(), limit, ListKind::Attempts))
     }
 
+    async fn last_attempts(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
+        check::page_of(&deliveries)?;
+        let state = self.state();
+        let last = |id: DeliveryId| {
+            let (_, view) = state.rows.attempts.get(&id)?.last_key_value()?;
+            Some((id, LastAttempt::from(view.clone())))
+        };
+        Ok(deliveries.into_iter().filter_map(last).collect())
+    }
+
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
         let limit = query.page.limit()?;
         let after = query.page.position::<[u8; 16]>(ListKind::HeldLanes)?;
@@ -85,6 +97,15 @@ impl Archive for MemoryStore {
         rows.sort_by_key(|(id, _)| *id);
         rows.truncate(limit + 1);
         Ok(Listing::cut(rows, limit, ListKind::HeldLanes))
+    }
+
+    async fn held_lane(&self, tenant: &TenantId, lane: LaneId) -> Result<Option<HeldLane>> {
+        let state = self.state();
+        let Some(row) = state.rows.lanes.get(&lane) else { return Ok(None) };
+        let endpoint = state.registry.live_endpoints(tenant).find(|(id, _)| *id == row.endpoint);
+        let open = endpoint.and_then(|(id, _)| state.open_lanes.get(&(id, lane)));
+        let mut open = open.into_iter().flat_map(|window| window.values());
+        Ok(open.find_map(|id| state.held_lane(*id)))
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
@@ -158,8 +179,8 @@ impl State {
 
     fn held_lane(&self, id: DeliveryId) -> Option<HeldLane> {
         let row = self.rows.deliveries.get(&id)?;
-        let held = matches!(row.state, DeliveryState::Dead { holds: true, .. });
-        let place = row.place.filter(|_| held)?;
+        let DeliveryState::Dead { holds: true, reason } = row.state else { return None };
+        let place = row.place?;
         let lane = self.rows.lanes.get(&place.lane)?;
         Some(HeldLane {
             lane: place.lane,
@@ -169,6 +190,8 @@ impl State {
             held_at: place.seq,
             last: lane.last,
             since: row.changed_at,
+            reason,
+            line: self.line_place(Some(place)),
         })
     }
 }

@@ -6,12 +6,13 @@ use railpost_wire::{ApiKeyId, EndpointId, EventType, ReplayId, SecretId, TenantI
 
 use super::MemoryStore;
 use super::state::{EndpointRow, RegistryRows, SecretRow};
-use crate::limits::SECRETS_MAX;
+use crate::check::RunningReplays;
+use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::{
-    Change, Endpoint, EndpointPrivate, EndpointSecret, EventTypeRecord, Listing, NewEndpoint,
-    NewSecret, PageRequest, Registry, Replay, Result, Setup, StoreError, Tenant, Write, check,
-    private,
+    Change, Endpoint, EndpointPrivate, EndpointSecret, ErasingTenant, EventTypeRecord, Listing,
+    NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup, StoreError, Tenant,
+    Write, check, private,
 };
 
 #[async_trait]
@@ -44,6 +45,17 @@ impl Registry for MemoryStore {
         let rows = state.registry.tenants.iter().map(|(id, row)| (id.to_string(), row.clone()));
         let rows = rows.filter(|(id, _)| after.as_ref().is_none_or(|after| id > after));
         Ok(Listing::cut(rows.take(limit + 1).collect(), limit, ListKind::Tenants))
+    }
+
+    async fn erasing_tenant(&self, id: &TenantId) -> Result<Option<ErasingTenant>> {
+        Ok(self.state().registry.erasing_tenants.get(id).cloned())
+    }
+
+    async fn erasing_tenants(&self) -> Result<Vec<ErasingTenant>> {
+        let mut all: Vec<_> = self.state().registry.erasing_tenants.values().cloned().collect();
+        all.sort_by_key(|tenant| tenant.since);
+        all.truncate(LIST_LIMIT_MAX as usize);
+        Ok(all)
     }
 
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
@@ -179,9 +191,9 @@ impl Desk<'_> {
         let now = self.now;
         match write {
             Write::CreateTenant(id, settings) => {
-                if self.rows.tenants.contains_key(&id) || self.rows.erasing.contains(&id) {
-                    return Err(StoreError::conflict("id", format!("tenant `{id}` exists")));
-                }
+                let is_free = !self.rows.tenants.contains_key(&id);
+                let erasing = self.rows.erasing_tenants.contains_key(&id);
+                check::tenant_created(is_free.into(), &id, erasing)?;
                 let row = Tenant { id: id.clone(), settings, created_at: now, updated_at: now };
                 self.rows.tenants.insert(id, row);
             }
@@ -190,6 +202,7 @@ impl Desk<'_> {
                 let row = row.ok_or_else(|| StoreError::not_found("tenant", &id))?;
                 (row.settings, row.updated_at) = (settings, now);
             }
+            Write::EraseTenant(id) => self.mark_erasing(id)?,
             Write::CreateEndpoint(new) => self.create_endpoint(new)?,
             Write::UpdateEndpoint { id, settings, private, revision } => {
                 let private = private::seal_endpoint(self.setup, id, &private);
@@ -244,6 +257,21 @@ impl Desk<'_> {
         Ok(())
     }
 
+    /// Hides a tenant and takes away what it could act with.
+    fn mark_erasing(&mut self, id: TenantId) -> Result<()> {
+        let row = self.rows.tenants.remove(&id);
+        let row = row.ok_or_else(|| StoreError::not_found("tenant", &id))?;
+        let RegistryRows { endpoints, secrets, api_keys, replays, .. } = &mut self.rows;
+        endpoints.retain(|_, row| row.tenant != id);
+        secrets.retain(|_, row| endpoints.contains_key(&row.endpoint));
+        api_keys.retain(|_, key| key.tenant.as_ref() != Some(&id));
+        replays.retain(|_, replay| replay.tenant != id);
+        let (created_at, since) = (row.created_at, self.now);
+        let erasing = ErasingTenant { id: id.clone(), created_at, since, erased: 0 };
+        self.rows.erasing_tenants.insert(id, erasing);
+        Ok(())
+    }
+
     fn create_endpoint(&mut self, new: NewEndpoint) -> Result<()> {
         let NewEndpoint { id, tenant, settings, private } = new;
         self.rows.tenant(&tenant)?;
@@ -286,7 +314,12 @@ impl Desk<'_> {
         self.rows.tenant(&replay.tenant)?;
         let changeable = match self.rows.replays.get(&replay.id) {
             None => {
-                check::replay_fits(self.rows.running_replays().count(), &replay)?;
+                let of_tenant = |other: &&Replay| other.tenant == replay.tenant;
+                let others = RunningReplays {
+                    of_tenant: self.rows.running_replays().filter(of_tenant).count(),
+                    of_all: self.rows.running_replays().count(),
+                };
+                check::replay_fits(others, &replay)?;
                 true
             }
             Some(row) => {

@@ -17,8 +17,8 @@ use crate::fanout::Subscriber;
 use crate::figures::Bucket;
 use crate::numbers::{STANDINGS, Standing};
 use crate::{
-    ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, Event, EventTypeRecord,
-    IdempotencyKey, IdempotencyRecord, LinePlace, Replay, Tenant,
+    ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
+    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, Replay, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
@@ -43,8 +43,9 @@ pub(crate) struct State {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RegistryRows {
     pub(crate) tenants: BTreeMap<TenantId, Tenant>,
-    /// Tenants of whom only rows to be erased are left.
-    pub(crate) erasing: BTreeSet<TenantId>,
+    /// Tenants of whom only rows to be erased are left. Since schema 4.
+    #[serde(default)]
+    pub(crate) erasing_tenants: BTreeMap<TenantId, ErasingTenant>,
     pub(crate) endpoints: BTreeMap<EndpointId, EndpointRow>,
     pub(crate) secrets: BTreeMap<SecretId, SecretRow>,
     pub(crate) event_types: BTreeMap<TenantId, BTreeMap<EventType, EventTypeRecord>>,

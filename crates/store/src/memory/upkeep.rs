@@ -14,12 +14,12 @@ use super::state::{DeliveryRow, EventRow, RegistryRows, Rows, State};
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
 use crate::{
-    Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result, Source,
-    StoreError, Upkeep, check,
+    AuditEntry, Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result,
+    Source, StoreError, Upkeep, check,
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 3;
+const SCHEMA: u32 = 4;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -46,14 +46,12 @@ impl Upkeep for MemoryStore {
         Ok(pruned)
     }
 
-    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
+    async fn erase_tenant(&self, tenant: &TenantId, ended: &AuditEntry) -> Result<bool> {
+        check::audit(ended)?;
         let mut state = self.state();
-        if state.registry.tenants.remove(tenant).is_some() {
-            state.registry.erasing.insert(tenant.clone());
-            state.erase_registry(tenant);
-        }
-        if !state.registry.erasing.contains(tenant) {
-            return Ok(true);
+        if !state.registry.erasing_tenants.contains_key(tenant) {
+            return check::is_erasing(!state.registry.tenants.contains_key(tenant), tenant)
+                .map(|()| true);
         }
         let of_tenant = state.rows.events.iter().filter(|(_, row)| row.tenant == *tenant);
         let nums: Vec<i64> =
@@ -63,7 +61,10 @@ impl Upkeep for MemoryStore {
         }
         let done = nums.len() < UPKEEP_STEP_MAX as usize;
         if done {
-            state.erase_endpoints(tenant);
+            state.erase_rest(tenant);
+            state.registry.audit.insert(ended.id, ended.clone());
+        } else if let Some(erasing) = state.registry.erasing_tenants.get_mut(tenant) {
+            erasing.erased += nums.len() as u64;
         }
         Ok(done)
     }
@@ -191,31 +192,14 @@ impl State {
         row.deliveries.len() as u64
     }
 
-    /// All of a tenant but what its events need to be deleted.
-    fn erase_registry(&mut self, tenant: &TenantId) {
-        self.subscribers.remove(tenant);
+    /// All of a tenant but its events.
+    fn erase_rest(&mut self, tenant: &TenantId) {
         self.erase_figures(tenant);
-        let RegistryRows {
-            endpoints,
-            secrets,
-            event_types,
-            api_keys,
-            audit,
-            idempotency,
-            replays,
-            ..
-        } = &mut self.registry;
-        secrets.retain(|_, row| endpoints.get(&row.endpoint).is_some_and(|e| e.tenant != *tenant));
-        event_types.remove(tenant);
-        api_keys.retain(|_, key| key.tenant.as_ref() != Some(tenant));
-        audit.retain(|_, entry| entry.tenant.as_ref() != Some(tenant));
-        idempotency.retain(|_, record| record.tenant.as_ref() != Some(tenant));
-        replays.retain(|_, replay| replay.tenant != *tenant);
-        endpoints.retain(|_, row| row.tenant != *tenant);
-    }
-
-    fn erase_endpoints(&mut self, tenant: &TenantId) {
-        self.registry.erasing.remove(tenant);
+        let registry = &mut self.registry;
+        registry.erasing_tenants.remove(tenant);
+        registry.event_types.remove(tenant);
+        registry.audit.retain(|_, entry| entry.tenant.as_ref() != Some(tenant));
+        registry.idempotency.retain(|_, record| record.tenant.as_ref() != Some(tenant));
         let endpoints = &self.registry.endpoints;
         self.rows.lanes.retain(|_, lane| endpoints.contains_key(&lane.endpoint));
         self.lane_ids.retain(|(endpoint, _), _| endpoints.contains_key(endpoint));

@@ -1,6 +1,6 @@
 //! The read side of PostgreSQL.
 
-use railpost_engine::Stage;
+use railpost_engine::{LaneId, Stage};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::link::Values;
@@ -10,11 +10,11 @@ use crate::limits::{LIST_SCAN_CHUNK, LIST_SCAN_MAX};
 use crate::listing::{ListKind, Position, scan};
 use crate::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
-    open_count_columns, view_columns, view_joins,
+    last_attempt_columns, open_count_columns, view_columns, view_joins,
 };
 use crate::{
     AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, Listing, PageRequest, Result, StoredEvent, brief,
+    HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent, brief,
 };
 
 pub(super) async fn event(
@@ -67,7 +67,9 @@ impl<P: Position + Clone, T> Walk<P, T> {
     }
 
     fn page(self, kind: ListKind, wants: impl Fn(&T) -> bool) -> Result<Listing<T>> {
-        scan(self.rows.into_iter().map(Ok), (self.limit, LIST_SCAN_MAX as usize), kind, wants)
+        let (looked_at, most) = (self.rows.len() as u64, LIST_SCAN_MAX as usize);
+        let page = scan(self.rows.into_iter().map(Ok), (self.limit, most), kind, wants)?;
+        Ok(Listing { looked_at, ..page })
     }
 }
 
@@ -180,7 +182,7 @@ pub(super) async fn attempts(
     let rows = node.reader().query(sql, &[&id.as_slice()]).await?;
     if let Some(told) = one(&rows, |columns| columns.bytes())? {
         let only = Some(brief::decode(&told)?).filter(|_| after < 1);
-        return Ok(Listing { items: only.into_iter().collect(), next: None });
+        return Ok(Listing { items: only.into_iter().collect(), next: None, looked_at: 1 });
     }
     let sql = concat!(
         "SELECT ",
@@ -194,6 +196,29 @@ pub(super) async fn attempts(
         Ok((i64::from(view.detail.number), view))
     });
     Ok(Listing::cut(found?, limit, ListKind::Attempts))
+}
+
+pub(super) async fn last_attempts(
+    node: &Node,
+    deliveries: &[DeliveryId],
+) -> Result<Vec<(DeliveryId, LastAttempt)>> {
+    let sql = concat!(
+        "SELECT d.id, d.brief, ",
+        last_attempt_columns!(),
+        " FROM unnest($1::bytea[]) AS w (id) JOIN deliveries AS d ON d.id = w.id \
+         LEFT JOIN LATERAL (SELECT * FROM attempts AS a WHERE a.delivery = d.id \
+           ORDER BY a.number DESC LIMIT 1) AS a ON d.brief IS NULL \
+         WHERE d.brief IS NOT NULL OR a.number IS NOT NULL"
+    );
+    let ids: Vec<Vec<u8>> = deliveries.iter().map(|id| id.to_bytes().to_vec()).collect();
+    all(&node.reader().query(sql, &[&ids]).await?, |columns| {
+        let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+        let last = match columns.blob()? {
+            Some(told) => brief::decode(&told)?.into(),
+            None => rows::last_attempt(columns)?,
+        };
+        Ok((id, last))
+    })
 }
 
 pub(super) async fn held_lanes(node: &Node, query: &HeldLaneQuery) -> Result<Listing<HeldLane>> {
@@ -215,6 +240,27 @@ pub(super) async fn held_lanes(node: &Node, query: &HeldLaneQuery) -> Result<Lis
     let values: Values<'_> = &[&query.tenant.as_str(), &endpoint, &after.as_slice(), &most];
     let found = all(&node.reader().query(sql, values).await?, |columns| rows::held_lane(columns));
     Ok(Listing::cut(found?, limit, ListKind::HeldLanes))
+}
+
+/// The lane's open deliveries are looked at in their order: the one that holds it comes first.
+pub(super) async fn held_lane(
+    node: &Node,
+    tenant: &TenantId,
+    lane: LaneId,
+) -> Result<Option<HeldLane>> {
+    let sql = concat!(
+        "SELECT ",
+        held_lane_columns!("nullif(l.key, ''::bytea)"),
+        " FROM lanes AS l JOIN endpoints AS p ON p.num = l.endpoint \
+         JOIN tenants AS t ON t.num = p.tenant \
+         CROSS JOIN LATERAL (SELECT * FROM deliveries AS d WHERE d.endpoint = l.endpoint \
+           AND d.lane = l.id AND d.standing <= 3 AND d.lane IS NOT NULL AND d.standing = 3 \
+           ORDER BY d.seq LIMIT 1) AS d \
+         WHERE l.id = $2 AND t.id = $1 AND NOT t.erasing AND p.removed_at IS NULL"
+    );
+    let Ok(lane) = i64::try_from(lane.0) else { return Ok(None) };
+    let rows = node.reader().query(sql, &[&tenant.as_str(), &lane]).await?;
+    one(&rows, |columns| Ok(rows::held_lane(columns)?.1))
 }
 
 /// Counts the deliveries of some endpoints, by the indexes of what is open and of what is dead alone.

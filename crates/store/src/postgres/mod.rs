@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, Load, Page, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::task::AbortHandle;
 
@@ -45,11 +45,11 @@ use crate::figures::by_bucket;
 use crate::limits::PARCELS_MAX;
 use crate::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch, EventHead,
-    EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane, HeldLaneQuery,
-    IdempotencyKey, Intake, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
-    Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution,
-    Result, Setup, StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
+    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch,
+    ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
+    HeldLaneQuery, IdempotencyKey, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel,
+    Partition, Period, PruneStep, Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch,
+    Registry, Replay, Resolution, Result, Setup, StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
 };
 
 /// A store in a PostgreSQL database.
@@ -231,6 +231,14 @@ impl Registry for PostgresStore {
         registry::tenants(&self.node, &page).await
     }
 
+    async fn erasing_tenant(&self, id: &TenantId) -> Result<Option<ErasingTenant>> {
+        registry::erasing_tenant(&self.node, id).await
+    }
+
+    async fn erasing_tenants(&self) -> Result<Vec<ErasingTenant>> {
+        registry::erasing_tenants(&self.node).await
+    }
+
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
         registry::endpoint(&self.node, id).await
     }
@@ -333,8 +341,20 @@ impl Archive for PostgresStore {
         archive::attempts(&self.node, delivery, &page).await
     }
 
+    async fn last_attempts(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
+        check::page_of(&deliveries)?;
+        archive::last_attempts(&self.node, &deliveries).await
+    }
+
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
         archive::held_lanes(&self.node, &query).await
+    }
+
+    async fn held_lane(&self, tenant: &TenantId, lane: LaneId) -> Result<Option<HeldLane>> {
+        archive::held_lane(&self.node, tenant, lane).await
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
@@ -362,8 +382,9 @@ impl Upkeep for PostgresStore {
         upkeep::prune(&self.node, &step).await
     }
 
-    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
-        upkeep::erase_tenant(&self.node, tenant).await
+    async fn erase_tenant(&self, tenant: &TenantId, ended: &AuditEntry) -> Result<bool> {
+        check::audit(ended)?;
+        upkeep::erase_tenant(&self.node, tenant, ended).await
     }
 
     async fn close_removed(&self, limit: u32) -> Result<u64> {

@@ -6,15 +6,17 @@ use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
 use super::link::Values;
 use super::node::{HeldTransaction, Node};
 use super::rows::{all, one};
-use crate::check::{created, found};
-use crate::limits::SECRETS_MAX;
+use crate::check::{created, found, tenant_created};
+use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::numbers::{endpoint_status_number, millis};
-use crate::rows::{self, Columns, endpoint_columns, tenant_columns, to_json};
+use crate::rows::{
+    self, Columns, endpoint_columns, erasing_tenant_columns, tenant_columns, to_json,
+};
 use crate::{
     ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    EventTypeRecord, IdempotencyRecord, Listing, NewEndpoint, NewSecret, PageRequest, Result,
-    Setup, StoreError, Tenant, Write, check, private,
+    ErasingTenant, EventTypeRecord, IdempotencyRecord, Listing, NewEndpoint, NewSecret,
+    PageRequest, Result, Setup, StoreError, Tenant, Write, check, private,
 };
 
 pub(super) async fn commit(node: &Node, change: &Change) -> Result<()> {
@@ -46,6 +48,7 @@ fn concerns_accepts(write: &Write) -> bool {
     matches!(
         write,
         Write::UpdateTenant(..)
+            | Write::EraseTenant(_)
             | Write::CreateEndpoint(_)
             | Write::UpdateEndpoint { .. }
             | Write::RemoveEndpoint(_)
@@ -97,7 +100,7 @@ impl ChangeTransaction<'_> {
                 let sql = "INSERT INTO tenants (id, settings, created_at, updated_at) \
                            VALUES ($1, $2, $3, $3) ON CONFLICT DO NOTHING";
                 let added = self.execute(sql, &[&id.as_str(), &to_json(settings), &at]).await?;
-                created(added, "tenant", id)
+                tenant_created(added, id, self.is_erasing(id).await?)
             }
             Write::UpdateTenant(id, settings) => {
                 let sql = "UPDATE tenants SET settings = $2, updated_at = $3 \
@@ -107,6 +110,7 @@ impl ChangeTransaction<'_> {
                 let num = self.tenant(id).await?;
                 self.tenant_changed(num).await
             }
+            Write::EraseTenant(id) => self.mark_erasing(id, at).await,
             Write::CreateEndpoint(new) => self.create_endpoint(new, at).await,
             Write::UpdateEndpoint { id, settings, private, revision } => {
                 let stored = self.endpoint(*id).await?;
@@ -180,6 +184,29 @@ impl ChangeTransaction<'_> {
         let rows = self.transaction.query(sql, &[&id.as_str()]).await?;
         let num = one(&rows, |columns| columns.number("a tenant's number"))?;
         num.ok_or_else(|| StoreError::not_found("tenant", id))
+    }
+
+    async fn is_erasing(&self, id: &TenantId) -> Result<bool> {
+        let sql = "SELECT FROM tenants WHERE id = $1 AND erasing";
+        Ok(!self.transaction.query(sql, &[&id.as_str()]).await?.is_empty())
+    }
+
+    /// Hides a tenant and takes away what it could act with. The rest goes step by step.
+    async fn mark_erasing(&mut self, id: &TenantId, at: i64) -> Result<()> {
+        let num = self.tenant(id).await?;
+        let sql = "UPDATE tenants SET erasing = true, settings = '{}', erasing_since = $2 \
+                   WHERE num = $1";
+        self.execute(sql, &[&num, &at]).await?;
+        for sql in [
+            "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = $1)",
+            "DELETE FROM api_keys WHERE tenant = $1",
+            "DELETE FROM replays WHERE tenant = $1 AND finished_at IS NULL",
+            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = '' \
+             WHERE tenant = $1",
+        ] {
+            self.execute(sql, &[&num]).await?;
+        }
+        self.tenant_changed(num).await
     }
 
     async fn endpoint(&self, id: EndpointId) -> Result<StoredEndpoint> {
@@ -362,6 +389,23 @@ pub(super) async fn tenants(node: &Node, page: &PageRequest) -> Result<Listing<T
         Ok((tenant.id.to_string(), tenant))
     });
     Ok(Listing::cut(found?, limit, ListKind::Tenants))
+}
+
+pub(super) async fn erasing_tenant(node: &Node, id: &TenantId) -> Result<Option<ErasingTenant>> {
+    let sql =
+        concat!("SELECT ", erasing_tenant_columns!(), " FROM tenants WHERE id = $1 AND erasing");
+    let rows = node.reader().query(sql, &[&id.as_str()]).await?;
+    one(&rows, |columns| rows::erasing_tenant(columns))
+}
+
+pub(super) async fn erasing_tenants(node: &Node) -> Result<Vec<ErasingTenant>> {
+    let sql = concat!(
+        "SELECT ",
+        erasing_tenant_columns!(),
+        " FROM tenants WHERE erasing ORDER BY coalesce(erasing_since, updated_at), num LIMIT $1"
+    );
+    let rows = node.reader().query(sql, &[&i64::from(LIST_LIMIT_MAX)]).await?;
+    all(&rows, |columns| rows::erasing_tenant(columns))
 }
 
 pub(super) async fn endpoint(node: &Node, id: EndpointId) -> Result<Option<Endpoint>> {

@@ -5,8 +5,8 @@ use railpost_wire::{ReplayId, TenantId};
 use super::link::Values;
 use super::node::Node;
 use super::registry::ChangeTransaction;
-use super::rows::{all, one};
-use crate::check::{self, replay_put};
+use super::rows::{Found, all, one};
+use crate::check::{self, RunningReplays, replay_put};
 use crate::listing::ListKind;
 use crate::numbers::millis;
 use crate::rows::{Columns, to_json};
@@ -16,10 +16,10 @@ impl ChangeTransaction<'_> {
     pub(super) async fn put_replay(&self, replay: &Replay) -> Result<()> {
         let tenant = self.tenant(&replay.tenant).await?;
         let id = replay.id.to_bytes();
-        let sql = "SELECT count(*) FROM replays WHERE finished_at IS NULL \
-                   AND NOT EXISTS (SELECT FROM replays WHERE id = $1)";
-        let rows = self.transaction.query(sql, &[&id.as_slice()]).await?;
-        let others = one(&rows, |columns| columns.number("a count"))?;
+        let sql = "SELECT count(*) FILTER (WHERE tenant = $2), count(*) FROM replays \
+                   WHERE finished_at IS NULL AND NOT EXISTS (SELECT FROM replays WHERE id = $1)";
+        let rows = self.transaction.query(sql, &[&id.as_slice(), &tenant]).await?;
+        let others = one(&rows, running)?;
         check::replay_fits(others.unwrap_or_default(), replay)?;
         let sql = "INSERT INTO replays AS r (id, tenant, finished_at, record) \
                    VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE \
@@ -30,6 +30,10 @@ impl ChangeTransaction<'_> {
         let values: Values<'_> = &[&id.as_slice(), &tenant, &finished_at, &record];
         replay_put(self.execute(sql, values).await?, replay)
     }
+}
+
+fn running(columns: &mut Found<'_>) -> Result<RunningReplays> {
+    Ok(RunningReplays { of_tenant: columns.number("a count")?, of_all: columns.number("a count")? })
 }
 
 pub(super) async fn replay(node: &Node, id: ReplayId) -> Result<Option<Replay>> {

@@ -11,13 +11,14 @@ use super::errors::translate;
 use super::figures::{erase_figures, prune_figures};
 use super::link::{Purpose, Values};
 use super::node::{HeldTransaction, Node};
+use super::registry::write_audit;
 use super::rows::{Found, one};
 use super::schema::SCHEMA;
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
 use crate::numbers::millis;
 use crate::rows::Columns;
-use crate::{Cursor, Health, PruneStep, Pruned, Result, StoreError};
+use crate::{AuditEntry, Cursor, Health, PruneStep, Pruned, Result, StoreError, check};
 
 /// Looks at events in order, locks those that nobody else has, and deletes what nothing needs. A
 /// redelivery holds its event's row, so that it is not deleted under it. The first young one ends it,
@@ -113,36 +114,75 @@ async fn prune_others(
 }
 
 /// One step; true when nothing is left.
-pub(super) async fn erase_tenant(node: &Node, tenant: &TenantId) -> Result<bool> {
-    node.changes.run(async |transaction| erase_step(transaction, tenant).await).await
+pub(super) async fn erase_tenant(
+    node: &Node,
+    tenant: &TenantId,
+    ended: &AuditEntry,
+) -> Result<bool> {
+    node.changes.run(async |transaction| erase_step(transaction, tenant, ended).await).await
 }
 
-async fn erase_step(transaction: &HeldTransaction<'_>, tenant: &TenantId) -> Result<bool> {
+async fn erase_step(
+    transaction: &HeldTransaction<'_>,
+    tenant: &TenantId,
+    ended: &AuditEntry,
+) -> Result<bool> {
     let sql = "SELECT num, erasing FROM tenants WHERE id = $1 FOR UPDATE";
     let rows = transaction.query(sql, &[&tenant.as_str()]).await?;
     let found =
         one(&rows, |columns| Ok((columns.number::<i64>("a tenant's number")?, columns.flag()?)))?;
     let Some((num, erasing)) = found else { return Ok(true) };
-    if !erasing {
-        transaction.lock_registry().await?;
-        erase_registry(transaction, tenant, num).await?;
-    }
+    check::is_erasing(erasing, tenant)?;
     let most = i64::from(UPKEEP_STEP_MAX);
-    let events: i64 = transaction.query_one(ERASE_EVENTS, &[&num, &most]).await?.get(0);
+    let erased = erase_some(transaction, tenant, num, most).await?;
+    if erased == most {
+        let sql = "UPDATE tenants SET erased = erased + $2 WHERE num = $1";
+        transaction.execute(sql, &[&num, &erased]).await?;
+        return Ok(false);
+    }
+    transaction.execute("DELETE FROM tenants WHERE num = $1", &[&num]).await?;
+    write_audit(transaction, ended).await?;
+    Ok(true)
+}
+
+/// Deletes up to `limit` of what a tenant has, endpoints last: the rest is found by them.
+async fn erase_some(
+    transaction: &HeldTransaction<'_>,
+    tenant: &TenantId,
+    num: i64,
+    limit: i64,
+) -> Result<i64> {
+    let events: i64 = transaction.query_one(ERASE_EVENTS, &[&num, &limit]).await?.get(0);
+    let mut left = limit - events;
+    left -= erase_lanes(transaction, num, left).await?;
+    left -= erase_figures(transaction, num, left).await?;
+    for sql in [
+        "DELETE FROM event_types WHERE tenant = $1 AND name IN \
+         (SELECT name FROM event_types WHERE tenant = $1 LIMIT $2)",
+        "DELETE FROM replays WHERE id IN (SELECT id FROM replays WHERE tenant = $1 LIMIT $2)",
+    ] {
+        left -= transaction.execute(sql, &[&num, &left]).await? as i64;
+    }
+    for sql in [
+        "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE tenant = $1 LIMIT $2)",
+        "DELETE FROM idempotency WHERE (owner, route, key) IN \
+         (SELECT owner, route, key FROM idempotency WHERE tenant = $1 LIMIT $2)",
+    ] {
+        left -= transaction.execute(sql, &[&tenant.as_str(), &left]).await? as i64;
+    }
+    let sql = "DELETE FROM endpoints WHERE num IN \
+               (SELECT num FROM endpoints WHERE tenant = $1 LIMIT $2)";
+    left -= transaction.execute(sql, &[&num, &left]).await? as i64;
+    Ok(limit - left)
+}
+
+async fn erase_lanes(transaction: &HeldTransaction<'_>, tenant: i64, limit: i64) -> Result<i64> {
     let sql = "WITH gone AS (DELETE FROM lanes WHERE id IN (SELECT l.id FROM endpoints AS p \
                  JOIN lanes AS l ON l.endpoint = p.num WHERE p.tenant = $1 LIMIT $2) RETURNING id) \
                SELECT coalesce(array_agg(id), '{}') FROM gone";
-    let left = most - events;
-    let lanes: Vec<i64> = transaction.query_one(sql, &[&num, &left]).await?.get(0);
+    let lanes: Vec<i64> = transaction.query_one(sql, &[&tenant, &limit]).await?.get(0);
     transaction.execute("SELECT railpost_forget_lanes($1)", &[&lanes]).await?;
-    let left = left - lanes.len() as i64;
-    let left = left - erase_figures(transaction, num, left).await?;
-    if left == 0 {
-        return Ok(false);
-    }
-    transaction.execute("DELETE FROM endpoints WHERE tenant = $1", &[&num]).await?;
-    transaction.execute("DELETE FROM tenants WHERE num = $1", &[&num]).await?;
-    Ok(true)
+    Ok(lanes.len() as i64)
 }
 
 const ERASE_EVENTS: &str = "
@@ -160,29 +200,6 @@ const ERASE_EVENTS: &str = "
         DELETE FROM events AS e USING old AS o WHERE e.num = o.num RETURNING 1
     )
     SELECT count(*) FROM events_gone";
-
-/// Hides the tenant, and deletes all that its events do not need to be found.
-async fn erase_registry(
-    transaction: &HeldTransaction<'_>,
-    tenant: &TenantId,
-    num: i64,
-) -> Result<()> {
-    for sql in [
-        "UPDATE tenants SET erasing = true, settings = '{}', changes = changes + 1 WHERE num = $1",
-        "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = $1)",
-        "DELETE FROM event_types WHERE tenant = $1",
-        "DELETE FROM api_keys WHERE tenant = $1",
-        "DELETE FROM replays WHERE tenant = $1",
-        "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = '' WHERE tenant = $1",
-    ] {
-        transaction.execute(sql, &[&num]).await?;
-    }
-    for sql in ["DELETE FROM audit WHERE tenant = $1", "DELETE FROM idempotency WHERE tenant = $1"]
-    {
-        transaction.execute(sql, &[&tenant.as_str()]).await?;
-    }
-    Ok(())
-}
 
 /// One step of closing what removed endpoints have open. An endpoint with nothing left is not looked at
 /// again: nothing is added to one that was removed.

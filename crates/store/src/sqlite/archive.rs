@@ -1,6 +1,6 @@
 //! The read side of SQLite.
 
-use railpost_engine::Stage;
+use railpost_engine::{LaneId, Stage};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Params};
 
@@ -10,11 +10,11 @@ use crate::limits::LIST_SCAN_MAX;
 use crate::listing::ListKind;
 use crate::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
-    open_count_columns, view_columns, view_joins,
+    last_attempt_columns, open_count_columns, view_columns, view_joins,
 };
 use crate::{
     AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, Listing, PageRequest, Result, StoredEvent, brief,
+    HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent, brief,
 };
 
 pub(super) fn event(
@@ -116,6 +116,7 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
 fn merge(pages: Vec<Listing<DeliveryView>>, limit: usize) -> Result<Listing<DeliveryView>> {
     let mut ends = Vec::new();
     let mut all = Vec::new();
+    let looked_at = pages.iter().map(|page| page.looked_at).sum();
     for page in pages {
         if let Some(next) = page.next {
             ends.push(next.position::<[u8; 16]>(ListKind::Deliveries)?);
@@ -124,14 +125,14 @@ fn merge(pages: Vec<Listing<DeliveryView>>, limit: usize) -> Result<Listing<Deli
     }
     all.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
     let Some(end) = ends.into_iter().max() else {
-        return Ok(Listing::cut(all, limit, ListKind::Deliveries));
+        return Ok(Listing { looked_at, ..Listing::cut(all, limit, ListKind::Deliveries) });
     };
     all.retain(|(id, _)| *id >= end);
     if all.len() > limit {
-        return Ok(Listing::cut(all, limit, ListKind::Deliveries));
+        return Ok(Listing { looked_at, ..Listing::cut(all, limit, ListKind::Deliveries) });
     }
     let items = all.into_iter().map(|(_, view)| view).collect();
-    Ok(Listing { items, next: Some(crate::Cursor::at(ListKind::Deliveries, &end)) })
+    Ok(Listing { items, next: Some(crate::Cursor::at(ListKind::Deliveries, &end)), looked_at })
 }
 
 pub(super) fn deliveries_of(
@@ -177,7 +178,7 @@ pub(super) fn attempts(
     let told = one(db, sql, [delivery.to_bytes()], |columns| columns.bytes())?;
     if let Some(told) = told {
         let only = Some(brief::decode(&told)?).filter(|_| after < 1);
-        return Ok(Listing { items: only.into_iter().collect(), next: None });
+        return Ok(Listing { items: only.into_iter().collect(), next: None, looked_at: 1 });
     }
     let sql = concat!(
         "SELECT ",
@@ -190,6 +191,32 @@ pub(super) fn attempts(
         Ok((i64::from(view.detail.number), view))
     });
     Ok(Listing::cut(found?, limit, ListKind::Attempts))
+}
+
+/// One after the other, in one look-up: the file is near.
+pub(super) fn last_attempts(
+    db: &Connection,
+    deliveries: &[DeliveryId],
+) -> Result<Vec<(DeliveryId, LastAttempt)>> {
+    let mut found = Vec::with_capacity(deliveries.len());
+    for id in deliveries {
+        found.extend(last_attempt(db, *id)?.map(|last| (*id, last)));
+    }
+    Ok(found)
+}
+
+fn last_attempt(db: &Connection, delivery: DeliveryId) -> Result<Option<LastAttempt>> {
+    let id = delivery.to_bytes();
+    let sql = "SELECT brief FROM deliveries WHERE id = ?1 AND brief IS NOT NULL";
+    if let Some(told) = one(db, sql, [id], |columns| columns.bytes())? {
+        return Ok(Some(brief::decode(&told)?.into()));
+    }
+    let sql = concat!(
+        "SELECT ",
+        last_attempt_columns!(),
+        " FROM attempts AS a WHERE a.delivery = ?1 ORDER BY a.number DESC LIMIT 1"
+    );
+    one(db, sql, [id], |columns| rows::last_attempt(columns))
 }
 
 pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listing<HeldLane>> {
@@ -213,6 +240,28 @@ pub(super) fn held_lanes(db: &Connection, query: &HeldLaneQuery) -> Result<Listi
     found.sort_unstable_by_key(|(id, _)| *id);
     found.truncate(limit + 1);
     Ok(Listing::cut(found, limit, ListKind::HeldLanes))
+}
+
+/// The lane's open deliveries are looked at in their order: the one that holds it comes first.
+pub(super) fn held_lane(
+    db: &Connection,
+    tenant: &TenantId,
+    lane: LaneId,
+) -> Result<Option<HeldLane>> {
+    let sql = concat!(
+        "SELECT ",
+        held_lane_columns!("k.key"),
+        " FROM lanes AS l CROSS JOIN endpoints AS p ON p.num = l.endpoint \
+         CROSS JOIN tenants AS t ON t.num = p.tenant \
+         CROSS JOIN deliveries AS d INDEXED BY deliveries_open \
+         ON d.endpoint = l.endpoint AND d.lane = l.id AND d.standing <= 3 \
+         CROSS JOIN events AS e ON e.num = d.event LEFT JOIN lane_keys AS k \
+         ON k.endpoint = d.endpoint AND k.key = e.key AND k.lane = l.id \
+         WHERE l.id = ?2 AND t.id = ?1 AND NOT t.erasing AND p.removed_at IS NULL \
+         AND d.standing = 3 ORDER BY d.seq LIMIT 1"
+    );
+    let Ok(lane) = i64::try_from(lane.0) else { return Ok(None) };
+    one(db, sql, (tenant.as_str(), lane), |columns| Ok(rows::held_lane(columns)?.1))
 }
 
 pub(super) fn counts(db: &Connection, endpoint: EndpointId) -> Result<Counts> {

@@ -253,14 +253,14 @@ fn insert_sql(into: &str, rows: usize) -> String {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use railpost_wire::{EndpointId, EventId, Seq, TenantId};
+    use railpost_wire::{AuditId, EndpointId, EventId, Seq, TenantId};
     use tempfile::TempDir;
 
     use super::super::session::testing::{self, in_a_group};
     use super::super::session::{OpenFile, WriteSession};
     use super::*;
     use crate::{
-        EndpointPrivate, EndpointSettings, Event, NewEndpoint, Receipt, RedeliverBatch,
+        AuditEntry, EndpointPrivate, EndpointSettings, Event, NewEndpoint, Receipt, RedeliverBatch,
         TenantSettings, Write,
     };
 
@@ -268,6 +268,20 @@ mod tests {
 
     fn tenant() -> TenantId {
         "acme".parse().unwrap()
+    }
+
+    /// The entry that tells of the end of erasing the tenant.
+    fn ended() -> AuditEntry {
+        AuditEntry {
+            id: AuditId::from_u128(1),
+            at: Timestamp::default(),
+            tenant: None,
+            actor: String::new(),
+            address: None,
+            action: String::new(),
+            target: String::new(),
+            detail: serde_json::Value::Null,
+        }
     }
 
     fn event(number: u64) -> Event {
@@ -406,7 +420,8 @@ mod tests {
         });
         in_a_group(&mut session, |session| {
             session.accept(&batch([3])).unwrap();
-            session.erase_tenant(&tenant()).unwrap();
+            session.commit(&Write::EraseTenant(tenant()).into()).unwrap();
+            assert!(session.erase_tenant(&tenant(), &ended()).unwrap());
         });
         assert_eq!(numbers(&session, "SELECT count(*) FROM events"), [0]);
         assert_eq!(numbers(&session, "SELECT count(*) FROM deliveries"), [0]);

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, Load, Page, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use rusqlite::Connection;
 
@@ -50,11 +50,11 @@ use crate::limits::PARCELS_MAX;
 use crate::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
-    Epoch, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
-    HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, Ledger, Listing, PageRequest, Parcel,
-    Partition, Period, PruneStep, Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch,
-    Registry, Replay, Resolution, Result, Setup, StoreError, StoredEvent, Sweep, Swept, Tenant,
-    Upkeep, check,
+    Epoch, ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health,
+    HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, LastAttempt, Ledger,
+    Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Recall, Receipt,
+    RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoreError,
+    StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
 };
 
 /// A store in a SQLite file.
@@ -215,6 +215,15 @@ impl Registry for SqliteStore {
         self.readers.read(move |db| registry::tenants(db, &page)).await
     }
 
+    async fn erasing_tenant(&self, id: &TenantId) -> Result<Option<ErasingTenant>> {
+        let id = id.clone();
+        self.readers.read(move |db| registry::erasing_tenant(db, &id)).await
+    }
+
+    async fn erasing_tenants(&self) -> Result<Vec<ErasingTenant>> {
+        self.readers.read(registry::erasing_tenants).await
+    }
+
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
         let key = self.setup.master_key.clone();
         self.readers.read(move |db| registry::endpoint(db, id, &key)).await
@@ -328,8 +337,21 @@ impl Archive for SqliteStore {
         self.readers.read(move |db| archive::attempts(db, delivery, &page)).await
     }
 
+    async fn last_attempts(
+        &self,
+        deliveries: Vec<DeliveryId>,
+    ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
+        check::page_of(&deliveries)?;
+        self.readers.read(move |db| archive::last_attempts(db, &deliveries)).await
+    }
+
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
         self.readers.read(move |db| archive::held_lanes(db, &query)).await
+    }
+
+    async fn held_lane(&self, tenant: &TenantId, lane: LaneId) -> Result<Option<HeldLane>> {
+        let tenant = tenant.clone();
+        self.readers.read(move |db| archive::held_lane(db, &tenant, lane)).await
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
@@ -361,9 +383,11 @@ impl Upkeep for SqliteStore {
         self.writer.write(order, move |session| session.prune(&step)).await
     }
 
-    async fn erase_tenant(&self, tenant: &TenantId) -> Result<bool> {
-        let tenant = tenant.clone();
-        self.writer.write(durable(1, 0), move |session| session.erase_tenant(&tenant)).await
+    async fn erase_tenant(&self, tenant: &TenantId, ended: &AuditEntry) -> Result<bool> {
+        check::audit(ended)?;
+        let (tenant, ended) = (tenant.clone(), ended.clone());
+        let order = durable(1, 0);
+        self.writer.write(order, move |session| session.erase_tenant(&tenant, &ended)).await
     }
 
     async fn close_removed(&self, limit: u32) -> Result<u64> {

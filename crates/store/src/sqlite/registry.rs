@@ -7,15 +7,17 @@ use rusqlite::{Connection, OptionalExtension, Params};
 use super::errors::At;
 use super::rows::{all, one};
 use super::session::WriteSession;
-use crate::check::{created, found};
-use crate::limits::SECRETS_MAX;
+use crate::check::{created, found, tenant_created};
+use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::numbers::{endpoint_status_number, millis};
-use crate::rows::{self, Columns, endpoint_columns, tenant_columns, to_json};
+use crate::rows::{
+    self, Columns, endpoint_columns, erasing_tenant_columns, tenant_columns, to_json,
+};
 use crate::{
     ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    EventTypeRecord, Listing, MasterKey, NewEndpoint, NewSecret, PageRequest, Result, StoreError,
-    Tenant, Write, check, private,
+    ErasingTenant, EventTypeRecord, Listing, MasterKey, NewEndpoint, NewSecret, PageRequest,
+    Result, StoreError, Tenant, Write, check, private,
 };
 
 impl WriteSession<'_> {
@@ -72,13 +74,14 @@ impl WriteSession<'_> {
                 let sql = "INSERT INTO tenants (id, settings, created_at, updated_at) \
                            VALUES (?1, ?2, ?3, ?3) ON CONFLICT DO NOTHING";
                 let added = self.execute(sql, (id.as_str(), to_json(settings), at))?;
-                created(added, "tenant", id)
+                tenant_created(added, id, self.is_erasing(id)?)
             }
             Write::UpdateTenant(id, settings) => {
                 let sql = "UPDATE tenants SET settings = ?2, updated_at = ?3 \
                            WHERE id = ?1 AND erasing = 0";
                 found(self.execute(sql, (id.as_str(), to_json(settings), at))?, "tenant", id)
             }
+            Write::EraseTenant(id) => self.mark_erasing(id, at),
             Write::CreateEndpoint(new) => self.create_endpoint(new, at),
             Write::UpdateEndpoint { id, settings, private, revision } => {
                 let stored = self.endpoint_revision(*id)?;
@@ -142,6 +145,29 @@ impl WriteSession<'_> {
 
     pub(super) fn execute(&self, sql: &str, values: impl Params) -> Result<u64> {
         Ok(self.db.prepare_cached(sql)?.execute(values)? as u64)
+    }
+
+    fn is_erasing(&self, id: &TenantId) -> Result<bool> {
+        let sql = "SELECT 1 FROM tenants WHERE id = ?1 AND erasing";
+        Ok(self.db.prepare_cached(sql)?.exists([id.as_str()])?)
+    }
+
+    /// Hides a tenant and takes away what it could act with. The rest goes step by step.
+    fn mark_erasing(&self, id: &TenantId, at: i64) -> Result<()> {
+        let num = self.tenant_num(id)?;
+        let sql = "UPDATE tenants SET erasing = 1, settings = '{}', erasing_since = ?2 \
+                   WHERE num = ?1";
+        self.execute(sql, (num, at))?;
+        for sql in [
+            "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = ?1)",
+            "DELETE FROM api_keys WHERE tenant = ?1",
+            "DELETE FROM replays WHERE tenant = ?1 AND finished_at IS NULL",
+            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = x'' \
+             WHERE tenant = ?1",
+        ] {
+            self.execute(sql, [num])?;
+        }
+        Ok(())
     }
 
     pub(super) fn tenant_num(&self, id: &TenantId) -> Result<i64> {
@@ -258,6 +284,21 @@ pub(super) fn tenants(db: &Connection, page: &PageRequest) -> Result<Listing<Ten
         Ok((tenant.id.to_string(), tenant))
     });
     Ok(Listing::cut(found?, limit, ListKind::Tenants))
+}
+
+pub(super) fn erasing_tenant(db: &Connection, id: &TenantId) -> Result<Option<ErasingTenant>> {
+    let sql =
+        concat!("SELECT ", erasing_tenant_columns!(), " FROM tenants WHERE id = ?1 AND erasing");
+    one(db, sql, [id.as_str()], |columns| rows::erasing_tenant(columns))
+}
+
+pub(super) fn erasing_tenants(db: &Connection) -> Result<Vec<ErasingTenant>> {
+    let sql = concat!(
+        "SELECT ",
+        erasing_tenant_columns!(),
+        " FROM tenants WHERE erasing ORDER BY coalesce(erasing_since, updated_at), num LIMIT ?1"
+    );
+    all(db, sql, [LIST_LIMIT_MAX], |columns| rows::erasing_tenant(columns))
 }
 
 pub(super) fn endpoint(

@@ -3,9 +3,9 @@
 use railpost_wire::{ReplayId, TenantId};
 use rusqlite::Connection;
 
-use super::rows::{all, one};
+use super::rows::{Found, all, one};
 use super::session::WriteSession;
-use crate::check::{self, replay_put};
+use crate::check::{self, RunningReplays, replay_put};
 use crate::listing::ListKind;
 use crate::numbers::millis;
 use crate::rows::{Columns, to_json};
@@ -15,9 +15,10 @@ impl WriteSession<'_> {
     pub(super) fn put_replay(&self, replay: &Replay) -> Result<()> {
         let tenant = self.tenant_num(&replay.tenant)?;
         let id = replay.id.to_bytes();
-        let sql = "SELECT count(*) FROM replays WHERE finished_at IS NULL \
+        let sql = "SELECT count(*) FILTER (WHERE tenant = ?2), count(*) FROM replays \
+                   WHERE finished_at IS NULL \
                    AND NOT EXISTS (SELECT 1 FROM replays WHERE id = ?1)";
-        let others = one(self.db, sql, [id], |columns| columns.number("a count"))?;
+        let others = one(self.db, sql, (id, tenant), running)?;
         check::replay_fits(others.unwrap_or_default(), replay)?;
         let sql = "INSERT INTO replays AS r (id, tenant, finished_at, record) \
                    VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE \
@@ -27,6 +28,10 @@ impl WriteSession<'_> {
         let values = (id, tenant, replay.finished_at.map(millis), to_json(replay));
         replay_put(self.execute(sql, values)?, replay)
     }
+}
+
+fn running(columns: &mut Found<'_, '_>) -> Result<RunningReplays> {
+    Ok(RunningReplays { of_tenant: columns.number("a count")?, of_all: columns.number("a count")? })
 }
 
 pub(super) fn replay(db: &Connection, id: ReplayId) -> Result<Option<Replay>> {

@@ -16,7 +16,7 @@ use crate::limits::{LANES_PRUNED_MAX, PROBLEMS_TOLD_MAX, UPKEEP_STEP_MAX};
 use crate::listing::ListKind;
 use crate::numbers::{DEAD, LAST_OPEN, Standing, millis};
 use crate::rows::Columns;
-use crate::{Cursor, PruneStep, Pruned, Result, StoreError};
+use crate::{AuditEntry, Cursor, PruneStep, Pruned, Result, StoreError, check};
 
 /// An event's row, as far as deleting it needs to know it.
 struct OldEvent {
@@ -169,32 +169,54 @@ impl WriteSession<'_> {
     }
 
     /// One step; true when nothing is left.
-    pub(super) fn erase_tenant(&mut self, tenant: &TenantId) -> Result<bool> {
+    pub(super) fn erase_tenant(&mut self, tenant: &TenantId, ended: &AuditEntry) -> Result<bool> {
         self.flush()?;
         let sql = "SELECT num, erasing FROM tenants WHERE id = ?1";
         let found = self.db.prepare_cached(sql)?.query_row([tenant.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
         });
         let Some((num, erasing)) = found.optional()? else { return Ok(true) };
+        check::is_erasing(erasing, tenant)?;
         self.cache.registry_changed();
         self.cache.backlog.forget(num);
-        if !erasing {
-            self.erase_registry(tenant, num)?;
+        let erased = self.erase_some(tenant, num, UPKEEP_STEP_MAX as usize)?;
+        if erased == UPKEEP_STEP_MAX as usize {
+            let sql = "UPDATE tenants SET erased = erased + ?2 WHERE num = ?1";
+            self.execute(sql, (num, erased))?;
+            return Ok(false);
         }
-        let events =
-            self.old_events("tenant = ?1 ORDER BY num LIMIT ?2", (num, UPKEEP_STEP_MAX))?;
+        self.execute("DELETE FROM tenants WHERE num = ?1", [num])?;
+        self.write_audit(ended)?;
+        Ok(true)
+    }
+
+    /// Deletes up to `limit` of what a tenant has, endpoints last: the rest is found by them.
+    fn erase_some(&mut self, tenant: &TenantId, num: i64, limit: usize) -> Result<usize> {
+        let events = self.old_events("tenant = ?1 ORDER BY num LIMIT ?2", (num, limit))?;
         for event in &events {
             self.delete_event(event, &self.old_deliveries(event)?)?;
         }
-        let left = (UPKEEP_STEP_MAX as usize).saturating_sub(events.len());
-        let left = left - self.erase_lanes(num, left)?;
-        let left = left - self.erase_figures(num, left)?;
-        if left == 0 {
-            return Ok(false);
+        let mut left = limit - events.len();
+        left -= self.erase_lanes(num, left)?;
+        left -= self.erase_figures(num, left)?;
+        for sql in [
+            "DELETE FROM event_types WHERE tenant = ?1 AND name IN \
+             (SELECT name FROM event_types WHERE tenant = ?1 LIMIT ?2)",
+            "DELETE FROM replays WHERE id IN (SELECT id FROM replays WHERE tenant = ?1 LIMIT ?2)",
+        ] {
+            left -= self.execute(sql, (num, left))? as usize;
         }
-        self.db.prepare_cached("DELETE FROM endpoints WHERE tenant = ?1")?.execute([num])?;
-        self.db.prepare_cached("DELETE FROM tenants WHERE num = ?1")?.execute([num])?;
-        Ok(true)
+        for sql in [
+            "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE tenant = ?1 LIMIT ?2)",
+            "DELETE FROM idempotency WHERE (owner, route, key) IN \
+             (SELECT owner, route, key FROM idempotency WHERE tenant = ?1 LIMIT ?2)",
+        ] {
+            left -= self.execute(sql, (tenant.as_str(), left))? as usize;
+        }
+        let sql = "DELETE FROM endpoints WHERE num IN \
+                   (SELECT num FROM endpoints WHERE tenant = ?1 LIMIT ?2)";
+        left -= self.execute(sql, (num, left))? as usize;
+        Ok(limit - left)
     }
 
     fn erase_lanes(&mut self, tenant: i64, limit: usize) -> Result<usize> {
@@ -231,27 +253,6 @@ impl WriteSession<'_> {
 
     fn delivery_ids(&self, sql: &str, limit: u32) -> Result<Vec<[u8; 16]>> {
         all(self.db, sql, [limit], |columns| columns.array("a delivery's id"))
-    }
-
-    /// Hides the tenant, and deletes all that its events do not need to be found.
-    fn erase_registry(&self, tenant: &TenantId, num: i64) -> Result<()> {
-        for sql in [
-            "UPDATE tenants SET erasing = 1, settings = '{}' WHERE num = ?1",
-            "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = ?1)",
-            "DELETE FROM event_types WHERE tenant = ?1",
-            "DELETE FROM api_keys WHERE tenant = ?1",
-            "DELETE FROM replays WHERE tenant = ?1",
-            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = x'' \
-             WHERE tenant = ?1",
-        ] {
-            self.db.prepare_cached(sql)?.execute([num])?;
-        }
-        for sql in
-            ["DELETE FROM audit WHERE tenant = ?1", "DELETE FROM idempotency WHERE tenant = ?1"]
-        {
-            self.db.prepare_cached(sql)?.execute([tenant.as_str()])?;
-        }
-        Ok(())
     }
 }
 

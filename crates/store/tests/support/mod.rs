@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "each test binary uses its part")]
 
 pub(crate) mod cluster;
+pub(crate) mod erasing;
 pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod sqlite;

@@ -158,6 +158,7 @@ impl Model {
             dry_run: false,
             state,
             progress: ReplayProgress { matched: self.dice.u64(..9), ..Default::default() },
+            preview: vec![],
             cursor: None,
             problem: None,
             finished_at: (state != ReplayState::Running).then(|| self.now()),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
-use railpost_engine::{LanePage, Load, Page, Stage, Timestamp};
-use railpost_wire::{EndpointId, EventType, Key, Seq};
+use railpost_engine::{LaneId, LanePage, Load, Page, Stage, Timestamp};
+use railpost_wire::{DeliveryId, EndpointId, EventType, Key, Seq, TenantId};
 
 use super::translator::{by_lane, relevant, relevant_page};
 use super::{Model, everything};
@@ -118,7 +118,19 @@ impl Model {
             let translate = |held| self.translator.held(held);
             self.same_list("held", limit, |store, page| store.held_lanes(query(page)), translate)
                 .await;
+            let held = self.memory.held_lanes(query(PageRequest::first(9))).await.unwrap().items;
+            for lane in held.into_iter().map(|held| held.lane) {
+                self.same_held_lane(tenant, lane).await;
+            }
         }
+    }
+
+    async fn same_held_lane(&self, tenant: &TenantId, lane: LaneId) {
+        let named = self.translator.lanes.backend(lane);
+        let backend = self.backend().held_lane(tenant, named).await.unwrap();
+        let memory = self.memory.held_lane(tenant, lane).await.unwrap();
+        let backend = backend.map(|held| self.translator.held(held));
+        assert_eq!(backend, memory, "seed {}: {lane:?}", self.seed);
     }
 
     async fn same_counts(&self) {
@@ -205,6 +217,7 @@ impl Model {
         let memory = self.memory.parcels(ids.clone()).await.unwrap();
         let memory = memory.into_iter().map(|(id, parcel)| (id, parcel.unwrap())).collect();
         assert_eq!(backend, memory, "seed {}", self.seed);
+        self.same_last_attempts(&ids).await;
         for id in ids.into_iter().take(6) {
             let named = self.translator.deliveries.backend(id);
             let page = PageRequest::first(99);
@@ -214,6 +227,17 @@ impl Model {
             let view = view.map(|view| self.translator.view(view));
             assert_eq!(view, self.memory.delivery(id).await.unwrap(), "seed {}", self.seed);
         }
+    }
+
+    async fn same_last_attempts(&self, ids: &[DeliveryId]) {
+        let names = &self.translator.deliveries;
+        let named = ids.iter().map(|id| names.backend(*id)).collect();
+        let backend = self.backend().last_attempts(named).await.unwrap();
+        let backend: BTreeMap<_, _> =
+            backend.into_iter().map(|(id, last)| (names.memory(id), format!("{last:?}"))).collect();
+        let memory = self.memory.last_attempts(ids.to_vec()).await.unwrap();
+        let memory = memory.into_iter().map(|(id, last)| (id, format!("{last:?}"))).collect();
+        assert_eq!(backend, memory, "seed {}", self.seed);
     }
 
     /// One kind of read after another, so that all are done between any few groups.

@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::future::join_all;
 use railpost_engine::{Accepted, Ordering};
+use railpost_wire::AuditId;
 
 use super::calls::{Answer, Call, failure, on_any};
 use super::{Model, everything, setup};
-use crate::{Archive, Ledger, Receipt, Store, Sweep, TenantSettings, Write};
+use crate::{Archive, AuditEntry, Ledger, Receipt, Store, Sweep, TenantSettings, Write};
 
 impl Model {
     /// Makes the calls at once on the backend, and one after the other on the memory store.
@@ -125,8 +126,21 @@ impl Model {
 
     /// Erases the second tenant, and makes it again.
     async fn erase(&mut self) {
+        let tenant = self.tenants[1].clone();
+        self.run(vec![Call::Commit(Write::EraseTenant(tenant.clone()).into())]).await;
+        self.made += 1;
+        let ended = AuditEntry {
+            id: AuditId::from_u128(self.made.into()),
+            at: self.now(),
+            tenant: None,
+            actor: "model".to_owned(),
+            address: None,
+            action: "erased".to_owned(),
+            target: tenant.to_string(),
+            detail: serde_json::Value::Null,
+        };
         for store in [&self.memory as &dyn Store, self.backend()] {
-            while !store.erase_tenant(&self.tenants[1]).await.unwrap() {}
+            while !store.erase_tenant(&tenant, &ended).await.unwrap() {}
         }
         let create = Write::CreateTenant(self.tenants[1].clone(), TenantSettings::default());
         let endpoint = self.new_endpoint(1, Ordering::PerKey);

@@ -104,7 +104,7 @@ impl Translator {
 
     pub(super) fn held(&self, held: HeldLane) -> HeldLane {
         let (lane, held_by) = (self.lanes.memory(held.lane), self.deliveries.memory(held.held_by));
-        HeldLane { lane, held_by, ..held }
+        HeldLane { lane, held_by, line: self.line(held.line), ..held }
     }
 
     pub(super) fn recorded(&self, recorded: Recorded) -> Recorded {

@@ -1,4 +1,5 @@
--- Schema 5: records write audit entries, of endpoints that are switched off and of what people decided.
+-- Schema 5: records write audit entries, of endpoints that are switched off and of what people decided; and
+-- erasing a tenant is a job.
 
 DROP FUNCTION railpost_record;
 
@@ -157,3 +158,8 @@ $$;
 -- Without walks the few tables that have to be walked look dear: not dear enough to compile for.
 ALTER FUNCTION railpost_record SET enable_seqscan = off;
 ALTER FUNCTION railpost_record SET jit = off;
+
+-- Since when a tenant is being erased, and how many rows that has deleted so far. A tenant whose erasing began
+-- under an earlier schema has no instant, and is erased to the end like any other.
+ALTER TABLE tenants ADD COLUMN erasing_since bigint;
+ALTER TABLE tenants ADD COLUMN erased bigint NOT NULL DEFAULT 0;
