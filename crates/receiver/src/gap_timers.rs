@@ -116,6 +116,9 @@ mod tests {
     fn event(line: &str, seq: u64) -> Received {
         Received {
             event_id: "1".parse().unwrap(),
+            event_type: None,
+            event_unix_ms: None,
+            schema_version: None,
             key: None,
             line: Some(line.parse().unwrap()),
             seq: Seq::new(seq),

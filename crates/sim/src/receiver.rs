@@ -379,6 +379,9 @@ mod tests {
     fn arrival(event: EventNo) -> Arrival {
         let received = Received {
             event_id: format!("event-{event}").parse().unwrap(),
+            event_type: None,
+            event_unix_ms: None,
+            schema_version: None,
             key: None,
             line: Some(LineId::of(0, 1)),
             seq: Seq::new(event),

@@ -3,8 +3,9 @@
 use crate::headers::{Header, HeaderNames};
 use crate::ids::{EventId, LineId, SEQ_EXPECTED, Seq};
 use crate::limits::SEQ_MAX;
-use crate::names::Key;
+use crate::names::{EventType, Key};
 use crate::refusal::{Incoming, Refusal};
+use crate::rfc3339;
 use crate::sign::{Signer, write_standard, write_timestamped};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
@@ -15,6 +16,12 @@ use std::fmt::{self, Write};
 pub struct Attempt<'a> {
     /// The event's id: the same for every attempt, whatever happens.
     pub event_id: &'a EventId,
+    /// The event's type.
+    pub event_type: &'a EventType,
+    /// When the event happened, in milliseconds since 1970. Beyond the year 9999 no header says it.
+    pub event_unix_ms: u64,
+    /// The version of its type's schema, if it has one.
+    pub schema_version: Option<u32>,
     /// The event's key, if it has one.
     pub key: Option<&'a Key>,
     /// The line of numbers that it stands in, if it has a lane.
@@ -63,6 +70,9 @@ impl Attempt<'_> {
             Header::WebhookTimestamp => text.push_str(timestamp),
             Header::WebhookSignature => write_standard(signers, id, timestamp, body, text),
             Header::XWebhookSignature => write_timestamped(signers, timestamp, body, text),
+            Header::XEventType => text.push_str(self.event_type.as_str()),
+            Header::XEventTime => write_shown(rfc3339::format(self.event_unix_ms), text),
+            Header::XSchemaVersion => write_shown(self.schema_version, text),
             Header::XKey => text.extend(self.key.into_iter().flat_map(Key::header_parts)),
             Header::XLane => text.push_str(self.line.map_or("", LineId::as_str)),
             Header::XSeq => write_shown(self.seq, text),
@@ -73,8 +83,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Room for the values of most attempts: two ids, two signatures, and the short ones.
-const VALUES_LEN: usize = 320;
+/// Room for the values of most attempts: two ids, two signatures, type and time, and the short ones.
+const VALUES_LEN: usize = 384;
 
 fn write_shown(value: Option<impl fmt::Display>, text: &mut String) {
     if let Some(value) = value {
@@ -116,6 +126,12 @@ impl HeaderValues {
 pub struct Received {
     /// The event's id: what to deduplicate by.
     pub event_id: EventId,
+    /// The event's type, if the sender says so.
+    pub event_type: Option<EventType>,
+    /// When the event happened, in milliseconds since 1970, if the sender says so.
+    pub event_unix_ms: Option<i64>,
+    /// The version of its type's schema, if it has one and the sender says so.
+    pub schema_version: Option<u32>,
     /// The event's key, if it has one.
     pub key: Option<Key>,
     /// The line of numbers that it stands in, if it has a lane: what an inbox keeps its place by.
@@ -144,6 +160,9 @@ impl Received {
         let incoming = Incoming { names, lookup: &header };
         Ok(Self {
             event_id: event_id(&incoming)?,
+            event_type: incoming.read(Header::XEventType, parse_text::<EventType>)?,
+            event_unix_ms: incoming.read(Header::XEventTime, rfc3339::parse)?,
+            schema_version: incoming.read(Header::XSchemaVersion, parse_schema_version)?,
             key: incoming.read(Header::XKey, Key::from_header)?,
             line: incoming.read(Header::XLane, parse_text::<LineId>)?,
             seq: incoming.read(Header::XSeq, parse_seq)?,
@@ -171,6 +190,10 @@ fn event_id(incoming: &Incoming<'_, '_>) -> Result<EventId, Refusal> {
         return Err(incoming.malformed(Header::IdempotencyKey, problem));
     }
     Ok(id)
+}
+
+fn parse_schema_version(value: &[u8]) -> Result<u32, Unexpected> {
+    parse_digits("a schema's version from 0 to 4294967295", value)
 }
 
 fn parse_seq(value: &[u8]) -> Result<Seq, Unexpected> {

@@ -3,9 +3,9 @@
 use crate::cloudevents::{CloudEvent, Content, Data, STRUCTURED, Source, Value, is_string};
 use crate::ids::EventId;
 use crate::names::{ContentType, EventType, Key};
+use crate::rfc3339;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// How an endpoint wants its events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ impl<'a> Event<'a> {
             source: self.source.as_str().into(),
             event_type: self.event_type.as_str().into(),
             subject: subject.map(Cow::from),
-            time: self.time().map(Cow::from),
+            time: rfc3339::format(self.unix_ms).map(Cow::from),
             datacontenttype: Some(self.content_type.as_str().into()),
             dataschema: None,
             extensions: version
@@ -111,11 +111,6 @@ impl<'a> Event<'a> {
             return Data::Json(value);
         }
         Data::Binary(self.payload.into())
-    }
-
-    fn time(&self) -> Option<String> {
-        let nanoseconds = i128::from(self.unix_ms) * 1_000_000;
-        OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()?.format(&Rfc3339).ok()
     }
 
     fn thin(&self) -> Vec<u8> {

@@ -21,6 +21,12 @@ pub enum Header {
     XWebhookSignature,
     /// The event id again, for receivers that deduplicate by this name.
     IdempotencyKey,
+    /// The event's type.
+    XEventType,
+    /// When the event happened, by RFC 3339 in UTC. Absent beyond the year 9999.
+    XEventTime,
+    /// The version of its type's schema, where the event has one.
+    XSchemaVersion,
     /// The event's key, percent-encoded.
     XKey,
     /// The id of the line that the number belongs to.
@@ -37,12 +43,15 @@ pub enum Header {
 
 impl Header {
     /// All of them, in the order in which they are sent.
-    pub const ALL: [Header; 11] = [
+    pub const ALL: [Header; 14] = [
         Header::WebhookId,
         Header::WebhookTimestamp,
         Header::WebhookSignature,
         Header::XWebhookSignature,
         Header::IdempotencyKey,
+        Header::XEventType,
+        Header::XEventTime,
+        Header::XSchemaVersion,
         Header::XKey,
         Header::XLane,
         Header::XSeq,
@@ -59,6 +68,9 @@ impl Header {
             Header::WebhookSignature => "webhook-signature",
             Header::XWebhookSignature => "X-Webhook-Signature",
             Header::IdempotencyKey => "Idempotency-Key",
+            Header::XEventType => "X-Event-Type",
+            Header::XEventTime => "X-Event-Time",
+            Header::XSchemaVersion => "X-Schema-Version",
             Header::XKey => "X-Key",
             Header::XLane => "X-Lane",
             Header::XSeq => "X-Seq",

@@ -31,6 +31,9 @@
 //! let content = Envelope::CloudeventsStructured.wrap(&event);
 //! let attempt = Attempt {
 //!     event_id: &id,
+//!     event_type: &event_type,
+//!     event_unix_ms: event.unix_ms,
+//!     schema_version: event.schema_version,
 //!     key: Some(&key),
 //!     line: Some(&LineId::of(1, 7)),
 //!     seq: Some(Seq::FIRST),
@@ -78,6 +81,7 @@ mod text;
 mod ids;
 mod names;
 mod percent;
+mod rfc3339;
 
 mod secrets;
 mod sign;

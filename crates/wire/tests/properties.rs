@@ -65,6 +65,9 @@ where
     Ok(())
 }
 
+/// The last millisecond that RFC 3339 can write.
+const YEAR_9999_END: u64 = 253_402_300_799_999;
+
 fn is_safe(value: &str) -> bool {
     value.bytes().all(|c| c.is_ascii_graphic() || c == b' ')
 }
@@ -162,6 +165,7 @@ proptest! {
 
     #[test]
     fn what_is_sent_is_received_and_what_is_changed_is_refused(
+        event_unix_ms: u64, recent: bool, schema_version: Option<u32>,
         key in proptest::option::of(keys()), line in proptest::option::of("[!-~]{1,64}"), seq in 0..=i64::MAX as u64,
         after in proptest::option::of(0..=i64::MAX as u64), number in 1..=u32::MAX,
         replay: bool, timestamp in 0..=i64::MAX, body in vec(any::<u8>(), 1..300), at: prop::sample::Index,
@@ -174,8 +178,10 @@ proptest! {
         let shared = signer == "whsec_";
         let signer = if shared { Signer::Secret(secret) } else { Signer::Key(signing_key) };
         let line: Option<LineId> = line.map(|line| line.parse().unwrap());
+        let event_type: EventType = "order.paid".parse().unwrap();
+        let event_unix_ms = if recent { event_unix_ms % (YEAR_9999_END + 1) } else { event_unix_ms };
         let attempt = Attempt {
-            event_id: &event_id, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay,
+            event_id: &event_id, event_type: &event_type, event_unix_ms, schema_version, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay,
             timestamp, body: &body, signers: &[signer],
         };
         let names = HeaderNames::default();
@@ -189,7 +195,9 @@ proptest! {
         prop_assert_eq!(verifier.verify(timestamped, &body, timestamp).ok(), expected);
         let received = Received::parse(&names, lookup).unwrap();
         let expected = Received {
-            event_id, key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, timestamp,
+            event_id, event_type: Some(event_type), schema_version,
+            event_unix_ms: (event_unix_ms <= YEAR_9999_END).then_some(event_unix_ms as i64),
+            key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, timestamp,
         };
         prop_assert_eq!(&received, &expected);
         prop_assert!(received.follows().is_none_or(|follows| follows < seq && follows <= after.unwrap_or(follows)));

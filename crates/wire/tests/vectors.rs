@@ -259,8 +259,14 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
         let line = case["line"].as_str().map(|line| line.parse().unwrap());
         let (event_id, signers): (EventId, Vec<Signer>) =
             (text(&case, "event_id").parse().unwrap(), list(&case, "signers"));
+        let (event_type, event_unix_ms): (EventType, _) =
+            (text(&case, "event_type").parse().unwrap(), case["event_unix_ms"].as_u64().unwrap());
+        let schema_version = case["schema_version"].as_u64().map(|it| it.try_into().unwrap());
         let attempt = Attempt {
             event_id: &event_id,
+            event_type: &event_type,
+            event_unix_ms,
+            schema_version,
             key: key.as_ref(),
             line: line.as_ref(),
             seq: case["seq"].as_u64().and_then(Seq::new),
@@ -280,8 +286,37 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
         let received = Received::parse(&names, lookup).unwrap();
         let Attempt { seq, after, number, replay, timestamp, .. } = attempt;
         let attempt = Some(number);
-        let expected = Received { event_id, key, line, seq, after, attempt, replay, timestamp };
+        let expected = Received {
+            event_id,
+            event_type: Some(event_type),
+            event_unix_ms: i64::try_from(event_unix_ms).ok().filter(|ms| *ms <= YEAR_9999_END),
+            schema_version,
+            key,
+            line,
+            seq,
+            after,
+            attempt,
+            replay,
+            timestamp,
+        };
         assert_eq!(received, expected, "{}", case["name"]);
+    }
+}
+
+/// The last millisecond that RFC 3339 can write.
+const YEAR_9999_END: i64 = 253_402_300_799_999;
+
+#[test]
+fn the_time_of_an_event_is_read_as_the_vectors_say() {
+    for case in cases("headers", "event_times") {
+        let header = |name: &str| match name {
+            "webhook-id" => Some(&b"a"[..]),
+            "webhook-timestamp" => Some(&b"5"[..]),
+            "X-Event-Time" => Some(text(&case, "value").as_bytes()),
+            _ => None,
+        };
+        let received = Received::parse(&HeaderNames::default(), header).unwrap();
+        assert_eq!(json!(received.event_unix_ms), case["unix_ms"], "{case}");
     }
 }
 

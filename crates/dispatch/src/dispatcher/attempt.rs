@@ -91,10 +91,13 @@ impl Job {
         signers: &'a [railpost_wire::Signer],
         now: Timestamp,
     ) -> railpost_wire::Attempt<'a> {
-        let place = self.parcel.line.as_ref();
+        let (event, place) = (&self.parcel.event, self.parcel.line.as_ref());
         railpost_wire::Attempt {
-            event_id: &self.parcel.event.id,
-            key: self.parcel.event.key.as_ref(),
+            event_id: &event.id,
+            event_type: &event.event_type,
+            event_unix_ms: event.time.as_millis(),
+            schema_version: event.schema_version,
+            key: event.key.as_ref(),
             line: place.map(|place| &place.line),
             seq: place.map(|place| place.seq),
             after: place.zip(self.attempt.follows).and_then(|(place, lane_seq)| {
