@@ -1,10 +1,12 @@
-//! A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, or a thin event.
+//! A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, an event, or a thin one.
 
 use crate::limits::HEADERS_KEPT_MAX;
 use crate::receive::{Receiver, Rejection};
-use railpost_wire::cloudevents::{CloudEvent, Mode};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use railpost_wire::cloudevents::{CloudEvent, Data, Mode};
 use railpost_wire::{EventId, EventType, Key, Received};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 /// An authentic delivery: what its headers say, and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,13 @@ impl Delivery {
         Ok(event)
     }
 
+    /// The event of an `event` envelope. Its id must be the one that was signed.
+    pub fn event(&self) -> Result<EventBody<'_>, Rejection> {
+        let event = EventBody::read(&self.body)?;
+        self.check_id(&event.id.to_string())?;
+        Ok(event)
+    }
+
     /// The thin event that it is. Its id must be the one that was signed.
     pub fn thin(&self) -> Result<Thin, Rejection> {
         let thin: Thin = self.json()?;
@@ -89,6 +98,62 @@ fn kept(headers: &[(&str, &[u8])]) -> Result<Vec<(String, Vec<u8>)>, Rejection> 
         return Err(Rejection::Unreadable(format!("more than {HEADERS_KEPT_MAX} `ce-` headers")));
     }
     Ok(kept)
+}
+
+/// What an `event` envelope holds.
+#[derive(Debug, Clone)]
+pub struct EventBody<'a> {
+    /// The event's id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: EventType,
+    /// When it happened, by RFC 3339.
+    pub created_at: Option<String>,
+    /// The version of its type's schema, if it has one.
+    pub version: Option<u32>,
+    /// Its key, if it has one.
+    pub key: Option<Key>,
+    /// Its payload: JSON byte for byte, other bytes, or none at all.
+    pub data: Data<'a>,
+}
+
+/// Its members. A JSON payload may be `null`, which is not the same as none.
+#[derive(Deserialize)]
+struct EventMembers<'a> {
+    id: EventId,
+    #[serde(rename = "type")]
+    event_type: EventType,
+    created_at: Option<String>,
+    version: Option<u32>,
+    key: Option<Key>,
+    #[serde(default, borrow, deserialize_with = "present")]
+    data: Option<&'a RawValue>,
+    data_base64: Option<String>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> EventBody<'a> {
+    fn read(body: &'a [u8]) -> Result<Self, Rejection> {
+        let unreadable = |problem: &dyn std::fmt::Display| {
+            Rejection::Unreadable(format!("no event envelope: {problem}"))
+        };
+        let members: EventMembers<'a> =
+            serde_json::from_slice(body).map_err(|error| unreadable(&error))?;
+        let data = match (members.data, members.data_base64) {
+            (None, None) => Data::None,
+            (Some(value), None) => Data::Json(value),
+            (None, Some(text)) => {
+                let bytes = STANDARD.decode(text);
+                Data::Binary(bytes.map_err(|_| unreadable(&"data_base64 is not base64"))?.into())
+            }
+            (Some(_), Some(_)) => return Err(unreadable(&"both data and data_base64")),
+        };
+        let EventMembers { id, event_type, created_at, version, key, .. } = members;
+        Ok(Self { id, event_type, created_at, version, key, data })
+    }
 }
 
 /// A thin event: what happened to what, and where the rest is.

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use railpost_receiver::testing::{TestEvent, TestRequest, TestSender};
-use railpost_receiver::wire::Secret;
+use railpost_receiver::wire::cloudevents::Data;
+use railpost_receiver::wire::{Envelope, Event, Secret};
 use railpost_receiver::{Delivery, Receiver, Rejection};
 
 const NOW: i64 = 1_767_225_600;
@@ -40,4 +41,69 @@ fn a_sender_that_says_neither_type_nor_time_is_read_as_well() {
     let received = verified(sent).unwrap().received;
     assert_eq!((received.event_type, received.event_unix_ms), (None, None));
     assert_eq!(received.schema_version, None);
+}
+
+/// An event of these bytes in an envelope of the real sender's.
+fn wrapped(envelope: Envelope, payload: &[u8], content_type: &str) -> TestRequest {
+    let (sender, event) = dated();
+    let (content_type, source) = (content_type.parse().unwrap(), "/tenants/acme".parse().unwrap());
+    let content = envelope.wrap(&Event {
+        id: &event.id,
+        event_type: &event.event_type,
+        key: event.key.as_ref(),
+        payload,
+        content_type: &content_type,
+        schema_version: event.schema_version,
+        unix_ms: event.event_unix_ms,
+        cloudevent_id: None,
+        source: &source,
+        url: "https://railpost.test/v1/thin/1",
+    });
+    let mut sent =
+        sender.request(&TestEvent { body: content.body.to_vec(), ..event.clone() }, 1, NOW);
+    let headers = content.headers.into_iter();
+    sent.headers.extend(headers.map(|(name, value)| (name.into_owned(), value)));
+    sent
+}
+
+#[test]
+fn an_event_envelope_is_read_with_its_data_byte_for_byte() {
+    for (payload, content_type) in [
+        (&br#"{"b" : 1.10, "b":2 }"#[..], "application/json"),
+        (b"null", "application/json"),
+        (b"[1]", "application/vnd.shop+json"),
+        (b"{\"a\":", "application/json"),
+        (b"\0\xff", "application/octet-stream"),
+        (b"", "text/plain"),
+    ] {
+        let delivery = verified(wrapped(Envelope::Event, payload, content_type)).unwrap();
+        let event = delivery.event().unwrap();
+        let (_, sent) = dated();
+        assert_eq!((&event.id, &event.event_type), (&sent.id, &sent.event_type));
+        assert_eq!((&event.key, event.version), (&sent.key, Some(3)));
+        assert_eq!(event.created_at.as_deref(), Some("2026-01-01T00:00:00Z"));
+        match event.data {
+            Data::Json(value) => assert_eq!(value.get().as_bytes(), payload),
+            Data::Binary(bytes) => assert_eq!(&*bytes, payload),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_event_envelope_is_refused() {
+    for body in [
+        "[]",
+        r#"{"type": "a", "data": 1}"#,
+        r#"{"id": "test-1", "data": 1}"#,
+        r#"{"id": "another", "type": "a", "data": 1}"#,
+        r#"{"id": "test-1", "type": "a", "version": "3", "data": 1}"#,
+        r#"{"id": "test-1", "type": "a", "data": 1, "data_base64": ""}"#,
+        r#"{"id": "test-1", "type": "a", "data_base64": "%"}"#,
+    ] {
+        let (sender, event) = dated();
+        let sent = sender.request(&TestEvent { body: body.into(), ..event }, 1, NOW);
+        let refused = verified(sent).unwrap().event().map(|event| event.id);
+        assert!(matches!(refused, Err(Rejection::Unreadable(_))), "{body}: {refused:?}");
+    }
 }

@@ -4,7 +4,9 @@ use crate::cloudevents::{CloudEvent, Content, Data, STRUCTURED, Source, Value, i
 use crate::ids::EventId;
 use crate::names::{ContentType, EventType, Key};
 use crate::rfc3339;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// How an endpoint wants its events.
@@ -20,6 +22,10 @@ pub enum Envelope {
     CloudeventsStructured,
     /// The producer's bytes, with the attributes of a CloudEvent as headers.
     CloudeventsBinary,
+    /// A JSON object with id, type, time, schema version, key and the payload. A JSON payload becomes its
+    /// `data` without a byte changed, but for white space around it; any other payload becomes
+    /// `data_base64`.
+    Event,
     /// Only what it is about: id, type, key, and a URL to fetch the rest from.
     Thin,
 }
@@ -52,6 +58,10 @@ pub struct Event<'a> {
 }
 
 impl Envelope {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Raw, Self::CloudeventsStructured, Self::CloudeventsBinary, Self::Event, Self::Thin];
+
     /// Whether a request carries the attributes of a CloudEvent.
     pub fn is_cloudevent(self) -> bool {
         matches!(self, Self::CloudeventsStructured | Self::CloudeventsBinary)
@@ -72,12 +82,13 @@ impl Envelope {
                 headers: event.cloud_event(Data::None).http_headers(),
                 body: event.payload.into(),
             },
-            Self::Thin => {
-                Content { headers: content_type("application/json"), body: event.thin().into() }
-            }
+            Self::Event => Content { headers: content_type(JSON), body: event.event().into() },
+            Self::Thin => Content { headers: content_type(JSON), body: event.thin().into() },
         }
     }
 }
+
+const JSON: &str = "application/json";
 
 fn content_type(value: &str) -> Vec<(Cow<'static, str>, String)> {
     vec![("content-type".into(), value.to_owned())]
@@ -113,10 +124,45 @@ impl<'a> Event<'a> {
         Data::Binary(self.payload.into())
     }
 
+    fn event(&self) -> Vec<u8> {
+        let (data, data_base64) = match self.data() {
+            Data::Json(value) => (Some(value), None),
+            other => (None, Some(STANDARD.encode(other.as_bytes()))),
+        };
+        let body = EventBody {
+            id: self.id,
+            event_type: self.event_type,
+            created_at: rfc3339::format(self.unix_ms),
+            version: self.schema_version,
+            key: self.key,
+            data,
+            data_base64,
+        };
+        serde_json::to_vec(&body).expect("an event is a JSON object")
+    }
+
     fn thin(&self) -> Vec<u8> {
         let thin = Thin { id: self.id, event_type: self.event_type, key: self.key, url: self.url };
         serde_json::to_vec(&thin).expect("a thin event is a JSON object")
     }
+}
+
+/// The members of the envelope `event`, in the order in which they are written.
+#[derive(Serialize)]
+struct EventBody<'a> {
+    id: &'a EventId,
+    #[serde(rename = "type")]
+    event_type: &'a EventType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a Key>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use railpost_wire::cloudevents::{CloudEvent, Data, Mode};
 use railpost_wire::*;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
-use std::{fmt::Display, str::FromStr, time::Duration};
+use serde_json::{Value, value::RawValue};
+use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..300)
@@ -258,7 +259,7 @@ proptest! {
             payload: &payload, content_type: &if json { "application/json" } else { "text/plain" }.parse().unwrap(),
             schema_version, unix_ms, cloudevent_id: None, source: &"/tenants/acme".parse().unwrap(), url: &url,
         };
-        for envelope in [Envelope::Raw, Envelope::CloudeventsStructured, Envelope::CloudeventsBinary, Envelope::Thin] {
+        for envelope in Envelope::ALL {
             let content = envelope.wrap(&event);
             prop_assert!(content.headers.iter().all(|(_, value)| is_safe(value)));
             let headers = content.headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
@@ -273,6 +274,18 @@ proptest! {
                     let id = CloudEvent::from_http(headers, &content.body).unwrap().id;
                     prop_assert_eq!(id, event.id.to_string());
                     prop_assert_eq!(&*content.body, &payload);
+                }
+                Envelope::Event => {
+                    let body: BTreeMap<&str, &RawValue> = serde_json::from_slice(&content.body).unwrap();
+                    prop_assert_eq!(body["type"].get(), "\"order.paid\"");
+                    prop_assert_eq!(serde_json::from_str::<String>(body["key"].get()).unwrap(), key.as_str());
+                    match body.get("data") {
+                        Some(data) => prop_assert_eq!(data.get().as_bytes(), payload.trim_ascii()),
+                        None => {
+                            let encoded: String = serde_json::from_str(body["data_base64"].get()).unwrap();
+                            prop_assert_eq!(STANDARD.decode(encoded).unwrap(), &payload[..]);
+                        }
+                    }
                 }
                 Envelope::Thin => {
                     let thin: Value = serde_json::from_slice(&content.body).unwrap();

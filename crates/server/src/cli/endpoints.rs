@@ -94,8 +94,8 @@ pub(super) struct Settings {
     /// A line for people
     #[arg(long)]
     description: Option<String>,
-    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary or thin
-    #[arg(long, value_parser = ["raw", "cloudevents-structured", "cloudevents-binary", "thin"], hide_possible_values = true)]
+    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary, event or thin
+    #[arg(long, value_parser = ["raw", "cloudevents-structured", "cloudevents-binary", "event", "thin"], hide_possible_values = true)]
     envelope: Option<String>,
     /// Longest that an attempt may take
     #[arg(long, value_name = "TIME")]

@@ -80,10 +80,11 @@ const ORDERINGS: [(&str, &str); 3] = [
 ];
 const ON_DEAD_LETTER: [(&str, &str); 2] =
     [("hold", "hold the lane until someone acts"), ("advance", "let the lane move on")];
-const ENVELOPES: [(&str, &str); 4] = [
+const ENVELOPES: [(&str, &str); 5] = [
     ("raw", "raw: the producer's bytes"),
     ("cloudevents-structured", "CloudEvents, structured"),
     ("cloudevents-binary", "CloudEvents, binary"),
+    ("event", "event: id, type, time, version and data in one object"),
     ("thin", "thin: a link to the event"),
 ];
 
