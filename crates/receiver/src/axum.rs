@@ -179,6 +179,36 @@ where
     }
 }
 
+/// What an endpoint with a raw envelope and `thin_above` sends: the payload, or where to fetch it.
+#[derive(Debug, Clone)]
+pub enum JsonOrThin<T> {
+    /// The payload is here.
+    Json(JsonEvent<T>),
+    /// It is to be fetched.
+    Thin(ThinEvent),
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonOrThin<T>
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let delivery = Delivery::from_request(request, state).await?;
+        readable(Self::of(delivery), state)
+    }
+}
+
+impl<T: DeserializeOwned> JsonOrThin<T> {
+    fn of(delivery: Delivery) -> Result<Self, Rejection> {
+        Ok(match delivery.received.thin {
+            true => Self::Thin(ThinEvent { thin: delivery.thin()?, delivery }),
+            false => Self::Json(JsonEvent { payload: delivery.json()?, delivery }),
+        })
+    }
+}
+
 /// An authentic request that cannot be read is turned away at the same door.
 fn readable<T, S>(read: Result<T, Rejection>, state: &S) -> Result<T, Rejection>
 where

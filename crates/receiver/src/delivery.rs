@@ -37,12 +37,18 @@ impl Delivery {
 
     /// The body as JSON of the application's own.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Rejection> {
+        self.check_whole()?;
+        self.read_json()
+    }
+
+    fn read_json<T: DeserializeOwned>(&self) -> Result<T, Rejection> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Rejection::Unreadable(format!("the body is not as expected: {error}")))
     }
 
     /// The CloudEvent that it is, in structured or binary mode. Its id must be the one that was signed.
     pub fn cloud_event(&self) -> Result<CloudEvent<'_>, Rejection> {
+        self.check_whole()?;
         let event = match self.mode()? {
             Mode::Structured => CloudEvent::from_json(&self.body)?,
             Mode::Binary => {
@@ -60,6 +66,7 @@ impl Delivery {
 
     /// The event of an `event` envelope. Its id must be the one that was signed.
     pub fn event(&self) -> Result<EventBody<'_>, Rejection> {
+        self.check_whole()?;
         let event = EventBody::read(&self.body)?;
         self.check_id(&event.id.to_string())?;
         Ok(event)
@@ -67,9 +74,35 @@ impl Delivery {
 
     /// The thin event that it is. Its id must be the one that was signed.
     pub fn thin(&self) -> Result<Thin, Rejection> {
-        let thin: Thin = self.json()?;
+        let thin: Thin = self.read_json()?;
         self.check_id(&thin.id.to_string())?;
         Ok(thin)
+    }
+
+    /// The delivery with its payload: itself where the body holds the event, and with what `get` fetches
+    /// where the body is a reference (`X-Thin`). An endpoint with `thin_above` sends both. What is
+    /// fetched is the producer's payload, as a raw delivery has it; see [`Thin::fetch`] for `origin`.
+    pub async fn fetched<E: From<Rejection>>(
+        self,
+        origin: &str,
+        get: impl AsyncFnOnce(&str) -> Result<Fetched, E>,
+    ) -> Result<Self, E> {
+        if !self.received.thin {
+            return Ok(self);
+        }
+        let Fetched { content_type, payload } = self.thin()?.fetch(origin, get).await?;
+        let headers = vec![("content-type".to_owned(), content_type.into_bytes())];
+        let received = Received { thin: false, ..self.received };
+        Ok(Self { received, headers, body: payload })
+    }
+
+    /// A reference is JSON too: nobody should take it for the payload.
+    fn check_whole(&self) -> Result<(), Rejection> {
+        if !self.received.thin {
+            return Ok(());
+        }
+        let problem = "the body is a reference to the event, not the event: fetch it first";
+        Err(Rejection::Unreadable(problem.to_owned()))
     }
 
     fn mode(&self) -> Result<Mode, Rejection> {
@@ -169,6 +202,15 @@ pub struct Thin {
     pub key: Option<Key>,
     /// Where to fetch the rest, with the receiver's own credentials.
     pub url: String,
+}
+
+/// The payload behind a reference, as the sender answered it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The answer's `content-type`.
+    pub content_type: String,
+    /// The answer's body.
+    pub payload: Vec<u8>,
 }
 
 impl Thin {

@@ -125,6 +125,7 @@ mod tests {
             after: None,
             attempt: None,
             replay: false,
+            thin: false,
             timestamp: 0,
         }
     }

@@ -43,6 +43,8 @@ pub struct TestEvent {
     /// The seq that must have been applied before, where that is not the one before: set it to play a
     /// sender that skipped what lies between.
     pub after: Option<u64>,
+    /// Whether its bytes say where to fetch it instead of holding it.
+    pub thin: bool,
     /// Its bytes.
     pub body: Vec<u8>,
 }
@@ -163,6 +165,7 @@ impl TestSender {
             line,
             seq,
             after: None,
+            thin: false,
             body: body.to_vec(),
         }
     }
@@ -198,6 +201,7 @@ impl TestSender {
             after: event.after,
             number: attempt,
             replay: false,
+            thin: event.thin,
             timestamp,
             body: &event.body,
             signers: &self.signers,

@@ -134,6 +134,8 @@ struct Head {
     after: Option<u64>,
     attempt: Option<u32>,
     replay: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    thin: bool,
     timestamp: i64,
     headers: Vec<(String, Vec<u8>)>,
 }
@@ -151,6 +153,7 @@ impl Head {
             after: self.after,
             attempt: self.attempt,
             replay: self.replay,
+            thin: self.thin,
             timestamp: self.timestamp,
         };
         (received, self.headers)
@@ -170,6 +173,7 @@ pub(crate) fn head(delivery: &Delivery) -> String {
         after,
         attempt,
         replay,
+        thin,
         timestamp,
     } = delivery.received.clone();
     let head = Head {
@@ -183,6 +187,7 @@ pub(crate) fn head(delivery: &Delivery) -> String {
         after,
         attempt,
         replay,
+        thin,
         timestamp,
         headers: delivery.headers.clone(),
     };

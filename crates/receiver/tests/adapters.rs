@@ -10,7 +10,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use railpost_receiver::axum::{CloudEventOf, EventOf, JsonEvent, ThinEvent};
+use railpost_receiver::axum::{CloudEventOf, EventOf, JsonEvent, JsonOrThin, ThinEvent};
 use railpost_receiver::door::{Door, unix_now};
 use railpost_receiver::redis::RedisInbox;
 use railpost_receiver::testing::{TestRequest, TestSender};
@@ -193,6 +193,13 @@ async fn event(event: EventOf<Order>) -> String {
     format!("{}: {}", event.event_type, event.data.total)
 }
 
+async fn either(event: JsonOrThin<Order>) -> String {
+    match event {
+        JsonOrThin::Json(event) => format!("here {}", event.payload.total),
+        JsonOrThin::Thin(event) => format!("at {}", event.thin.url),
+    }
+}
+
 async fn thin(event: ThinEvent) -> Result<String, Rejection> {
     let rest = event
         .thin
@@ -218,6 +225,7 @@ fn wrapped(sender: &TestSender, envelope: Envelope, url: &str) -> TestRequest {
         url,
     });
     let mut event = sender.clone().event(None, &content.body);
+    event.thin = envelope == Envelope::Thin;
     event.id = id.clone();
     let mut sent = sender.request(&event, 1, unix_now());
     let headers = content.headers.into_iter();
@@ -236,6 +244,8 @@ async fn each_envelope_becomes_a_typed_event() {
         (Envelope::CloudeventsBinary, post(cloud), 200, "order.paid of /tenants/acme: 12"),
         (Envelope::Thin, post(thin), 200, "fetched https://railpost.test/v1/events/order-1:paid"),
         (Envelope::Event, post(event), 200, "order.paid: 12"),
+        (Envelope::Raw, post(either), 200, "here 12"),
+        (Envelope::Thin, post(either), 200, "at https://railpost.test/v1/events/order-1:paid"),
         (Envelope::Raw, post(event), 400, "not readable"),
         (Envelope::Raw, post(cloud), 400, "not readable"),
         (Envelope::Thin, post(raw), 400, "not readable"),

@@ -4,7 +4,7 @@
 use railpost_receiver::testing::{TestEvent, TestRequest, TestSender};
 use railpost_receiver::wire::cloudevents::Data;
 use railpost_receiver::wire::{Envelope, Event, Secret};
-use railpost_receiver::{Delivery, Receiver, Rejection};
+use railpost_receiver::{Delivery, Fetched, Receiver, Rejection};
 
 const NOW: i64 = 1_767_225_600;
 const SECRET: &[u8] = b"a secret of the delivery tests";
@@ -59,8 +59,9 @@ fn wrapped(envelope: Envelope, payload: &[u8], content_type: &str) -> TestReques
         source: &source,
         url: "https://railpost.test/v1/thin/1",
     });
-    let mut sent =
-        sender.request(&TestEvent { body: content.body.to_vec(), ..event.clone() }, 1, NOW);
+    let thin = envelope == Envelope::Thin;
+    let event = TestEvent { body: content.body.to_vec(), thin, ..event.clone() };
+    let mut sent = sender.request(&event, 1, NOW);
     let headers = content.headers.into_iter();
     sent.headers.extend(headers.map(|(name, value)| (name.into_owned(), value)));
     sent
@@ -105,5 +106,41 @@ fn what_is_no_event_envelope_is_refused() {
         let sent = sender.request(&TestEvent { body: body.into(), ..event }, 1, NOW);
         let refused = verified(sent).unwrap().event().map(|event| event.id);
         assert!(matches!(refused, Err(Rejection::Unreadable(_))), "{body}: {refused:?}");
+    }
+}
+
+/// A client of the application's own: what it was asked for, and the payload with its type.
+async fn get(url: &str) -> Result<Fetched, Rejection> {
+    assert_eq!(url, "https://railpost.test/v1/thin/1");
+    Ok(Fetched { content_type: "application/json".into(), payload: b"{\"total\": 12}".to_vec() })
+}
+
+#[tokio::test]
+async fn a_payload_that_is_here_and_one_that_is_fetched_are_read_alike() {
+    for envelope in [Envelope::Raw, Envelope::Thin] {
+        let sent = wrapped(envelope, b"{\"total\": 12}", "application/json");
+        let delivery = verified(sent).unwrap();
+        assert_eq!(delivery.received.thin, envelope == Envelope::Thin);
+        let whole = delivery.clone().fetched("https://railpost.test", get).await.unwrap();
+        assert_eq!(whole.json::<serde_json::Value>().unwrap()["total"], 12, "{envelope:?}");
+        assert_eq!(whole.received.event_id, delivery.received.event_id);
+        assert_eq!(whole.received.line, delivery.received.line);
+        let elsewhere = delivery.fetched("https://another.test", get).await;
+        assert_eq!(elsewhere.is_err(), envelope == Envelope::Thin);
+    }
+}
+
+#[test]
+fn a_reference_is_not_read_as_the_payload() {
+    let delivery = verified(wrapped(Envelope::Thin, b"{}", "application/json")).unwrap();
+    assert!(delivery.thin().is_ok());
+    let refused = [
+        delivery.json::<serde_json::Value>().err(),
+        delivery.event().err(),
+        delivery.cloud_event().err(),
+    ];
+    for rejection in refused {
+        let message = rejection.unwrap().to_string();
+        assert!(message.contains("a reference to the event, not the event"), "{message}");
     }
 }

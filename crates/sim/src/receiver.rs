@@ -388,6 +388,7 @@ mod tests {
             after: None,
             attempt: None,
             replay: false,
+            thin: false,
             timestamp: 0,
         };
         let (delivery, endpoint) = (DeliveryId::from_u128(event.into()), EndpointId::from_u128(1));

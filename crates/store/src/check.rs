@@ -140,6 +140,9 @@ fn endpoint(settings: &EndpointSettings, private: &EndpointPrivate) -> Result<()
         let problem = "expected at least one event type, such as `order.*`, or `*` for all";
         return Err(StoreError::invalid("filters", problem));
     }
+    if let Some(bound) = settings.thin_above {
+        at_most("thin_above", bound as usize, PAYLOAD_LEN_MAX)?;
+    }
     at_most("headers (entries)", private.headers.len(), HEADERS_MAX)?;
     for (name, value) in &private.headers {
         printable("headers (name)", name, HEADER_VALUE_LEN_MAX)?;

@@ -35,6 +35,8 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// Whether a person asked for it.
     pub replay: bool,
+    /// Whether the body says where to fetch the event instead of holding it.
+    pub thin: bool,
     /// When it is made, in seconds since 1970.
     pub timestamp: i64,
     /// The bytes that are sent.
@@ -79,6 +81,7 @@ impl Attempt<'_> {
             Header::XAfter => write_shown(self.after, text),
             Header::XAttempt => write_shown(Some(self.number), text),
             Header::XReplay => text.push_str(if self.replay { "true" } else { "" }),
+            Header::XThin => text.push_str(if self.thin { "true" } else { "" }),
         }
     }
 }
@@ -145,6 +148,8 @@ pub struct Received {
     pub attempt: Option<u32>,
     /// Whether a person asked for it.
     pub replay: bool,
+    /// Whether the body says where to fetch the event instead of holding it.
+    pub thin: bool,
     /// When it was sent, in seconds since 1970.
     pub timestamp: i64,
 }
@@ -168,7 +173,8 @@ impl Received {
             seq: incoming.read(Header::XSeq, parse_seq)?,
             after: incoming.read(Header::XAfter, parse_after)?,
             attempt: incoming.read(Header::XAttempt, parse_attempt)?,
-            replay: incoming.read(Header::XReplay, parse_replay)?.unwrap_or(false),
+            replay: incoming.read(Header::XReplay, parse_truth)?.unwrap_or(false),
+            thin: incoming.read(Header::XThin, parse_truth)?.unwrap_or(false),
             timestamp: incoming.require(Header::WebhookTimestamp, Timestamp::parse)?.seconds,
         })
     }
@@ -216,7 +222,7 @@ fn parse_attempt(value: &[u8]) -> Result<u32, Unexpected> {
     }
 }
 
-fn parse_replay(value: &[u8]) -> Result<bool, Unexpected> {
+fn parse_truth(value: &[u8]) -> Result<bool, Unexpected> {
     match value {
         b"true" => Ok(true),
         b"false" => Ok(false),

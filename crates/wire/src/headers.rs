@@ -39,11 +39,13 @@ pub enum Header {
     XAttempt,
     /// `true` when a person asked for this one.
     XReplay,
+    /// `true` when the body says where to fetch the event instead of holding it.
+    XThin,
 }
 
 impl Header {
     /// All of them, in the order in which they are sent.
-    pub const ALL: [Header; 14] = [
+    pub const ALL: [Header; 15] = [
         Header::WebhookId,
         Header::WebhookTimestamp,
         Header::WebhookSignature,
@@ -58,6 +60,7 @@ impl Header {
         Header::XAfter,
         Header::XAttempt,
         Header::XReplay,
+        Header::XThin,
     ];
 
     /// Its name where nobody changed it.
@@ -77,6 +80,7 @@ impl Header {
             Header::XAfter => "X-After",
             Header::XAttempt => "X-Attempt",
             Header::XReplay => "X-Replay",
+            Header::XThin => "X-Thin",
         }
     }
 }

@@ -40,6 +40,7 @@
 //!     after: None,
 //!     number: 1,
 //!     replay: false,
+//!     thin: false,
 //!     timestamp: 1_767_225_600,
 //!     body: &content.body,
 //!     signers: &signers,

@@ -169,7 +169,7 @@ proptest! {
         event_unix_ms: u64, recent: bool, schema_version: Option<u32>,
         key in proptest::option::of(keys()), line in proptest::option::of("[!-~]{1,64}"), seq in 0..=i64::MAX as u64,
         after in proptest::option::of(0..=i64::MAX as u64), number in 1..=u32::MAX,
-        replay: bool, timestamp in 0..=i64::MAX, body in vec(any::<u8>(), 1..300), at: prop::sample::Index,
+        replay: bool, thin: bool, timestamp in 0..=i64::MAX, body in vec(any::<u8>(), 1..300), at: prop::sample::Index,
         signer in prop_oneof![Just("whsec_"), Just("whsk_")],
     ) {
         let event_id = EventId::generate(1, [1; 10]);
@@ -182,7 +182,7 @@ proptest! {
         let event_type: EventType = "order.paid".parse().unwrap();
         let event_unix_ms = if recent { event_unix_ms % (YEAR_9999_END + 1) } else { event_unix_ms };
         let attempt = Attempt {
-            event_id: &event_id, event_type: &event_type, event_unix_ms, schema_version, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay,
+            event_id: &event_id, event_type: &event_type, event_unix_ms, schema_version, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay, thin,
             timestamp, body: &body, signers: &[signer],
         };
         let names = HeaderNames::default();
@@ -198,7 +198,7 @@ proptest! {
         let expected = Received {
             event_id, event_type: Some(event_type), schema_version,
             event_unix_ms: (event_unix_ms <= YEAR_9999_END).then_some(event_unix_ms as i64),
-            key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, timestamp,
+            key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, thin, timestamp,
         };
         prop_assert_eq!(&received, &expected);
         prop_assert!(received.follows().is_none_or(|follows| follows < seq && follows <= after.unwrap_or(follows)));

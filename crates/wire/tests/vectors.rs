@@ -273,6 +273,7 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
             after: case["after"].as_u64(),
             number: case["attempt"].as_u64().unwrap().try_into().unwrap(),
             replay: case["replay"].as_bool().unwrap(),
+            thin: case["thin"].as_bool().unwrap(),
             timestamp: case["timestamp"].as_i64().unwrap(),
             body: &bytes(&case, "body"),
             signers: &signers,
@@ -284,7 +285,7 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
         let find = |name: &str| headers.iter().find(|header| header.0 == name);
         let lookup = |name: &str| find(name).map(|header| header.1.as_bytes());
         let received = Received::parse(&names, lookup).unwrap();
-        let Attempt { seq, after, number, replay, timestamp, .. } = attempt;
+        let Attempt { seq, after, number, replay, thin, timestamp, .. } = attempt;
         let attempt = Some(number);
         let expected = Received {
             event_id,
@@ -297,6 +298,7 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
             after,
             attempt,
             replay,
+            thin,
             timestamp,
         };
         assert_eq!(received, expected, "{}", case["name"]);

@@ -52,14 +52,15 @@ impl Job {
 
     fn request<'r>(&self, route: &'r Route, now: Timestamp) -> Result<Request<'r>, BadHeader> {
         let event = &self.parcel.event;
+        let envelope = self.outlet.envelope_of(event.payload.len());
         // Signing a URL that nobody is shown would cost every attempt.
-        let url = match self.outlet.envelope {
+        let url = match envelope {
             Envelope::Thin => self.tools.thin_url.thin_url(&self.parcel),
             _ => String::new(),
         };
-        let foreign = event.cloudevent.as_deref().filter(|_| self.outlet.envelope.is_cloudevent());
+        let foreign = event.cloudevent.as_deref().filter(|_| envelope.is_cloudevent());
         let source = foreign.and_then(|identity| identity.source.parse().ok());
-        let content = self.outlet.envelope.wrap(&Event {
+        let content = envelope.wrap(&Event {
             id: &event.id,
             cloudevent_id: foreign.map(|identity| identity.id.as_str()),
             event_type: &event.event_type,
@@ -72,7 +73,7 @@ impl Job {
             url: &url,
         });
         let signers = self.outlet.signers(now);
-        let own = self.wire_attempt(&content.body, &signers, now).values();
+        let own = self.wire_attempt(envelope, &content.body, &signers, now).values();
         let body = match &content.body {
             Cow::Borrowed(part) => event.payload.slice_ref(part),
             Cow::Owned(bytes) => Bytes::copy_from_slice(bytes),
@@ -87,6 +88,7 @@ impl Job {
 
     fn wire_attempt<'a>(
         &'a self,
+        envelope: Envelope,
         body: &'a [u8],
         signers: &'a [railpost_wire::Signer],
         now: Timestamp,
@@ -106,6 +108,7 @@ impl Job {
             }),
             number: self.attempt.number,
             replay: self.attempt.replay,
+            thin: envelope == Envelope::Thin,
             timestamp: i64::try_from(now.as_millis() / 1000).unwrap_or(i64::MAX),
             body,
             signers,

@@ -76,6 +76,7 @@ fn received(step: &Value) -> Received {
         after: number(&step["after"]),
         attempt: Some(1),
         replay: step["replay"].as_bool().unwrap_or(false),
+        thin: false,
         timestamp: NOW,
     }
 }

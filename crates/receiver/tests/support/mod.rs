@@ -22,6 +22,7 @@ pub(crate) fn event(id: &str, lane: Option<(&str, u64)>) -> Received {
         seq: lane.map(|(_, seq)| Seq::new(seq).unwrap()),
         attempt: Some(1),
         replay: false,
+        thin: false,
         timestamp: NOW,
     }
 }

@@ -57,6 +57,7 @@ impl World {
             }),
             number: attempt.number,
             replay: attempt.replay,
+            thin: false,
             timestamp: (self.wall.at(self.now).as_millis() / 1_000) as i64,
             body: b"",
             signers: &[],

@@ -89,6 +89,7 @@ mod tests {
             after,
             attempt: Some(1),
             replay: false,
+            thin: false,
             timestamp: 0,
         }
     }

@@ -75,6 +75,7 @@ impl Arrival {
         parts.extend(received.after.map(|after| format!("after={after}")));
         parts.extend(received.attempt.map(|number| format!("attempt={number}")));
         parts.extend(received.replay.then(|| "replay".to_owned()));
+        parts.extend(received.thin.then(|| "thin".to_owned()));
         parts.join("  ")
     }
 
@@ -105,6 +106,7 @@ impl Arrival {
             line["after"] = json!(received.after);
             line["attempt"] = json!(received.attempt);
             line["replay"] = json!(received.replay);
+            line["thin"] = json!(received.thin);
         }
         if !quiet {
             line["payload"] = serde_json::from_slice(body)

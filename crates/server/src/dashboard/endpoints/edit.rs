@@ -159,6 +159,8 @@ impl Form<'_> {
                 .choice(&draft.on_dead_letter, &ON_DEAD_LETTER, refused))
             (field("envelope", "envelope", "Envelope", "How an event is wrapped.")
                 .choice(&draft.envelope, &ENVELOPES, refused))
+            (field("thin_above", "thin_above", "Reference above", "Payloads of more bytes than this are sent as a link. Empty: none is.")
+                .text(&draft.thin_above, refused))
         }
     }
 
