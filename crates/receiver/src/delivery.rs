@@ -46,7 +46,8 @@ impl Delivery {
             .map_err(|error| Rejection::Unreadable(format!("the body is not as expected: {error}")))
     }
 
-    /// The CloudEvent that it is, in structured or binary mode. Its id must be the one that was signed.
+    /// The CloudEvent that it is, in structured or binary mode. Its id, or the one that its source and id
+    /// make, must be the one that was signed.
     pub fn cloud_event(&self) -> Result<CloudEvent<'_>, Rejection> {
         self.check_whole()?;
         let event = match self.mode()? {
@@ -60,7 +61,7 @@ impl Delivery {
                 return Err(Rejection::Unreadable("a batch, where one event was expected".into()));
             }
         };
-        self.check_id(&event.id)?;
+        self.check_cloud_event_id(&event)?;
         Ok(event)
     }
 
@@ -110,6 +111,15 @@ impl Delivery {
         let content_type = content_type.map_or(&[][..], |(_, value)| value);
         Mode::of_content_type(&String::from_utf8_lossy(content_type))
             .map_err(|problem| Rejection::Unreadable(format!("content-type: {problem}")))
+    }
+
+    /// An event that came to the sender as a CloudEvent keeps the id that it came with; the signed id is made
+    /// of its source and that id.
+    fn check_cloud_event_id(&self, event: &CloudEvent<'_>) -> Result<(), Rejection> {
+        if event.event_id() == self.received.event_id {
+            return Ok(());
+        }
+        self.check_id(&event.id)
     }
 
     fn check_id(&self, id: &str) -> Result<(), Rejection> {

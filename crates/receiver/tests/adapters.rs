@@ -220,7 +220,7 @@ fn wrapped(sender: &TestSender, envelope: Envelope, url: &str) -> TestRequest {
         content_type: &content_type,
         schema_version: None,
         unix_ms: 1_767_225_600_000,
-        cloudevent_id: None,
+        cloudevent: None,
         source: &source,
         url,
     });

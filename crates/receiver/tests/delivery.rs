@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use railpost_receiver::testing::{TestEvent, TestRequest, TestSender};
-use railpost_receiver::wire::cloudevents::Data;
+use railpost_receiver::wire::cloudevents::{Data, Origin};
 use railpost_receiver::wire::{Envelope, Event, Secret};
 use railpost_receiver::{Delivery, Fetched, Receiver, Rejection};
 
@@ -46,16 +46,28 @@ fn a_sender_that_says_neither_type_nor_time_is_read_as_well() {
 /// An event of these bytes in an envelope of the real sender's.
 fn wrapped(envelope: Envelope, payload: &[u8], content_type: &str) -> TestRequest {
     let (sender, event) = dated();
+    let event = TestEvent { body: payload.to_vec(), ..event };
+    wrapped_by(&sender, event, envelope, content_type, None)
+}
+
+/// The same of this event, whose body is the payload.
+fn wrapped_by(
+    sender: &TestSender,
+    event: TestEvent,
+    envelope: Envelope,
+    content_type: &str,
+    cloudevent: Option<&Origin>,
+) -> TestRequest {
     let (content_type, source) = (content_type.parse().unwrap(), "/tenants/acme".parse().unwrap());
     let content = envelope.wrap(&Event {
         id: &event.id,
         event_type: &event.event_type,
         key: event.key.as_ref(),
-        payload,
+        payload: &event.body,
         content_type: &content_type,
         schema_version: event.schema_version,
         unix_ms: event.event_unix_ms,
-        cloudevent_id: None,
+        cloudevent,
         source: &source,
         url: "https://railpost.test/v1/thin/1",
     });
@@ -142,5 +154,22 @@ fn a_reference_is_not_read_as_the_payload() {
     for rejection in refused {
         let message = rejection.unwrap().to_string();
         assert!(message.contains("a reference to the event, not the event"), "{message}");
+    }
+}
+
+#[test]
+fn a_cloudevent_that_kept_its_own_id_is_read_under_the_id_that_was_signed() {
+    let origin = Origin { id: "order-1".into(), source: "/shop".into(), ..Origin::default() };
+    for (signed, readable) in [(origin.event_id(), true), ("another".parse().unwrap(), false)] {
+        for envelope in [Envelope::CloudeventsStructured, Envelope::CloudeventsBinary] {
+            let (sender, event) = dated();
+            let event = TestEvent { id: signed.clone(), ..event };
+            let sent = wrapped_by(&sender, event, envelope, "application/json", Some(&origin));
+            let delivery = verified(sent).unwrap();
+            let read = delivery.cloud_event().map(|event| (event.source, event.id));
+            assert_eq!(read.is_ok(), readable, "{envelope:?}: {read:?}");
+            let expected = ("/shop".into(), "order-1".into());
+            assert!(read.is_err() || read == Ok(expected), "{envelope:?}");
+        }
     }
 }

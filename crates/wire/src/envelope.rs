@@ -1,13 +1,16 @@
 //! Envelopes: what a receiver finds in the body of a request, by its endpoint's choice.
 
-use crate::cloudevents::{CloudEvent, Content, Data, STRUCTURED, Source, Value, is_string};
+use crate::cloudevents::{
+    CloudEvent, Content, Data, Origin, PARTITION_KEY, SCHEMA_VERSION, STRUCTURED, Source, Value,
+    is_string,
+};
 use crate::ids::EventId;
 use crate::names::{ContentType, EventType, Key};
 use crate::rfc3339;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// How an endpoint wants its events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,15 +38,12 @@ pub enum Envelope {
 pub struct Event<'a> {
     /// Its id.
     pub id: &'a EventId,
-    /// Its id as a CloudEvent, where that is another one: it came as one, and its own id is made of the
-    /// CloudEvent's source and id.
-    pub cloudevent_id: Option<&'a str>,
     /// Its type.
     pub event_type: &'a EventType,
     /// Its key: the `subject` of a CloudEvent, which cannot hold control characters, so a key that has
     /// some is left to the `X-Key` header.
     pub key: Option<&'a Key>,
-    /// The producer's bytes.
+    /// The producer's bytes; none of a CloudEvent without data.
     pub payload: &'a [u8],
     /// What kind of bytes they are.
     pub content_type: &'a ContentType,
@@ -51,8 +51,10 @@ pub struct Event<'a> {
     pub schema_version: Option<u32>,
     /// When it happened, in milliseconds since 1970. Beyond the year 9999 a CloudEvent cannot say it.
     pub unix_ms: u64,
-    /// Where it comes from.
+    /// Where it comes from, if it did not come as a CloudEvent.
     pub source: &'a Source,
+    /// What it was as a CloudEvent, if it came as one. Its own id is made of the CloudEvent's source and id.
+    pub cloudevent: Option<&'a Origin>,
     /// Where a thin envelope says that the event can be fetched.
     pub url: &'a str,
 }
@@ -61,11 +63,6 @@ impl Envelope {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Raw, Self::CloudeventsStructured, Self::CloudeventsBinary, Self::Event, Self::Thin];
-
-    /// Whether a request carries the attributes of a CloudEvent.
-    pub fn is_cloudevent(self) -> bool {
-        matches!(self, Self::CloudeventsStructured | Self::CloudeventsBinary)
-    }
 
     /// The body for `event` and the headers that belong to it.
     pub fn wrap<'a>(self, event: &Event<'a>) -> Content<'a> {
@@ -89,6 +86,7 @@ impl Envelope {
 }
 
 const JSON: &str = "application/json";
+const OCTET_STREAM: &str = "application/octet-stream";
 
 fn content_type(value: &str) -> Vec<(Cow<'static, str>, String)> {
     vec![("content-type".into(), value.to_owned())]
@@ -96,26 +94,60 @@ fn content_type(value: &str) -> Vec<(Cow<'static, str>, String)> {
 
 impl<'a> Event<'a> {
     fn cloud_event(&self, data: Data<'a>) -> CloudEvent<'a> {
-        let version = self.schema_version.map(|version| version.to_string());
-        let subject = self.key.map(Key::as_str).filter(|key| is_string(key));
+        let origin = self.cloudevent;
         CloudEvent {
-            id: self.cloudevent_id.map_or_else(|| self.id.to_string().into(), Cow::from),
-            source: self.source.as_str().into(),
+            id: match origin {
+                Some(origin) => origin.id.as_str().into(),
+                None => self.id.to_string().into(),
+            },
+            source: origin.map_or(self.source.as_str(), |origin| &origin.source).into(),
             event_type: self.event_type.as_str().into(),
-            subject: subject.map(Cow::from),
+            subject: self.subject().map(Cow::from),
             time: rfc3339::format(self.unix_ms).map(Cow::from),
-            datacontenttype: Some(self.content_type.as_str().into()),
-            dataschema: None,
-            extensions: version
-                .map(|v| ("schemaversion".into(), Value::String(v.into())))
-                .into_iter()
-                .collect(),
+            datacontenttype: self.datacontenttype().map(Cow::from),
+            dataschema: origin.and_then(|origin| origin.dataschema.as_deref()).map(Cow::from),
+            extensions: self.extensions(),
             data,
         }
     }
 
-    /// The payload as JSON if it says that it is and is; bytes otherwise.
+    /// The subject that it came with, or else its key.
+    fn subject(&self) -> Option<&'a str> {
+        match self.cloudevent {
+            Some(origin) if origin.extensions.contains_key(PARTITION_KEY) => {
+                origin.subject.as_deref()
+            }
+            _ => self.key.map(Key::as_str).filter(|key| is_string(key)),
+        }
+    }
+
+    /// Bytes of no declared kind are what nothing is without data.
+    fn datacontenttype(&self) -> Option<&'a str> {
+        let declared = self.content_type.as_str();
+        Some(declared).filter(|declared| !self.no_data() || *declared != OCTET_STREAM)
+    }
+
+    /// The extensions that it came with, and its schema version if that is not among them.
+    fn extensions(&self) -> BTreeMap<Cow<'a, str>, Value<'a>> {
+        let came = self.cloudevent.into_iter().flat_map(|origin| &origin.extensions);
+        let mut extensions: BTreeMap<Cow<'a, str>, _> =
+            came.map(|(name, value)| (name.as_str().into(), value.borrowed())).collect();
+        if let Some(version) = self.schema_version {
+            let value = || Value::String(version.to_string().into());
+            extensions.entry(SCHEMA_VERSION.into()).or_insert_with(value);
+        }
+        extensions
+    }
+
+    fn no_data(&self) -> bool {
+        self.cloudevent.is_some_and(|origin| origin.no_data)
+    }
+
+    /// The payload as JSON if it says that it is and is; bytes otherwise; nothing if it came without data.
     fn data(&self) -> Data<'a> {
+        if self.no_data() {
+            return Data::None;
+        }
         if self.content_type.is_json()
             && let Ok(value) = serde_json::from_slice(self.payload)
         {
@@ -126,6 +158,7 @@ impl<'a> Event<'a> {
 
     fn event(&self) -> Vec<u8> {
         let (data, data_base64) = match self.data() {
+            Data::None => (None, None),
             Data::Json(value) => (Some(value), None),
             other => (None, Some(STANDARD.encode(other.as_bytes()))),
         };

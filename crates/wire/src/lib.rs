@@ -24,8 +24,8 @@
 //!     content_type: &content_type,
 //!     schema_version: None,
 //!     unix_ms: 1_767_225_600_000,
-//!     cloudevent_id: None,
 //!     source: &source,
+//!     cloudevent: None,
 //!     url: "https://railpost.example/v1/events/order-1:paid",
 //! };
 //! let content = Envelope::CloudeventsStructured.wrap(&event);

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use railpost_wire::cloudevents::{BadCloudEvent, CloudEvent, Data, Mode, Value as Attribute};
+use railpost_wire::cloudevents::{
+    BadCloudEvent, CloudEvent, Data, Mode, Origin, Value as Attribute,
+};
 use railpost_wire::{
     ApiKeyId, Attempt, AttemptId, AuditId, ContentType, DeliveryId, EndpointId, Envelope, Event,
     EventId, EventType, EventTypeFilter, Form, Header, HeaderNames, Key, LineId, NodeId, Received,
@@ -434,11 +436,23 @@ fn batches_and_modes_are_read_as_the_vectors_say() {
 }
 
 #[test]
+fn the_id_of_an_event_is_made_of_source_and_id_as_the_vectors_say() {
+    for case in cases("cloudevents", "event_ids") {
+        let (source, id) = (text(&case, "source"), text(&case, "id"));
+        let event = CloudEvent { source: source.into(), id: id.into(), ..CloudEvent::default() };
+        assert_eq!(json!(event.event_id()), case["event_id"], "{case}");
+        assert_eq!(json!(Origin::of(&event).event_id()), case["event_id"], "{case}");
+    }
+}
+
+#[test]
 fn envelopes_hold_what_the_vectors_say() {
     for case in cases("envelopes", "cases") {
         let event = &case["event"];
         let key: Option<Key> = event["key"].as_str().map(|key| key.parse().unwrap());
         let payload = bytes(event, "payload");
+        let cloudevent: Option<Origin> =
+            serde_json::from_value(event["cloudevent"].clone()).unwrap();
         let event = Event {
             id: &text(event, "id").parse().unwrap(),
             event_type: &text(event, "type").parse().unwrap(),
@@ -449,8 +463,8 @@ fn envelopes_hold_what_the_vectors_say() {
                 .as_u64()
                 .map(|version| version.try_into().unwrap()),
             unix_ms: event["unix_ms"].as_u64().unwrap(),
-            cloudevent_id: None,
             source: &text(event, "source").parse().unwrap(),
+            cloudevent: cloudevent.as_ref(),
             url: text(event, "url"),
         };
         for envelope in Envelope::ALL {

@@ -58,18 +58,16 @@ impl Job {
             Envelope::Thin => self.tools.thin_url.thin_url(&self.parcel),
             _ => String::new(),
         };
-        let foreign = event.cloudevent.as_deref().filter(|_| envelope.is_cloudevent());
-        let source = foreign.and_then(|identity| identity.source.parse().ok());
         let content = envelope.wrap(&Event {
             id: &event.id,
-            cloudevent_id: foreign.map(|identity| identity.id.as_str()),
             event_type: &event.event_type,
             key: event.key.as_ref(),
             payload: &event.payload,
             content_type: &event.content_type,
             schema_version: event.schema_version,
             unix_ms: event.time.as_millis(),
-            source: source.as_ref().unwrap_or(&self.outlet.source),
+            source: &self.outlet.source,
+            cloudevent: event.cloudevent.as_deref(),
             url: &url,
         });
         let signers = self.outlet.signers(now);
