@@ -20,6 +20,7 @@ mod body;
 mod framing;
 mod h1;
 mod h2;
+mod idle_limit;
 mod pool;
 mod sender;
 

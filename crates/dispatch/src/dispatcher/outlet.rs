@@ -117,6 +117,7 @@ fn route_to(target: Target, endpoint: &Endpoint, sender: &Sender) -> Result<Rout
         tls: tls(endpoint, private)?,
         headers: CustomHeaders::new(&private.headers, names).map_err(text)?,
         names: names.clone(),
+        tenant: Some(endpoint.tenant.clone()),
         ..RouteConfig::new(target)
     };
     sender.route(&config).map_err(text)
