@@ -23,6 +23,8 @@ mod h2;
 mod idle_limit;
 mod pool;
 mod sender;
+#[cfg(test)]
+mod differential_test;
 
 pub use exchange::{Body, BodyEnd, Detail, Exchange, Response, Timing};
 pub use headers::{BadHeader, CustomHeaders};

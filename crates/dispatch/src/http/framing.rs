@@ -145,7 +145,11 @@ fn framing(status: u16, version: Version, headers: &[Header<'_>]) -> Result<Fram
         return Ok(Framing::Sized(0));
     }
     if let Some(coding) = values(headers, &TRANSFER_ENCODING).last() {
-        let chunked = version == Version::HTTP_11 && coding.eq_ignore_ascii_case(b"chunked");
+        if version == Version::HTTP_10 {
+            return Err(BadHead("it has a transfer-encoding, which HTTP/1.0 has not"));
+        }
+        let readable = values(headers, &TRANSFER_ENCODING).all(<[u8]>::is_ascii);
+        let chunked = readable && coding.eq_ignore_ascii_case(b"chunked");
         return Ok(if chunked { Framing::Chunked(Chunk::Size) } else { Framing::UntilClose });
     }
     let mut lengths = values(headers, &CONTENT_LENGTH).map(length);
@@ -166,7 +170,9 @@ fn length(value: &[u8]) -> Option<u64> {
 fn keeps_alive(status: u16, version: Version, headers: &[Header<'_>]) -> bool {
     let says =
         |wish: &[u8]| values(headers, &CONNECTION).any(|said| said.eq_ignore_ascii_case(wish));
-    let usual = version == Version::HTTP_11 || says(b"keep-alive");
+    // What cannot be read may say that it closes, and so it counts for that alone.
+    let readable = values(headers, &CONNECTION).all(<[u8]>::is_ascii);
+    let usual = version == Version::HTTP_11 || (readable && says(b"keep-alive"));
     usual && !says(b"close") && !is_ambiguous(status, headers) && status != 101
 }
 
@@ -269,25 +275,71 @@ impl Chunk {
                     [] | [b'\r'] => return Step::Read,
                     _ => return Step::Bad,
                 },
-                Self::Size => match httparse::parse_chunk_size(input) {
+                Self::Size => match chunk_size(input) {
                     Ok(Status::Complete((used, 0))) => (Self::Trailers, used),
                     Ok(Status::Complete((used, size))) => (Self::Data(size), used),
                     Ok(Status::Partial) => return read_within_bound(input),
-                    Err(_) => return Step::Bad,
+                    Err(NoChunk) => return Step::Bad,
                 },
-                Self::Trailers => {
-                    let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
-                    match httparse::parse_headers(input, &mut room) {
-                        Ok(Status::Complete((used, _))) => (Self::Nothing, used),
-                        Ok(Status::Partial) => return read_within_bound(input),
-                        Err(_) => return Step::Bad,
-                    }
-                }
+                Self::Trailers => match trailers_len(input) {
+                    Ok(Status::Complete(used)) => (Self::Nothing, used),
+                    Ok(Status::Partial) => return read_within_bound(input),
+                    Err(NoChunk) => return Step::Bad,
+                },
             };
             input.advance(used);
             *self = next;
         }
     }
+}
+
+/// Something does not frame a chunk.
+struct NoChunk;
+
+/// The length of the line that begins a chunk, and the chunk's size. Extensions are passed over. The line
+/// ends with CRLF: some take a bare line feed for its end and some for a part of it, so it is refused.
+fn chunk_size(input: &[u8]) -> Result<Status<(usize, u64)>, NoChunk> {
+    let digits = input.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if digits == 0 {
+        return if input.is_empty() { Ok(Status::Partial) } else { Err(NoChunk) };
+    }
+    let text = std::str::from_utf8(&input[..digits]).map_err(|_| NoChunk)?;
+    let size = u64::from_str_radix(text, 16).map_err(|_| NoChunk)?;
+    let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
+    let after = digits + input[digits..].iter().take_while(is_space).count();
+    let extensions = match input.get(after) {
+        Some(b';') => input[after..].iter().take_while(|byte| !is_line_end(**byte)).count(),
+        _ => 0,
+    };
+    Ok(match &input[after + extensions..] {
+        [] | [b'\r'] => Status::Partial,
+        [b'\r', b'\n', ..] => Status::Complete((after + extensions + 2, size)),
+        _ => return Err(NoChunk),
+    })
+}
+
+/// The length of what follows the last chunk: lines that are read and thrown away, and an empty one. All end
+/// with CRLF.
+fn trailers_len(input: &[u8]) -> Result<Status<usize>, NoChunk> {
+    let end = match input {
+        [b'\r', b'\n', ..] => Some(2),
+        _ => input.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4),
+    };
+    let lines = &input[..end.unwrap_or(input.len())];
+    let lone_feed = |at: usize| lines[at] == b'\n' && !lines[..at].ends_with(b"\r");
+    let lone_return =
+        |at: usize| lines[at] == b'\r' && lines.get(at + 1).is_some_and(|next| *next != b'\n');
+    if (0..lines.len()).any(|at| lone_feed(at) || lone_return(at)) {
+        return Err(NoChunk);
+    }
+    let Some(end) = end else { return Ok(Status::Partial) };
+    let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
+    let parsed = httparse::parse_headers(lines, &mut room).map_err(|_| NoChunk)?;
+    if parsed.is_complete() { Ok(Status::Complete(end)) } else { Err(NoChunk) }
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
 }
 
 fn read_within_bound(input: &[u8]) -> Step {
@@ -315,6 +367,7 @@ mod tests {
             ("transfer-encoding: gzip, Chunked\r\n", Chunked(Chunk::Size), true),
             ("transfer-encoding: gzip\r\n", UntilClose, false),
             ("transfer-encoding: chunked, gzip\r\n", UntilClose, false),
+            ("transfer-encoding: \u{e9}, chunked\r\n", UntilClose, false),
             ("transfer-encoding: chunked\r\ncontent-length: 5\r\n", Chunked(Chunk::Size), false),
             ("content-length: 5\r\nconnection: x, Close\r\n", Sized(5), false),
             ("", UntilClose, false),
@@ -399,13 +452,15 @@ mod tests {
         for (fields, framing, keeps_alive) in [
             ("content-length: 1\r\nconnection: Keep-Alive\r\n", Framing::Sized(1), true),
             ("connection: keep-alive\r\n", Framing::UntilClose, false),
-            ("transfer-encoding: chunked\r\n", Framing::UntilClose, false),
+            ("content-length: 1\r\nconnection: keep-alive, \u{e9}\r\n", Framing::Sized(1), false),
         ] {
             let text = format!("HTTP/1.0 200 OK\r\n{fields}\r\n");
             let mut input = BytesMut::from(&text[..]);
             let head = HeadReader::default().take(&mut input).unwrap().unwrap();
             assert_eq!((head.framing, head.keeps_alive), (framing, keeps_alive), "{fields:?}");
         }
+        let text = "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert!(HeadReader::default().take(&mut BytesMut::from(text)).is_err());
     }
 
     /// Byte by byte, and all at once: the same head, and the same rest.
@@ -537,6 +592,13 @@ mod tests {
                 "X",
             ),
             ("1\r\na\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\nX", "a", Step::Done, "X"),
+            ("003 \t; a=\"b\"\r\nabc\r\n00\r\n\r\n", "abc", Step::Done, ""),
+            ("3\nabc\r\n", "", Step::Bad, "3\nabc\r\n"),
+            ("3;a\nb\r\nabc\r\n", "", Step::Bad, "3;a\nb\r\nabc\r\n"),
+            ("3\rx\r\nabc\r\n", "", Step::Bad, "3\rx\r\nabc\r\n"),
+            ("0\r\n\n", "", Step::Bad, "\n"),
+            ("0\r\nx: y\n\r\n", "", Step::Bad, "x: y\n\r\n"),
+            ("0\r\nx y: z\r\n\r\n", "", Step::Bad, "x y: z\r\n\r\n"),
             ("3\r\nab", "ab", Step::Read, ""),
             ("3\r\nabc\r\n", "abc", Step::Read, ""),
             ("3\r\nabcd\r\n", "abc", Step::Bad, "d\r\n"),
