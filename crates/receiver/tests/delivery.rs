@@ -47,13 +47,13 @@ fn a_sender_that_says_neither_type_nor_time_is_read_as_well() {
 fn wrapped(envelope: Envelope, payload: &[u8], content_type: &str) -> TestRequest {
     let (sender, event) = dated();
     let event = TestEvent { body: payload.to_vec(), ..event };
-    wrapped_by(&sender, event, envelope, content_type, None)
+    wrapped_by(&sender, &event, envelope, content_type, None)
 }
 
 /// The same of this event, whose body is the payload.
 fn wrapped_by(
     sender: &TestSender,
-    event: TestEvent,
+    event: &TestEvent,
     envelope: Envelope,
     content_type: &str,
     cloudevent: Option<&Origin>,
@@ -164,7 +164,7 @@ fn a_cloudevent_that_kept_its_own_id_is_read_under_the_id_that_was_signed() {
         for envelope in [Envelope::CloudeventsStructured, Envelope::CloudeventsBinary] {
             let (sender, event) = dated();
             let event = TestEvent { id: signed.clone(), ..event };
-            let sent = wrapped_by(&sender, event, envelope, "application/json", Some(&origin));
+            let sent = wrapped_by(&sender, &event, envelope, "application/json", Some(&origin));
             let delivery = verified(sent).unwrap();
             let read = delivery.cloud_event().map(|event| (event.source, event.id));
             assert_eq!(read.is_ok(), readable, "{envelope:?}: {read:?}");
