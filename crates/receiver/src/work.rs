@@ -162,33 +162,20 @@ impl Head {
 
 /// A job's head, as it is stored.
 pub(crate) fn head(delivery: &Delivery) -> String {
-    let Received {
-        event_id,
-        event_type,
-        event_unix_ms,
-        schema_version,
-        key,
-        line,
-        seq,
-        after,
-        attempt,
-        replay,
-        thin,
-        timestamp,
-    } = delivery.received.clone();
+    let received = delivery.received.clone();
     let head = Head {
-        id: event_id,
-        event_type,
-        event_unix_ms,
-        schema_version,
-        key,
-        line,
-        seq,
-        after,
-        attempt,
-        replay,
-        thin,
-        timestamp,
+        id: received.event_id,
+        event_type: received.event_type,
+        event_unix_ms: received.event_unix_ms,
+        schema_version: received.schema_version,
+        key: received.key,
+        line: received.line,
+        seq: received.seq,
+        after: received.after,
+        attempt: received.attempt,
+        replay: received.replay,
+        thin: received.thin,
+        timestamp: received.timestamp,
         headers: delivery.headers.clone(),
     };
     serde_json::to_string(&head).expect("a head is a JSON object")
