@@ -58,13 +58,15 @@ fn cpu_time() -> Duration {
 }
 
 /// The headers of one attempt, with values made anew as in earnest.
-fn headers(n: usize) -> [(&'static str, String); 9] {
+fn headers(n: usize) -> [(&'static str, String); 11] {
     [
         ("webhook-id", format!("evt_{n:032}")),
         ("webhook-timestamp", (1_700_000_000 + n).to_string()),
         ("webhook-signature", format!("v1,{n:044}")),
         ("X-Webhook-Signature", format!("t=1700000000,v1={n:064}")),
         ("Idempotency-Key", format!("evt_{n:032}")),
+        ("X-Event-Type", "order.paid".to_owned()),
+        ("X-Event-Time", "2026-01-01T00:00:00.123Z".to_owned()),
         ("X-Key", format!("order-{n}")),
         ("X-Seq", n.to_string()),
         ("X-Attempt", "1".to_owned()),

@@ -20,8 +20,11 @@ mod body;
 mod framing;
 mod h1;
 mod h2;
+mod idle_limit;
 mod pool;
 mod sender;
+#[cfg(test)]
+mod differential_test;
 
 pub use exchange::{Body, BodyEnd, Detail, Exchange, Response, Timing};
 pub use headers::{BadHeader, CustomHeaders};

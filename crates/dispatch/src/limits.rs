@@ -48,6 +48,10 @@ pub const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Largest head of an answer, in bytes.
 pub const RESPONSE_HEAD_LEN_MAX: usize = 64 * 1024;
 
+/// Most interim answers (1xx) before the answer itself: a proxy or two on the way send one each. Together
+/// they may be as long as one head.
+pub(crate) const INTERIM_ANSWERS_MAX: usize = 8;
+
 /// Most header fields of an HTTP/1 answer: no receiver needs as many.
 pub(crate) const RESPONSE_HEADERS_MAX: usize = 100;
 
@@ -79,6 +83,10 @@ pub const CUSTOM_HEADERS_LEN_MAX: usize = 4 * 1024;
 /// Idle connections kept to one target: what a burst of parallel deliveries leaves behind, which by an
 /// endpoint's default is 64. Fewer, and a busy endpoint's connections are closed and opened all the time.
 pub const IDLE_PER_TARGET_DEFAULT: usize = 64;
+
+/// Idle connections kept for one tenant: two busy endpoints' worth, and a quarter of all, so that no tenant
+/// takes the room of the others.
+pub const IDLE_PER_TENANT_DEFAULT: usize = 128;
 
 /// Idle connections kept in all: a file descriptor each, of the 1,024 that a process may have open
 /// where nobody raised it.

@@ -31,6 +31,7 @@ use crate::receive::Rejection;
 use axum_core::body::Body;
 use axum_core::extract::{FromRef, FromRequest, Request};
 use axum_core::response::{IntoResponse, Response};
+use railpost_wire::EventType;
 use railpost_wire::cloudevents::Data;
 use serde::de::DeserializeOwned;
 
@@ -112,15 +113,48 @@ where
 impl<T: DeserializeOwned> CloudEventOf<T> {
     fn of(delivery: Delivery) -> Result<Self, Rejection> {
         let event = delivery.cloud_event()?;
-        let unexpected = |problem: String| Rejection::Unreadable(format!("data: {problem}"));
-        let Data::Json(data) = &event.data else {
-            return Err(unexpected("expected JSON".to_owned()));
-        };
-        let data =
-            serde_json::from_str(data.get()).map_err(|error| unexpected(error.to_string()))?;
+        let data = json_data(&event.data)?;
         let (event_type, source) = (event.event_type.to_string(), event.source.to_string());
         Ok(Self { event_type, source, data, delivery })
     }
+}
+
+/// An event of an `event` envelope, whose data is JSON of the application's own.
+#[derive(Debug, Clone)]
+pub struct EventOf<T> {
+    /// The delivery. Its [`event`](Delivery::event) has the rest.
+    pub delivery: Delivery,
+    /// The event's type.
+    pub event_type: EventType,
+    /// The event's data.
+    pub data: T,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for EventOf<T>
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let delivery = Delivery::from_request(request, state).await?;
+        readable(Self::of(delivery), state)
+    }
+}
+
+impl<T: DeserializeOwned> EventOf<T> {
+    fn of(delivery: Delivery) -> Result<Self, Rejection> {
+        let event = delivery.event()?;
+        let (data, event_type) = (json_data(&event.data)?, event.event_type.clone());
+        Ok(Self { event_type, data, delivery })
+    }
+}
+
+/// The data of an envelope as JSON of the application's own.
+fn json_data<T: DeserializeOwned>(data: &Data<'_>) -> Result<T, Rejection> {
+    let unexpected = |problem: String| Rejection::Unreadable(format!("data: {problem}"));
+    let Data::Json(data) = data else { return Err(unexpected("expected JSON".to_owned())) };
+    serde_json::from_str(data.get()).map_err(|error| unexpected(error.to_string()))
 }
 
 /// A thin event: [`Thin::fetch`] gets the rest.
@@ -142,6 +176,36 @@ where
         let delivery = Delivery::from_request(request, state).await?;
         let thin = readable(delivery.thin(), state)?;
         Ok(Self { delivery, thin })
+    }
+}
+
+/// What an endpoint with a raw envelope and `thin_above` sends: the payload, or where to fetch it.
+#[derive(Debug, Clone)]
+pub enum JsonOrThin<T> {
+    /// The payload is here.
+    Json(JsonEvent<T>),
+    /// It is to be fetched.
+    Thin(ThinEvent),
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonOrThin<T>
+where
+    Door: FromRef<S>,
+{
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Rejection> {
+        let delivery = Delivery::from_request(request, state).await?;
+        readable(Self::of(delivery), state)
+    }
+}
+
+impl<T: DeserializeOwned> JsonOrThin<T> {
+    fn of(delivery: Delivery) -> Result<Self, Rejection> {
+        Ok(match delivery.received.thin {
+            true => Self::Thin(ThinEvent { thin: delivery.thin()?, delivery }),
+            false => Self::Json(JsonEvent { payload: delivery.json()?, delivery }),
+        })
     }
 }
 

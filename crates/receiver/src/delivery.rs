@@ -1,10 +1,12 @@
-//! A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, or a thin event.
+//! A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, an event, or a thin one.
 
 use crate::limits::HEADERS_KEPT_MAX;
 use crate::receive::{Receiver, Rejection};
-use railpost_wire::cloudevents::{CloudEvent, Mode};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use railpost_wire::cloudevents::{CloudEvent, Data, Mode};
 use railpost_wire::{EventId, EventType, Key, Received};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 /// An authentic delivery: what its headers say, and its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,12 +37,19 @@ impl Delivery {
 
     /// The body as JSON of the application's own.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Rejection> {
+        self.check_whole()?;
+        self.read_json()
+    }
+
+    fn read_json<T: DeserializeOwned>(&self) -> Result<T, Rejection> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Rejection::Unreadable(format!("the body is not as expected: {error}")))
     }
 
-    /// The CloudEvent that it is, in structured or binary mode. Its id must be the one that was signed.
+    /// The CloudEvent that it is, in structured or binary mode. Its id, or the one that its source and id
+    /// make, must be the one that was signed.
     pub fn cloud_event(&self) -> Result<CloudEvent<'_>, Rejection> {
+        self.check_whole()?;
         let event = match self.mode()? {
             Mode::Structured => CloudEvent::from_json(&self.body)?,
             Mode::Binary => {
@@ -52,15 +61,49 @@ impl Delivery {
                 return Err(Rejection::Unreadable("a batch, where one event was expected".into()));
             }
         };
-        self.check_id(&event.id)?;
+        self.check_cloud_event_id(&event)?;
+        Ok(event)
+    }
+
+    /// The event of an `event` envelope. Its id must be the one that was signed.
+    pub fn event(&self) -> Result<EventBody<'_>, Rejection> {
+        self.check_whole()?;
+        let event = EventBody::read(&self.body)?;
+        self.check_id(&event.id.to_string())?;
         Ok(event)
     }
 
     /// The thin event that it is. Its id must be the one that was signed.
     pub fn thin(&self) -> Result<Thin, Rejection> {
-        let thin: Thin = self.json()?;
+        let thin: Thin = self.read_json()?;
         self.check_id(&thin.id.to_string())?;
         Ok(thin)
+    }
+
+    /// The delivery with its payload: itself where the body holds the event, and with what `get` fetches
+    /// where the body is a reference (`X-Thin`). An endpoint with `thin_above` sends both. What is
+    /// fetched is the producer's payload, as a raw delivery has it; see [`Thin::fetch`] for `origin`.
+    pub async fn fetched<E: From<Rejection>>(
+        self,
+        origin: &str,
+        get: impl AsyncFnOnce(&str) -> Result<Fetched, E>,
+    ) -> Result<Self, E> {
+        if !self.received.thin {
+            return Ok(self);
+        }
+        let Fetched { content_type, payload } = self.thin()?.fetch(origin, get).await?;
+        let headers = vec![("content-type".to_owned(), content_type.into_bytes())];
+        let received = Received { thin: false, ..self.received };
+        Ok(Self { received, headers, body: payload })
+    }
+
+    /// A reference is JSON too: nobody should take it for the payload.
+    fn check_whole(&self) -> Result<(), Rejection> {
+        if !self.received.thin {
+            return Ok(());
+        }
+        let problem = "the body is a reference to the event, not the event: fetch it first";
+        Err(Rejection::Unreadable(problem.to_owned()))
     }
 
     fn mode(&self) -> Result<Mode, Rejection> {
@@ -68,6 +111,15 @@ impl Delivery {
         let content_type = content_type.map_or(&[][..], |(_, value)| value);
         Mode::of_content_type(&String::from_utf8_lossy(content_type))
             .map_err(|problem| Rejection::Unreadable(format!("content-type: {problem}")))
+    }
+
+    /// An event that came to the sender as a CloudEvent keeps the id that it came with; the signed id is made
+    /// of its source and that id.
+    fn check_cloud_event_id(&self, event: &CloudEvent<'_>) -> Result<(), Rejection> {
+        if event.event_id() == self.received.event_id {
+            return Ok(());
+        }
+        self.check_id(&event.id)
     }
 
     fn check_id(&self, id: &str) -> Result<(), Rejection> {
@@ -91,6 +143,62 @@ fn kept(headers: &[(&str, &[u8])]) -> Result<Vec<(String, Vec<u8>)>, Rejection> 
     Ok(kept)
 }
 
+/// What an `event` envelope holds.
+#[derive(Debug, Clone)]
+pub struct EventBody<'a> {
+    /// The event's id.
+    pub id: EventId,
+    /// Its type.
+    pub event_type: EventType,
+    /// When it happened, by RFC 3339.
+    pub created_at: Option<String>,
+    /// The version of its type's schema, if it has one.
+    pub version: Option<u32>,
+    /// Its key, if it has one.
+    pub key: Option<Key>,
+    /// Its payload: JSON byte for byte, other bytes, or none at all.
+    pub data: Data<'a>,
+}
+
+/// Its members. A JSON payload may be `null`, which is not the same as none.
+#[derive(Deserialize)]
+struct EventMembers<'a> {
+    id: EventId,
+    #[serde(rename = "type")]
+    event_type: EventType,
+    created_at: Option<String>,
+    version: Option<u32>,
+    key: Option<Key>,
+    #[serde(default, borrow, deserialize_with = "present")]
+    data: Option<&'a RawValue>,
+    data_base64: Option<String>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> EventBody<'a> {
+    fn read(body: &'a [u8]) -> Result<Self, Rejection> {
+        let unreadable = |problem: &dyn std::fmt::Display| {
+            Rejection::Unreadable(format!("no event envelope: {problem}"))
+        };
+        let members: EventMembers<'a> =
+            serde_json::from_slice(body).map_err(|error| unreadable(&error))?;
+        let data = match (members.data, members.data_base64) {
+            (None, None) => Data::None,
+            (Some(value), None) => Data::Json(value),
+            (None, Some(text)) => {
+                let bytes = STANDARD.decode(text);
+                Data::Binary(bytes.map_err(|_| unreadable(&"data_base64 is not base64"))?.into())
+            }
+            (Some(_), Some(_)) => return Err(unreadable(&"both data and data_base64")),
+        };
+        let EventMembers { id, event_type, created_at, version, key, .. } = members;
+        Ok(Self { id, event_type, created_at, version, key, data })
+    }
+}
+
 /// A thin event: what happened to what, and where the rest is.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Thin {
@@ -104,6 +212,15 @@ pub struct Thin {
     pub key: Option<Key>,
     /// Where to fetch the rest, with the receiver's own credentials.
     pub url: String,
+}
+
+/// The payload behind a reference, as the sender answered it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The answer's `content-type`.
+    pub content_type: String,
+    /// The answer's body.
+    pub payload: Vec<u8>,
 }
 
 impl Thin {

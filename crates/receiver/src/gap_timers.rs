@@ -116,12 +116,16 @@ mod tests {
     fn event(line: &str, seq: u64) -> Received {
         Received {
             event_id: "1".parse().unwrap(),
+            event_type: None,
+            event_unix_ms: None,
+            schema_version: None,
             key: None,
             line: Some(line.parse().unwrap()),
             seq: Seq::new(seq),
             after: None,
             attempt: None,
             replay: false,
+            thin: false,
             timestamp: 0,
         }
     }

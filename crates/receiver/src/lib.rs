@@ -79,7 +79,7 @@ pub mod testing;
 
 pub use answer::Answer;
 pub use counters::{Counters, Counts};
-pub use delivery::{Delivery, Thin};
+pub use delivery::{Delivery, EventBody, Fetched, Thin};
 pub use inbox::{InboxConfig, NotedGap, OnGap, Policy, Replays, Retention, Start, Verdict};
 pub use memory::{MemoryInbox, Ticket};
 pub use receive::{Receiver, Rejection};

@@ -14,17 +14,26 @@
 //! # }
 //! ```
 
-use railpost_wire::{Attempt, EventId, HeaderNames, Key, LineId, Secret, Seq, Signer};
+use railpost_wire::{Attempt, EventId, EventType, HeaderNames, Key, LineId, Secret, Seq, Signer};
 use std::collections::HashMap;
 
 /// Rounds of an ordeal before a handler that never acknowledges is given up on.
 const ROUNDS_MAX: u32 = 100;
+
+/// When an event happened that nobody dated: 2026-01-01T00:00:00Z.
+const EVENT_UNIX_MS: u64 = 1_767_225_600_000;
 
 /// An event to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestEvent {
     /// Its id.
     pub id: EventId,
+    /// Its type: `test.event`, unless it is set to another.
+    pub event_type: EventType,
+    /// When it happened, in milliseconds since 1970: the beginning of 2026, unless it is set to another.
+    pub event_unix_ms: u64,
+    /// The version of its type's schema, if it is set.
+    pub schema_version: Option<u32>,
     /// Its key, if it has one.
     pub key: Option<Key>,
     /// The line that it stands in, if it has a key.
@@ -34,6 +43,8 @@ pub struct TestEvent {
     /// The seq that must have been applied before, where that is not the one before: set it to play a
     /// sender that skipped what lies between.
     pub after: Option<u64>,
+    /// Whether its bytes say where to fetch it instead of holding it.
+    pub thin: bool,
     /// Its bytes.
     pub body: Vec<u8>,
 }
@@ -145,7 +156,18 @@ impl TestSender {
         let key: Option<Key> = key.map(|key| key.parse().expect("a key of 1 to 256 bytes"));
         let place = key.clone().map(|key| self.next_place(key));
         let (line, seq) = place.unzip();
-        TestEvent { id, key, line, seq, after: None, body: body.to_vec() }
+        TestEvent {
+            id,
+            event_type: "test.event".parse().expect("letters and dots are a type"),
+            event_unix_ms: EVENT_UNIX_MS,
+            schema_version: None,
+            key,
+            line,
+            seq,
+            after: None,
+            thin: false,
+            body: body.to_vec(),
+        }
     }
 
     fn next_place(&mut self, key: Key) -> (LineId, Seq) {
@@ -170,12 +192,16 @@ impl TestSender {
     pub fn request(&self, event: &TestEvent, attempt: u32, timestamp: i64) -> TestRequest {
         let attempt = Attempt {
             event_id: &event.id,
+            event_type: &event.event_type,
+            event_unix_ms: event.event_unix_ms,
+            schema_version: event.schema_version,
             key: event.key.as_ref(),
             line: event.line.as_ref(),
             seq: event.seq,
             after: event.after,
             number: attempt,
             replay: false,
+            thin: event.thin,
             timestamp,
             body: &event.body,
             signers: &self.signers,

@@ -8,7 +8,7 @@
 use crate::delivery::Delivery;
 use crate::inbox::Place;
 use crate::limits::{BACKLOG_MAX, ERROR_CHARS_MAX, TRIES_MAX, TRY_DELAY_BASE, TRY_DELAY_MAX};
-use railpost_wire::{EventId, Key, LineId, Received, Seq};
+use railpost_wire::{EventId, EventType, Key, LineId, Received, Seq};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -120,6 +120,12 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for WorkError<E> {}
 #[derive(Serialize, Deserialize)]
 struct Head {
     id: EventId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event_type: Option<EventType>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event_unix_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schema_version: Option<u32>,
     key: Option<Key>,
     #[serde(default)]
     line: Option<LineId>,
@@ -128,16 +134,50 @@ struct Head {
     after: Option<u64>,
     attempt: Option<u32>,
     replay: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    thin: bool,
     timestamp: i64,
     headers: Vec<(String, Vec<u8>)>,
 }
 
+impl Head {
+    fn into_received(self) -> (Received, Vec<(String, Vec<u8>)>) {
+        let received = Received {
+            event_id: self.id,
+            event_type: self.event_type,
+            event_unix_ms: self.event_unix_ms,
+            schema_version: self.schema_version,
+            key: self.key,
+            line: self.line,
+            seq: self.seq,
+            after: self.after,
+            attempt: self.attempt,
+            replay: self.replay,
+            thin: self.thin,
+            timestamp: self.timestamp,
+        };
+        (received, self.headers)
+    }
+}
+
 /// A job's head, as it is stored.
 pub(crate) fn head(delivery: &Delivery) -> String {
-    let Received { event_id, key, line, seq, after, attempt, replay, timestamp } =
-        delivery.received.clone();
-    let headers = delivery.headers.clone();
-    let head = Head { id: event_id, key, line, seq, after, attempt, replay, timestamp, headers };
+    let received = delivery.received.clone();
+    let head = Head {
+        id: received.event_id,
+        event_type: received.event_type,
+        event_unix_ms: received.event_unix_ms,
+        schema_version: received.schema_version,
+        key: received.key,
+        line: received.line,
+        seq: received.seq,
+        after: received.after,
+        attempt: received.attempt,
+        replay: received.replay,
+        thin: received.thin,
+        timestamp: received.timestamp,
+        headers: delivery.headers.clone(),
+    };
     serde_json::to_string(&head).expect("a head is a JSON object")
 }
 
@@ -162,9 +202,8 @@ impl Row {
         let Self { position, tries, head, body } = self;
         let damaged =
             |error: serde_json::Error| WorkError::Damaged { position, problem: error.to_string() };
-        let Head { id, key, line, seq, after, attempt, replay, timestamp, headers } =
-            serde_json::from_str(&head).map_err(damaged)?;
-        let received = Received { event_id: id, key, line, seq, after, attempt, replay, timestamp };
+        let head: Head = serde_json::from_str(&head).map_err(damaged)?;
+        let (received, headers) = head.into_received();
         let delivery = Delivery { received, headers, body };
         Ok(Job { position, tries: u32::try_from(tries).unwrap_or(u32::MAX), delivery })
     }

@@ -10,7 +10,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use railpost_receiver::axum::{CloudEventOf, JsonEvent, ThinEvent};
+use railpost_receiver::axum::{CloudEventOf, EventOf, JsonEvent, JsonOrThin, ThinEvent};
 use railpost_receiver::door::{Door, unix_now};
 use railpost_receiver::redis::RedisInbox;
 use railpost_receiver::testing::{TestRequest, TestSender};
@@ -189,6 +189,17 @@ async fn cloud(event: CloudEventOf<Order>) -> String {
     format!("{} of {}: {}", event.event_type, event.source, event.data.total)
 }
 
+async fn event(event: EventOf<Order>) -> String {
+    format!("{}: {}", event.event_type, event.data.total)
+}
+
+async fn either(event: JsonOrThin<Order>) -> String {
+    match event {
+        JsonOrThin::Json(event) => format!("here {}", event.payload.total),
+        JsonOrThin::Thin(event) => format!("at {}", event.thin.url),
+    }
+}
+
 async fn thin(event: ThinEvent) -> Result<String, Rejection> {
     let rest = event
         .thin
@@ -209,11 +220,12 @@ fn wrapped(sender: &TestSender, envelope: Envelope, url: &str) -> TestRequest {
         content_type: &content_type,
         schema_version: None,
         unix_ms: 1_767_225_600_000,
-        cloudevent_id: None,
+        cloudevent: None,
         source: &source,
         url,
     });
     let mut event = sender.clone().event(None, &content.body);
+    event.thin = envelope == Envelope::Thin;
     event.id = id.clone();
     let mut sent = sender.request(&event, 1, unix_now());
     let headers = content.headers.into_iter();
@@ -231,6 +243,10 @@ async fn each_envelope_becomes_a_typed_event() {
         (Envelope::CloudeventsStructured, post(cloud), 200, "order.paid of /tenants/acme: 12"),
         (Envelope::CloudeventsBinary, post(cloud), 200, "order.paid of /tenants/acme: 12"),
         (Envelope::Thin, post(thin), 200, "fetched https://railpost.test/v1/events/order-1:paid"),
+        (Envelope::Event, post(event), 200, "order.paid: 12"),
+        (Envelope::Raw, post(either), 200, "here 12"),
+        (Envelope::Thin, post(either), 200, "at https://railpost.test/v1/events/order-1:paid"),
+        (Envelope::Raw, post(event), 400, "not readable"),
         (Envelope::Raw, post(cloud), 400, "not readable"),
         (Envelope::Thin, post(raw), 400, "not readable"),
     ] {
@@ -241,7 +257,7 @@ async fn each_envelope_becomes_a_typed_event() {
         let body = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body, text, "{envelope:?}");
     }
-    assert_eq!(door.counters().counts().rejected, 2);
+    assert_eq!(door.counters().counts().rejected, 3);
 }
 
 #[tokio::test]

@@ -379,12 +379,16 @@ mod tests {
     fn arrival(event: EventNo) -> Arrival {
         let received = Received {
             event_id: format!("event-{event}").parse().unwrap(),
+            event_type: None,
+            event_unix_ms: None,
+            schema_version: None,
             key: None,
             line: Some(LineId::of(0, 1)),
             seq: Seq::new(event),
             after: None,
             attempt: None,
             replay: false,
+            thin: false,
             timestamp: 0,
         };
         let (delivery, endpoint) = (DeliveryId::from_u128(event.into()), EndpointId::from_u128(1));

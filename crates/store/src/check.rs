@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use railpost_engine::{Load, Timestamp};
+use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, TenantId};
 
 use crate::limits::*;
@@ -45,14 +46,27 @@ fn different_ids(events: &[Event]) -> Result<()> {
 
 fn check_event(event: &Event) -> Result<()> {
     at_most("payload (bytes)", event.payload.len(), PAYLOAD_LEN_MAX)?;
-    if let Some(identity) = &event.cloudevent {
-        at_most("cloudevent.id (bytes)", identity.id.len(), CLOUDEVENT_ID_LEN_MAX)?;
-        at_most("cloudevent.source (bytes)", identity.source.len(), CLOUDEVENT_SOURCE_LEN_MAX)?;
-    }
+    event.cloudevent.as_deref().map_or(Ok(()), check_cloudevent)?;
     match &event.traceparent {
         Some(traceparent) => printable("traceparent", traceparent, TRACEPARENT_LEN_MAX),
         None => Ok(()),
     }
+}
+
+fn check_cloudevent(origin: &Origin) -> Result<()> {
+    let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let (count, bytes) = (origin.extensions.len(), origin.extension_bytes());
+    for (field, value, max) in [
+        ("cloudevent.id (bytes)", origin.id.len(), CLOUDEVENT_ID_LEN_MAX),
+        ("cloudevent.source (bytes)", origin.source.len(), CLOUDEVENT_URI_LEN_MAX),
+        ("cloudevent.subject (bytes)", len(&origin.subject), CLOUDEVENT_SUBJECT_LEN_MAX),
+        ("cloudevent.dataschema (bytes)", len(&origin.dataschema), CLOUDEVENT_URI_LEN_MAX),
+        ("cloudevent.extensions (entries)", count, CLOUDEVENT_EXTENSIONS_MAX),
+        ("cloudevent.extensions (bytes)", bytes, CLOUDEVENT_EXTENSION_BYTES_MAX),
+    ] {
+        at_most(field, value, max)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn redeliver(batch: &RedeliverBatch) -> Result<()> {
@@ -156,6 +170,9 @@ fn endpoint(settings: &EndpointSettings, private: &EndpointPrivate) -> Result<()
     if settings.filters.is_empty() {
         let problem = "expected at least one event type, such as `order.*`, or `*` for all";
         return Err(StoreError::invalid("filters", problem));
+    }
+    if let Some(bound) = settings.thin_above {
+        at_most("thin_above", bound as usize, PAYLOAD_LEN_MAX)?;
     }
     at_most("headers (entries)", private.headers.len(), HEADERS_MAX)?;
     for (name, value) in &private.headers {

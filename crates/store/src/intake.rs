@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{Accepted, LaneId, Timestamp};
+use railpost_wire::cloudevents::Origin;
 use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
@@ -56,23 +57,14 @@ pub struct Event {
     pub time: Timestamp,
     /// The trace it belongs to, as W3C Trace Context writes it.
     pub traceparent: Option<String>,
-    /// What identified it, if it came as a CloudEvent.
-    pub cloudevent: Option<Box<CloudEventIdentity>>,
+    /// What it was as a CloudEvent, if it came as one. Other events pay nothing for it.
+    pub cloudevent: Option<Box<Origin>>,
 }
 
-/// What identifies a CloudEvent: an id is unique within its source only. The event's own id is made of both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CloudEventIdentity {
-    /// The attribute `id`.
-    pub id: String,
-    /// The attribute `source`.
-    pub source: String,
-}
-
-impl CloudEventIdentity {
-    /// As stores keep it.
-    pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("two texts are JSON")
+impl Event {
+    /// How many bytes it brings: its payload, and what it was as a CloudEvent.
+    pub fn bytes(&self) -> usize {
+        self.payload.len() + self.cloudevent.as_ref().map_or(0, |origin| origin.bytes())
     }
 }
 

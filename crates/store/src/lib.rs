@@ -75,8 +75,8 @@ pub use fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use figures::{Figures, FiguresScope, Resolution};
 pub use histogram::Histogram;
 pub use intake::{
-    AcceptBatch, AcceptBody, AcceptRecord, CloudEventIdentity, Event, EventOutcome, Intake,
-    LinePlace, NewDelivery, Receipt, RedeliverBatch,
+    AcceptBatch, AcceptBody, AcceptRecord, Event, EventOutcome, Intake, LinePlace, NewDelivery,
+    Receipt, RedeliverBatch,
 };
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, Skipped, Sweep, Swept, Timing,

@@ -24,10 +24,22 @@ pub const PARCELS_MAX: usize = 1_000;
 /// hears so instead of filling the disk.
 pub const BACKLOG_MAX: u64 = 10_000_000;
 
-/// Longest `id` and `source` of a CloudEvent, in bytes: a path and a URL of ordinary length.
+/// Longest `id` of a CloudEvent, in bytes: a path of ordinary length.
 pub const CLOUDEVENT_ID_LEN_MAX: usize = 256;
-/// See [`CLOUDEVENT_ID_LEN_MAX`].
-pub const CLOUDEVENT_SOURCE_LEN_MAX: usize = 2_048;
+
+/// Longest `source` and `dataschema` of a CloudEvent, in bytes: a URL of ordinary length.
+pub const CLOUDEVENT_URI_LEN_MAX: usize = 2_048;
+
+/// Longest `subject` of a CloudEvent beside a partition key, in bytes: a URL of ordinary length.
+pub const CLOUDEVENT_SUBJECT_LEN_MAX: usize = 2_048;
+
+/// Most extensions of a CloudEvent: each is a header in binary mode, and receivers commonly take a hundred
+/// headers in all.
+pub const CLOUDEVENT_EXTENSIONS_MAX: usize = 32;
+
+/// Most bytes of a CloudEvent's extensions, names and values together: half of the 8 KiB that receivers
+/// commonly grant all headers.
+pub const CLOUDEVENT_EXTENSION_BYTES_MAX: usize = 4_096;
 
 /// Longest traceparent, in bytes: version 00 has 55, and later versions may append.
 pub const TRACEPARENT_LEN_MAX: usize = 128;

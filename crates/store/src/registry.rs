@@ -268,6 +268,9 @@ pub struct EndpointSettings {
     /// What a request's body holds.
     #[serde(default)]
     pub envelope: Envelope,
+    /// Payloads of more bytes than this are delivered as a reference, whatever the envelope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thin_above: Option<u32>,
     /// What headers are called.
     #[serde(default)]
     pub header_names: HeaderNames,
@@ -291,6 +294,7 @@ impl EndpointSettings {
             filters: vec!["*".parse().expect("`*` is a filter")],
             policy: Policy::default(),
             envelope: Envelope::default(),
+            thin_above: None,
             header_names: HeaderNames::default(),
             tls_min: TlsVersion::default(),
             authorities_pem: None,
@@ -407,4 +411,17 @@ pub enum Validation {
     Warn,
     /// It is refused.
     Reject,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_were_stored_without_a_field_have_its_default() {
+        let stored = r#"{"url": "https://example.com", "filters": ["*"]}"#;
+        let settings: EndpointSettings = serde_json::from_str(stored).unwrap();
+        assert_eq!(settings, EndpointSettings::all_events("https://example.com"));
+        assert_eq!(settings.thin_above, None);
+    }
 }

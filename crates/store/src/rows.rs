@@ -6,16 +6,17 @@ use std::str::FromStr;
 use railpost_engine::{
     AttemptResult, DeadReason, Delivery, LaneId, Place, Progress, Span, Timestamp,
 };
+use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
 use crate::fanout::Subscriber;
 use crate::numbers::{self, Standing, timestamp};
 use crate::{
-    AttemptDetail, AttemptView, CloudEventIdentity, Counts, DeliveryView, Digest, Endpoint,
-    EndpointPrivate, EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane,
-    LastAttempt, LinePlace, MasterKey, Parcel, Recall, Result, StoreError, StoredResponse, Tenant,
-    Timing, private,
+    AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
+    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, LastAttempt,
+    LinePlace, MasterKey, Parcel, Recall, Result, StoreError, StoredResponse, Tenant, Timing,
+    private,
 };
 
 /// The columns of one row, one after the other.
@@ -234,10 +235,10 @@ fn rest_of_event(columns: &mut impl Columns, id: EventId) -> Result<Event> {
     })
 }
 
-fn cloudevent(text: Option<String>) -> Result<Option<Box<CloudEventIdentity>>> {
+fn cloudevent(text: Option<String>) -> Result<Option<Box<Origin>>> {
     let read = |text: String| {
         serde_json::from_str(&text)
-            .map_err(|error| StoreError::Corrupt(format!("a CloudEvent's identity: {error}")))
+            .map_err(|error| StoreError::Corrupt(format!("a CloudEvent's attributes: {error}")))
     };
     text.map(read).transpose()
 }

@@ -3,8 +3,9 @@
 use crate::headers::{Header, HeaderNames};
 use crate::ids::{EventId, LineId, SEQ_EXPECTED, Seq};
 use crate::limits::SEQ_MAX;
-use crate::names::Key;
+use crate::names::{EventType, Key};
 use crate::refusal::{Incoming, Refusal};
+use crate::rfc3339;
 use crate::sign::{Signer, write_standard, write_timestamped};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use crate::verify::Timestamp;
@@ -15,6 +16,12 @@ use std::fmt::{self, Write};
 pub struct Attempt<'a> {
     /// The event's id: the same for every attempt, whatever happens.
     pub event_id: &'a EventId,
+    /// The event's type.
+    pub event_type: &'a EventType,
+    /// When the event happened, in milliseconds since 1970. Beyond the year 9999 no header says it.
+    pub event_unix_ms: u64,
+    /// The version of its type's schema, if it has one.
+    pub schema_version: Option<u32>,
     /// The event's key, if it has one.
     pub key: Option<&'a Key>,
     /// The line of numbers that it stands in, if it has a lane.
@@ -28,6 +35,8 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// Whether a person asked for it.
     pub replay: bool,
+    /// Whether the body says where to fetch the event instead of holding it.
+    pub thin: bool,
     /// When it is made, in seconds since 1970.
     pub timestamp: i64,
     /// The bytes that are sent.
@@ -63,18 +72,22 @@ impl Attempt<'_> {
             Header::WebhookTimestamp => text.push_str(timestamp),
             Header::WebhookSignature => write_standard(signers, id, timestamp, body, text),
             Header::XWebhookSignature => write_timestamped(signers, timestamp, body, text),
+            Header::XEventType => text.push_str(self.event_type.as_str()),
+            Header::XEventTime => write_shown(rfc3339::format(self.event_unix_ms), text),
+            Header::XSchemaVersion => write_shown(self.schema_version, text),
             Header::XKey => text.extend(self.key.into_iter().flat_map(Key::header_parts)),
             Header::XLane => text.push_str(self.line.map_or("", LineId::as_str)),
             Header::XSeq => write_shown(self.seq, text),
             Header::XAfter => write_shown(self.after, text),
             Header::XAttempt => write_shown(Some(self.number), text),
             Header::XReplay => text.push_str(if self.replay { "true" } else { "" }),
+            Header::XThin => text.push_str(if self.thin { "true" } else { "" }),
         }
     }
 }
 
-/// Room for the values of most attempts: two ids, two signatures, and the short ones.
-const VALUES_LEN: usize = 320;
+/// Room for the values of most attempts: two ids, two signatures, type and time, and the short ones.
+const VALUES_LEN: usize = 384;
 
 fn write_shown(value: Option<impl fmt::Display>, text: &mut String) {
     if let Some(value) = value {
@@ -116,6 +129,12 @@ impl HeaderValues {
 pub struct Received {
     /// The event's id: what to deduplicate by.
     pub event_id: EventId,
+    /// The event's type, if the sender says so.
+    pub event_type: Option<EventType>,
+    /// When the event happened, in milliseconds since 1970, if the sender says so.
+    pub event_unix_ms: Option<i64>,
+    /// The version of its type's schema, if it has one and the sender says so.
+    pub schema_version: Option<u32>,
     /// The event's key, if it has one.
     pub key: Option<Key>,
     /// The line of numbers that it stands in, if it has a lane: what an inbox keeps its place by.
@@ -129,6 +148,8 @@ pub struct Received {
     pub attempt: Option<u32>,
     /// Whether a person asked for it.
     pub replay: bool,
+    /// Whether the body says where to fetch the event instead of holding it.
+    pub thin: bool,
     /// When it was sent, in seconds since 1970.
     pub timestamp: i64,
 }
@@ -144,12 +165,16 @@ impl Received {
         let incoming = Incoming { names, lookup: &header };
         Ok(Self {
             event_id: event_id(&incoming)?,
+            event_type: incoming.read(Header::XEventType, parse_text::<EventType>)?,
+            event_unix_ms: incoming.read(Header::XEventTime, rfc3339::parse)?,
+            schema_version: incoming.read(Header::XSchemaVersion, parse_schema_version)?,
             key: incoming.read(Header::XKey, Key::from_header)?,
             line: incoming.read(Header::XLane, parse_text::<LineId>)?,
             seq: incoming.read(Header::XSeq, parse_seq)?,
             after: incoming.read(Header::XAfter, parse_after)?,
             attempt: incoming.read(Header::XAttempt, parse_attempt)?,
-            replay: incoming.read(Header::XReplay, parse_replay)?.unwrap_or(false),
+            replay: incoming.read(Header::XReplay, parse_truth)?.unwrap_or(false),
+            thin: incoming.read(Header::XThin, parse_truth)?.unwrap_or(false),
             timestamp: incoming.require(Header::WebhookTimestamp, Timestamp::parse)?.seconds,
         })
     }
@@ -173,6 +198,10 @@ fn event_id(incoming: &Incoming<'_, '_>) -> Result<EventId, Refusal> {
     Ok(id)
 }
 
+fn parse_schema_version(value: &[u8]) -> Result<u32, Unexpected> {
+    parse_digits("a schema's version from 0 to 4294967295", value)
+}
+
 fn parse_seq(value: &[u8]) -> Result<Seq, Unexpected> {
     parse_digits::<u64>(SEQ_EXPECTED, value)?.try_into()
 }
@@ -193,7 +222,7 @@ fn parse_attempt(value: &[u8]) -> Result<u32, Unexpected> {
     }
 }
 
-fn parse_replay(value: &[u8]) -> Result<bool, Unexpected> {
+fn parse_truth(value: &[u8]) -> Result<bool, Unexpected> {
     match value {
         b"true" => Ok(true),
         b"false" => Ok(false),

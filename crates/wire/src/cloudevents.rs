@@ -5,15 +5,19 @@
 
 mod http;
 mod json;
+mod origin;
 mod rules;
 
+use crate::EventId;
 use crate::limits::EXTENSIONS_MAX;
 use crate::text::Unexpected;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 pub use http::Content;
+pub use origin::{Origin, PARTITION_KEY, SCHEMA_VERSION};
 pub use rules::Source;
 pub(crate) use rules::is_string;
 
@@ -50,7 +54,8 @@ pub struct CloudEvent<'a> {
 }
 
 /// The value of an attribute. Binary mode has text alone: numbers and truths come back as [`Value::String`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Value<'a> {
     /// True or false.
     Boolean(bool),
@@ -104,6 +109,11 @@ impl CloudEvent<'_> {
     /// Its identity: two events with the same source and id are the same event.
     pub fn identity(&self) -> (&str, &str) {
         (&self.source, &self.id)
+    }
+
+    /// The id of the event that it becomes at Railpost, made of source and id.
+    pub fn event_id(&self) -> EventId {
+        origin::event_id(&self.source, &self.id)
     }
 
     /// When it happened, in milliseconds since 1970, if it says so.

@@ -1,11 +1,16 @@
 //! Envelopes: what a receiver finds in the body of a request, by its endpoint's choice.
 
-use crate::cloudevents::{CloudEvent, Content, Data, STRUCTURED, Source, Value, is_string};
+use crate::cloudevents::{
+    CloudEvent, Content, Data, Origin, PARTITION_KEY, SCHEMA_VERSION, STRUCTURED, Source, Value,
+    is_string,
+};
 use crate::ids::EventId;
 use crate::names::{ContentType, EventType, Key};
+use crate::rfc3339;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// How an endpoint wants its events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,6 +25,10 @@ pub enum Envelope {
     CloudeventsStructured,
     /// The producer's bytes, with the attributes of a CloudEvent as headers.
     CloudeventsBinary,
+    /// A JSON object with id, type, time, schema version, key and the payload. A JSON payload becomes its
+    /// `data` without a byte changed, but for white space around it; any other payload becomes
+    /// `data_base64`.
+    Event,
     /// Only what it is about: id, type, key, and a URL to fetch the rest from.
     Thin,
 }
@@ -29,15 +38,12 @@ pub enum Envelope {
 pub struct Event<'a> {
     /// Its id.
     pub id: &'a EventId,
-    /// Its id as a CloudEvent, where that is another one: it came as one, and its own id is made of the
-    /// CloudEvent's source and id.
-    pub cloudevent_id: Option<&'a str>,
     /// Its type.
     pub event_type: &'a EventType,
     /// Its key: the `subject` of a CloudEvent, which cannot hold control characters, so a key that has
     /// some is left to the `X-Key` header.
     pub key: Option<&'a Key>,
-    /// The producer's bytes.
+    /// The producer's bytes; none of a CloudEvent without data.
     pub payload: &'a [u8],
     /// What kind of bytes they are.
     pub content_type: &'a ContentType,
@@ -45,17 +51,18 @@ pub struct Event<'a> {
     pub schema_version: Option<u32>,
     /// When it happened, in milliseconds since 1970. Beyond the year 9999 a CloudEvent cannot say it.
     pub unix_ms: u64,
-    /// Where it comes from.
+    /// Where it comes from, if it did not come as a CloudEvent.
     pub source: &'a Source,
+    /// What it was as a CloudEvent, if it came as one. Its own id is made of the CloudEvent's source and id.
+    pub cloudevent: Option<&'a Origin>,
     /// Where a thin envelope says that the event can be fetched.
     pub url: &'a str,
 }
 
 impl Envelope {
-    /// Whether a request carries the attributes of a CloudEvent.
-    pub fn is_cloudevent(self) -> bool {
-        matches!(self, Self::CloudeventsStructured | Self::CloudeventsBinary)
-    }
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Raw, Self::CloudeventsStructured, Self::CloudeventsBinary, Self::Event, Self::Thin];
 
     /// The body for `event` and the headers that belong to it.
     pub fn wrap<'a>(self, event: &Event<'a>) -> Content<'a> {
@@ -72,12 +79,14 @@ impl Envelope {
                 headers: event.cloud_event(Data::None).http_headers(),
                 body: event.payload.into(),
             },
-            Self::Thin => {
-                Content { headers: content_type("application/json"), body: event.thin().into() }
-            }
+            Self::Event => Content { headers: content_type(JSON), body: event.event().into() },
+            Self::Thin => Content { headers: content_type(JSON), body: event.thin().into() },
         }
     }
 }
+
+const JSON: &str = "application/json";
+const OCTET_STREAM: &str = "application/octet-stream";
 
 fn content_type(value: &str) -> Vec<(Cow<'static, str>, String)> {
     vec![("content-type".into(), value.to_owned())]
@@ -85,26 +94,60 @@ fn content_type(value: &str) -> Vec<(Cow<'static, str>, String)> {
 
 impl<'a> Event<'a> {
     fn cloud_event(&self, data: Data<'a>) -> CloudEvent<'a> {
-        let version = self.schema_version.map(|version| version.to_string());
-        let subject = self.key.map(Key::as_str).filter(|key| is_string(key));
+        let origin = self.cloudevent;
         CloudEvent {
-            id: self.cloudevent_id.map_or_else(|| self.id.to_string().into(), Cow::from),
-            source: self.source.as_str().into(),
+            id: match origin {
+                Some(origin) => origin.id.as_str().into(),
+                None => self.id.to_string().into(),
+            },
+            source: origin.map_or(self.source.as_str(), |origin| &origin.source).into(),
             event_type: self.event_type.as_str().into(),
-            subject: subject.map(Cow::from),
-            time: self.time().map(Cow::from),
-            datacontenttype: Some(self.content_type.as_str().into()),
-            dataschema: None,
-            extensions: version
-                .map(|v| ("schemaversion".into(), Value::String(v.into())))
-                .into_iter()
-                .collect(),
+            subject: self.subject().map(Cow::from),
+            time: rfc3339::format(self.unix_ms).map(Cow::from),
+            datacontenttype: self.datacontenttype().map(Cow::from),
+            dataschema: origin.and_then(|origin| origin.dataschema.as_deref()).map(Cow::from),
+            extensions: self.extensions(),
             data,
         }
     }
 
-    /// The payload as JSON if it says that it is and is; bytes otherwise.
+    /// The subject that it came with, or else its key.
+    fn subject(&self) -> Option<&'a str> {
+        match self.cloudevent {
+            Some(origin) if origin.extensions.contains_key(PARTITION_KEY) => {
+                origin.subject.as_deref()
+            }
+            _ => self.key.map(Key::as_str).filter(|key| is_string(key)),
+        }
+    }
+
+    /// Bytes of no declared kind are what nothing is without data.
+    fn datacontenttype(&self) -> Option<&'a str> {
+        let declared = self.content_type.as_str();
+        Some(declared).filter(|declared| !self.no_data() || *declared != OCTET_STREAM)
+    }
+
+    /// The extensions that it came with, and its schema version if that is not among them.
+    fn extensions(&self) -> BTreeMap<Cow<'a, str>, Value<'a>> {
+        let came = self.cloudevent.into_iter().flat_map(|origin| &origin.extensions);
+        let mut extensions: BTreeMap<Cow<'a, str>, _> =
+            came.map(|(name, value)| (name.as_str().into(), value.borrowed())).collect();
+        if let Some(version) = self.schema_version {
+            let value = || Value::String(version.to_string().into());
+            extensions.entry(SCHEMA_VERSION.into()).or_insert_with(value);
+        }
+        extensions
+    }
+
+    fn no_data(&self) -> bool {
+        self.cloudevent.is_some_and(|origin| origin.no_data)
+    }
+
+    /// The payload as JSON if it says that it is and is; bytes otherwise; nothing if it came without data.
     fn data(&self) -> Data<'a> {
+        if self.no_data() {
+            return Data::None;
+        }
         if self.content_type.is_json()
             && let Ok(value) = serde_json::from_slice(self.payload)
         {
@@ -113,15 +156,46 @@ impl<'a> Event<'a> {
         Data::Binary(self.payload.into())
     }
 
-    fn time(&self) -> Option<String> {
-        let nanoseconds = i128::from(self.unix_ms) * 1_000_000;
-        OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()?.format(&Rfc3339).ok()
+    fn event(&self) -> Vec<u8> {
+        let (data, data_base64) = match self.data() {
+            Data::None => (None, None),
+            Data::Json(value) => (Some(value), None),
+            other => (None, Some(STANDARD.encode(other.as_bytes()))),
+        };
+        let body = EventBody {
+            id: self.id,
+            event_type: self.event_type,
+            created_at: rfc3339::format(self.unix_ms),
+            version: self.schema_version,
+            key: self.key,
+            data,
+            data_base64,
+        };
+        serde_json::to_vec(&body).expect("an event is a JSON object")
     }
 
     fn thin(&self) -> Vec<u8> {
         let thin = Thin { id: self.id, event_type: self.event_type, key: self.key, url: self.url };
         serde_json::to_vec(&thin).expect("a thin event is a JSON object")
     }
+}
+
+/// The members of the envelope `event`, in the order in which they are written.
+#[derive(Serialize)]
+struct EventBody<'a> {
+    id: &'a EventId,
+    #[serde(rename = "type")]
+    event_type: &'a EventType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a Key>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<String>,
 }
 
 #[derive(Serialize)]

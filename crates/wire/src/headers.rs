@@ -21,6 +21,12 @@ pub enum Header {
     XWebhookSignature,
     /// The event id again, for receivers that deduplicate by this name.
     IdempotencyKey,
+    /// The event's type.
+    XEventType,
+    /// When the event happened, by RFC 3339 in UTC. Absent beyond the year 9999.
+    XEventTime,
+    /// The version of its type's schema, where the event has one.
+    XSchemaVersion,
     /// The event's key, percent-encoded.
     XKey,
     /// The id of the line that the number belongs to.
@@ -33,22 +39,28 @@ pub enum Header {
     XAttempt,
     /// `true` when a person asked for this one.
     XReplay,
+    /// `true` when the body says where to fetch the event instead of holding it.
+    XThin,
 }
 
 impl Header {
     /// All of them, in the order in which they are sent.
-    pub const ALL: [Header; 11] = [
+    pub const ALL: [Header; 15] = [
         Header::WebhookId,
         Header::WebhookTimestamp,
         Header::WebhookSignature,
         Header::XWebhookSignature,
         Header::IdempotencyKey,
+        Header::XEventType,
+        Header::XEventTime,
+        Header::XSchemaVersion,
         Header::XKey,
         Header::XLane,
         Header::XSeq,
         Header::XAfter,
         Header::XAttempt,
         Header::XReplay,
+        Header::XThin,
     ];
 
     /// Its name where nobody changed it.
@@ -59,12 +71,16 @@ impl Header {
             Header::WebhookSignature => "webhook-signature",
             Header::XWebhookSignature => "X-Webhook-Signature",
             Header::IdempotencyKey => "Idempotency-Key",
+            Header::XEventType => "X-Event-Type",
+            Header::XEventTime => "X-Event-Time",
+            Header::XSchemaVersion => "X-Schema-Version",
             Header::XKey => "X-Key",
             Header::XLane => "X-Lane",
             Header::XSeq => "X-Seq",
             Header::XAfter => "X-After",
             Header::XAttempt => "X-Attempt",
             Header::XReplay => "X-Replay",
+            Header::XThin => "X-Thin",
         }
     }
 }

@@ -24,19 +24,23 @@
 //!     content_type: &content_type,
 //!     schema_version: None,
 //!     unix_ms: 1_767_225_600_000,
-//!     cloudevent_id: None,
 //!     source: &source,
+//!     cloudevent: None,
 //!     url: "https://railpost.example/v1/events/order-1:paid",
 //! };
 //! let content = Envelope::CloudeventsStructured.wrap(&event);
 //! let attempt = Attempt {
 //!     event_id: &id,
+//!     event_type: &event_type,
+//!     event_unix_ms: event.unix_ms,
+//!     schema_version: event.schema_version,
 //!     key: Some(&key),
 //!     line: Some(&LineId::of(1, 7)),
 //!     seq: Some(Seq::FIRST),
 //!     after: None,
 //!     number: 1,
 //!     replay: false,
+//!     thin: false,
 //!     timestamp: 1_767_225_600,
 //!     body: &content.body,
 //!     signers: &signers,
@@ -78,6 +82,7 @@ mod text;
 mod ids;
 mod names;
 mod percent;
+mod rfc3339;
 
 mod secrets;
 mod sign;

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use railpost_wire::cloudevents::{CloudEvent, Data, Mode};
+use railpost_wire::cloudevents::{CloudEvent, Data, Mode, Origin};
 use railpost_wire::*;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
-use std::{fmt::Display, str::FromStr, time::Duration};
+use serde_json::{Value, value::RawValue};
+use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..300)
@@ -65,6 +66,9 @@ where
     Ok(())
 }
 
+/// The last millisecond that RFC 3339 can write.
+const YEAR_9999_END: u64 = 253_402_300_799_999;
+
 fn is_safe(value: &str) -> bool {
     value.bytes().all(|c| c.is_ascii_graphic() || c == b' ')
 }
@@ -73,6 +77,45 @@ prop_compose! {
     fn keys()(key in any::<String>().prop_filter_map("a key has 1 to 256 bytes", |text| text.parse().ok())) -> Key {
         key
     }
+}
+
+/// Values of an extension: of each of the three types, and texts that look like the others.
+fn attribute_values() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-zé \"%/]{1,12}".prop_map(Value::from),
+        "true|false|-?[0-9]{1,5}".prop_map(Value::from),
+    ]
+}
+
+/// An event as Railpost sends it on, in structured and in binary mode.
+fn forwarded(came: &CloudEvent<'_>) -> (Vec<u8>, Content<'static>) {
+    let origin = Origin::of(came);
+    let extension = |name: &str| came.extensions.get(name).map(ToString::to_string);
+    let key = extension("partitionkey").or(came.subject.as_ref().map(ToString::to_string));
+    let key: Option<Key> = key.map(|key| key.parse().unwrap());
+    let payload = came.to_http().unwrap().body;
+    let content_type = match (&came.datacontenttype, &came.data) {
+        (Some(declared), _) => declared.parse().unwrap(),
+        (None, Data::Json(_)) => ContentType::JSON,
+        (None, _) => "application/octet-stream".parse().unwrap(),
+    };
+    let event = Event {
+        id: &origin.event_id(),
+        event_type: &came.event_type.parse().unwrap(),
+        key: key.as_ref(),
+        payload: &payload,
+        content_type: &content_type,
+        schema_version: extension("schemaversion").map(|text| text.parse().unwrap()),
+        unix_ms: came.unix_ms().unwrap().try_into().unwrap(),
+        source: &"/tenants/acme".parse().unwrap(),
+        cloudevent: Some(&origin),
+        url: "",
+    };
+    let structured = Envelope::CloudeventsStructured.wrap(&event).body.into_owned();
+    let binary = Envelope::CloudeventsBinary.wrap(&event);
+    (structured, Content { headers: binary.headers, body: binary.body.into_owned().into() })
 }
 
 proptest! {
@@ -162,9 +205,10 @@ proptest! {
 
     #[test]
     fn what_is_sent_is_received_and_what_is_changed_is_refused(
+        event_unix_ms: u64, recent: bool, schema_version: Option<u32>,
         key in proptest::option::of(keys()), line in proptest::option::of("[!-~]{1,64}"), seq in 0..=i64::MAX as u64,
         after in proptest::option::of(0..=i64::MAX as u64), number in 1..=u32::MAX,
-        replay: bool, timestamp in 0..=i64::MAX, body in vec(any::<u8>(), 1..300), at: prop::sample::Index,
+        replay: bool, thin: bool, timestamp in 0..=i64::MAX, body in vec(any::<u8>(), 1..300), at: prop::sample::Index,
         signer in prop_oneof![Just("whsec_"), Just("whsk_")],
     ) {
         let event_id = EventId::generate(1, [1; 10]);
@@ -174,8 +218,10 @@ proptest! {
         let shared = signer == "whsec_";
         let signer = if shared { Signer::Secret(secret) } else { Signer::Key(signing_key) };
         let line: Option<LineId> = line.map(|line| line.parse().unwrap());
+        let event_type: EventType = "order.paid".parse().unwrap();
+        let event_unix_ms = if recent { event_unix_ms % (YEAR_9999_END + 1) } else { event_unix_ms };
         let attempt = Attempt {
-            event_id: &event_id, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay,
+            event_id: &event_id, event_type: &event_type, event_unix_ms, schema_version, key: key.as_ref(), line: line.as_ref(), seq: Seq::new(seq), after, number, replay, thin,
             timestamp, body: &body, signers: &[signer],
         };
         let names = HeaderNames::default();
@@ -189,7 +235,9 @@ proptest! {
         prop_assert_eq!(verifier.verify(timestamped, &body, timestamp).ok(), expected);
         let received = Received::parse(&names, lookup).unwrap();
         let expected = Received {
-            event_id, key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, timestamp,
+            event_id, event_type: Some(event_type), schema_version,
+            event_unix_ms: (event_unix_ms <= YEAR_9999_END).then_some(event_unix_ms as i64),
+            key: key.clone(), line, seq: Seq::new(seq), after, attempt: Some(number), replay, thin, timestamp,
         };
         prop_assert_eq!(&received, &expected);
         prop_assert!(received.follows().is_none_or(|follows| follows < seq && follows <= after.unwrap_or(follows)));
@@ -241,6 +289,49 @@ proptest! {
     }
 
     #[test]
+    fn a_cloudevent_leaves_as_it_came(
+        subject in proptest::option::of("[a-zé ]{1,9}"), dataschema in proptest::option::of("https://[a-z]{1,9}/[a-z]{0,9}"),
+        extensions in btree_map("(partitionkey|schemaversion|traceparent|[a-z0-9]{1,8}x)", attribute_values(), 0..6),
+        data in 0..6usize, number: i32,
+    ) {
+        let mut json = serde_json::json!({
+            "specversion": "1.0", "id": "1", "source": "/shop", "type": "order.paid", "time": "2026-01-01T00:00:00.5Z",
+        });
+        let members = json.as_object_mut().unwrap();
+        members.extend(subject.map(|subject| ("subject".to_owned(), subject.into())));
+        members.extend(dataschema.map(|uri| ("dataschema".to_owned(), uri.into())));
+        members.extend(extensions);
+        if let Some(version) = members.get_mut("schemaversion") {
+            *version = number.unsigned_abs().to_string().into();
+        }
+        match data {
+            0 => {}
+            1 => members.extend([("data".to_owned(), Value::Null)]),
+            2 => members.extend([("data".to_owned(), serde_json::json!({"n": number}))]),
+            3 => members.extend([("data_base64".to_owned(), "".into()), ("datacontenttype".to_owned(), "a/b".into())]),
+            4 => members.extend([("data_base64".to_owned(), "AP8=".into()), ("datacontenttype".to_owned(), "a/b".into())]),
+            _ => members.extend([("datacontenttype".to_owned(), "text/xml".into())]),
+        }
+        let body = json.to_string();
+        let came = CloudEvent::from_json(body.as_bytes()).unwrap();
+        let (structured, binary) = forwarded(&came);
+        // What JSON need not say, it says: that the data is JSON.
+        if matches!(came.data, Data::Json(_)) {
+            json["datacontenttype"] = "application/json".into();
+        }
+        prop_assert_eq!(&serde_json::from_slice::<Value>(&structured).unwrap(), &json);
+        let headers = binary.headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
+        let read = CloudEvent::from_http(headers, &binary.body).unwrap();
+        prop_assert_eq!(read.identity(), came.identity());
+        prop_assert_eq!((&read.subject, &read.time, &read.dataschema), (&came.subject, &came.time, &came.dataschema));
+        let texts = |event: &CloudEvent<'_>| -> BTreeMap<String, String> {
+            event.extensions.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        };
+        prop_assert_eq!(texts(&read), texts(&came));
+        prop_assert_eq!(binary.body.is_empty(), [0, 3, 5].contains(&data));
+    }
+
+    #[test]
     fn every_envelope_is_safe_and_a_valid_cloudevent_if_it_is_one(
         key in keys(), payload in prop_oneof![bytes(), values().prop_map(|value| value.to_string().into_bytes())],
         unix_ms: u64, schema_version: Option<u32>, json: bool, url in any::<String>(),
@@ -248,9 +339,9 @@ proptest! {
         let event = Event {
             id: &EventId::generate(1, [1; 10]), event_type: &"order.paid".parse().unwrap(), key: Some(&key),
             payload: &payload, content_type: &if json { "application/json" } else { "text/plain" }.parse().unwrap(),
-            schema_version, unix_ms, cloudevent_id: None, source: &"/tenants/acme".parse().unwrap(), url: &url,
+            schema_version, unix_ms, cloudevent: None, source: &"/tenants/acme".parse().unwrap(), url: &url,
         };
-        for envelope in [Envelope::Raw, Envelope::CloudeventsStructured, Envelope::CloudeventsBinary, Envelope::Thin] {
+        for envelope in Envelope::ALL {
             let content = envelope.wrap(&event);
             prop_assert!(content.headers.iter().all(|(_, value)| is_safe(value)));
             let headers = content.headers.iter().map(|(name, value)| (&**name, value.as_bytes()));
@@ -265,6 +356,18 @@ proptest! {
                     let id = CloudEvent::from_http(headers, &content.body).unwrap().id;
                     prop_assert_eq!(id, event.id.to_string());
                     prop_assert_eq!(&*content.body, &payload);
+                }
+                Envelope::Event => {
+                    let body: BTreeMap<&str, &RawValue> = serde_json::from_slice(&content.body).unwrap();
+                    prop_assert_eq!(body["type"].get(), "\"order.paid\"");
+                    prop_assert_eq!(serde_json::from_str::<String>(body["key"].get()).unwrap(), key.as_str());
+                    match body.get("data") {
+                        Some(data) => prop_assert_eq!(data.get().as_bytes(), payload.trim_ascii()),
+                        None => {
+                            let encoded: String = serde_json::from_str(body["data_base64"].get()).unwrap();
+                            prop_assert_eq!(STANDARD.decode(encoded).unwrap(), &payload[..]);
+                        }
+                    }
                 }
                 Envelope::Thin => {
                     let thin: Value = serde_json::from_slice(&content.body).unwrap();

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use railpost_wire::cloudevents::{BadCloudEvent, CloudEvent, Data, Mode, Value as Attribute};
+use railpost_wire::cloudevents::{
+    BadCloudEvent, CloudEvent, Data, Mode, Origin, Value as Attribute,
+};
 use railpost_wire::{
     ApiKeyId, Attempt, AttemptId, AuditId, ContentType, DeliveryId, EndpointId, Envelope, Event,
     EventId, EventType, EventTypeFilter, Form, Header, HeaderNames, Key, LineId, NodeId, Received,
@@ -259,14 +261,21 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
         let line = case["line"].as_str().map(|line| line.parse().unwrap());
         let (event_id, signers): (EventId, Vec<Signer>) =
             (text(&case, "event_id").parse().unwrap(), list(&case, "signers"));
+        let (event_type, event_unix_ms): (EventType, _) =
+            (text(&case, "event_type").parse().unwrap(), case["event_unix_ms"].as_u64().unwrap());
+        let schema_version = case["schema_version"].as_u64().map(|it| it.try_into().unwrap());
         let attempt = Attempt {
             event_id: &event_id,
+            event_type: &event_type,
+            event_unix_ms,
+            schema_version,
             key: key.as_ref(),
             line: line.as_ref(),
             seq: case["seq"].as_u64().and_then(Seq::new),
             after: case["after"].as_u64(),
             number: case["attempt"].as_u64().unwrap().try_into().unwrap(),
             replay: case["replay"].as_bool().unwrap(),
+            thin: case["thin"].as_bool().unwrap(),
             timestamp: case["timestamp"].as_i64().unwrap(),
             body: &bytes(&case, "body"),
             signers: &signers,
@@ -278,10 +287,40 @@ fn the_headers_of_an_attempt_are_made_and_read_as_the_vectors_say() {
         let find = |name: &str| headers.iter().find(|header| header.0 == name);
         let lookup = |name: &str| find(name).map(|header| header.1.as_bytes());
         let received = Received::parse(&names, lookup).unwrap();
-        let Attempt { seq, after, number, replay, timestamp, .. } = attempt;
+        let Attempt { seq, after, number, replay, thin, timestamp, .. } = attempt;
         let attempt = Some(number);
-        let expected = Received { event_id, key, line, seq, after, attempt, replay, timestamp };
+        let expected = Received {
+            event_id,
+            event_type: Some(event_type),
+            event_unix_ms: i64::try_from(event_unix_ms).ok().filter(|ms| *ms <= YEAR_9999_END),
+            schema_version,
+            key,
+            line,
+            seq,
+            after,
+            attempt,
+            replay,
+            thin,
+            timestamp,
+        };
         assert_eq!(received, expected, "{}", case["name"]);
+    }
+}
+
+/// The last millisecond that RFC 3339 can write.
+const YEAR_9999_END: i64 = 253_402_300_799_999;
+
+#[test]
+fn the_time_of_an_event_is_read_as_the_vectors_say() {
+    for case in cases("headers", "event_times") {
+        let header = |name: &str| match name {
+            "webhook-id" => Some(&b"a"[..]),
+            "webhook-timestamp" => Some(&b"5"[..]),
+            "X-Event-Time" => Some(text(&case, "value").as_bytes()),
+            _ => None,
+        };
+        let received = Received::parse(&HeaderNames::default(), header).unwrap();
+        assert_eq!(json!(received.event_unix_ms), case["unix_ms"], "{case}");
     }
 }
 
@@ -397,11 +436,23 @@ fn batches_and_modes_are_read_as_the_vectors_say() {
 }
 
 #[test]
+fn the_id_of_an_event_is_made_of_source_and_id_as_the_vectors_say() {
+    for case in cases("cloudevents", "event_ids") {
+        let (source, id) = (text(&case, "source"), text(&case, "id"));
+        let event = CloudEvent { source: source.into(), id: id.into(), ..CloudEvent::default() };
+        assert_eq!(json!(event.event_id()), case["event_id"], "{case}");
+        assert_eq!(json!(Origin::of(&event).event_id()), case["event_id"], "{case}");
+    }
+}
+
+#[test]
 fn envelopes_hold_what_the_vectors_say() {
     for case in cases("envelopes", "cases") {
         let event = &case["event"];
         let key: Option<Key> = event["key"].as_str().map(|key| key.parse().unwrap());
         let payload = bytes(event, "payload");
+        let cloudevent: Option<Origin> =
+            serde_json::from_value(event["cloudevent"].clone()).unwrap();
         let event = Event {
             id: &text(event, "id").parse().unwrap(),
             event_type: &text(event, "type").parse().unwrap(),
@@ -412,21 +463,16 @@ fn envelopes_hold_what_the_vectors_say() {
                 .as_u64()
                 .map(|version| version.try_into().unwrap()),
             unix_ms: event["unix_ms"].as_u64().unwrap(),
-            cloudevent_id: None,
             source: &text(event, "source").parse().unwrap(),
+            cloudevent: cloudevent.as_ref(),
             url: text(event, "url"),
         };
-        for name in ["raw", "cloudevents-structured", "cloudevents-binary", "thin"] {
-            let envelope: Envelope = serde_json::from_value(json!(name)).unwrap();
-            let content = envelope.wrap(&event);
-            assert_eq!(json!(content.headers), case[name]["headers"], "{name}, {}", case["name"]);
+        for envelope in Envelope::ALL {
+            let (name, content) = (json!(envelope), envelope.wrap(&event));
+            let expected = &case["envelopes"][name.as_str().unwrap()];
+            assert_eq!(json!(content.headers), expected["headers"], "{name}, {}", case["name"]);
             let body = String::from_utf8_lossy(&content.body);
-            assert_eq!(
-                content.body,
-                bytes(&case[name], "body"),
-                "{name}, {}: {body}",
-                case["name"]
-            );
+            assert_eq!(content.body, bytes(expected, "body"), "{name}, {}: {body}", case["name"]);
         }
     }
 }

@@ -84,17 +84,73 @@ def test_every_envelope_is_read_back(case: dict[str, Any]) -> None:
     told = case["event"]
 
     def delivered(envelope: str) -> Delivery:
-        headers = tuple((name, value) for name, value in case[envelope]["headers"])
-        return Delivery(told["id"], 0, body_of(case[envelope]), headers=headers)
+        wrapped = case["envelopes"][envelope]
+        headers = tuple((name, value) for name, value in wrapped["headers"])
+        return Delivery(told["id"], 0, body_of(wrapped), headers=headers)
 
     for envelope in ("cloudevents-structured", "cloudevents-binary"):
         event = delivered(envelope).cloud_event()
-        assert (event.id, event.type, event.source) == (told["id"], told["type"], told["source"])
-        # A key with control characters is no subject.
-        assert event.subject == (told["key"] if (told["key"] or "").isprintable() else None)
+        origin = told.get("cloudevent", {})
+        identity = (origin.get("id", told["id"]), origin.get("source", told["source"]))
+        assert (event.id, event.source, event.type) == (*identity, told["type"])
+        extensions = dict(origin.get("extensions", {}))
         if told["schema_version"] is not None:
-            assert event.extensions["schemaversion"] == str(told["schema_version"])
+            extensions.setdefault("schemaversion", str(told["schema_version"]))
+        if envelope == "cloudevents-binary":
+            extensions = {name: as_text(value) for name, value in extensions.items()}
+        assert (event.extensions, event.dataschema) == (extensions, origin.get("dataschema"))
+        # A partition key is the key instead of the subject; a key with control characters is no subject.
+        subject = origin.get("subject") if "partitionkey" in extensions else told["key"]
+        assert event.subject == (subject if (subject or "").isprintable() else None)
+        assert event.data_kind != "none" or not body_of(told, "payload")
+    wrapped = delivered("event").event()
+    assert (wrapped.id, wrapped.type, wrapped.key) == (told["id"], told["type"], told["key"])
+    assert wrapped.version == told["schema_version"]
+    if wrapped.data_kind == "binary":
+        assert wrapped.data == body_of(told, "payload")
+    elif wrapped.data_kind == "json":
+        assert wrapped.data == json.loads(body_of(told, "payload"))
+    else:
+        assert told["cloudevent"]["no_data"]
     assert delivered("thin").thin() == Thin(told["id"], told["type"], told["url"], told["key"])
+
+
+def as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("case", CASES["event_ids"], ids=lambda case: case["event_id"])
+def test_the_id_of_an_event_is_made_of_source_and_id(case: dict[str, Any]) -> None:
+    assert hashed_id(case["source"], case["id"]) == case["event_id"]
+
+
+def test_a_reference_is_not_read_as_the_payload_and_is_whole_once_it_is_fetched() -> None:
+    body = b'{"id": "1", "type": "t", "url": "https://a.example/x"}'
+    delivery = Delivery("1", 0, body, is_thin=True)
+    assert delivery.thin().url_at("https://a.example") == "https://a.example/x"
+    for read in (delivery.json, delivery.cloud_event, delivery.event):
+        with pytest.raises(Unreadable, match="a reference to the event"):
+            read()
+    assert delivery.with_payload(b"[1]", "application/json").json() == [1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        '{"type": "a", "data": 1}',
+        '{"id": "1", "data": 1}',
+        '{"id": "1", "type": "a", "version": "3", "data": 1}',
+        '{"id": "1", "type": "a", "version": true, "data": 1}',
+        '{"id": "1", "type": "a", "data": 1, "data_base64": ""}',
+        '{"id": "1", "type": "a", "data_base64": "%"}',
+        '{"id": "2", "type": "a", "data": 1}',
+        "{",
+    ],
+)
+def test_what_is_no_event_envelope_is_refused(body: str) -> None:
+    with pytest.raises(Unreadable):
+        Delivery("1", 0, body.encode()).event()
 
 
 def test_a_body_with_another_id_than_the_signed_one_is_unreadable() -> None:

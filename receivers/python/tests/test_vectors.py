@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -22,7 +24,15 @@ from railpost import (
     VerifyingKey,
 )
 from railpost.delivery import read_delivery
-from railpost.headers import IncomingHeaders, encode_key, parse_event_id, parse_key, parse_line, parse_seq
+from railpost.headers import (
+    IncomingHeaders,
+    encode_key,
+    parse_event_id,
+    parse_event_time,
+    parse_key,
+    parse_line,
+    parse_seq,
+)
 from railpost.profiles import StandardProfile
 from railpost.secrets import SigningKey
 from railpost.testing import Sender, parse_signer, sign_standard, sign_timestamped
@@ -82,6 +92,13 @@ def test_an_attempt_carries_these_headers_and_is_read_back(case: dict[str, Any])
         seq=_number(case["seq"]),
         after=_number(case["after"]),
     )
+    told = {
+        "event_type": case["event_type"],
+        "event_time": _time(case["event_unix_ms"]),
+        "schema_version": case["schema_version"],
+        "is_thin": case["thin"],
+    }
+    event = replace(event, **told)
     request = sender.request(event, case["attempt"], int(case["timestamp"]), replay=case["replay"])
     assert [list(pair) for pair in request.headers] == case["headers"]
     delivery = read_delivery(names, IncomingHeaders(request.headers), body)
@@ -89,6 +106,21 @@ def test_an_attempt_carries_these_headers_and_is_read_back(case: dict[str, Any])
         assert getattr(delivery, field) == case[field]
     assert (delivery.seq, delivery.after) == (_number(case["seq"]), _number(case["after"]))
     assert delivery.timestamp == int(case["timestamp"])
+    assert {name: getattr(delivery, name) for name in told} == told
+
+
+def _time(unix_ms: int) -> datetime | None:
+    """An instant; None beyond the year 9999, which has no form."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=unix_ms)
+    except OverflowError:
+        return None
+
+
+@pytest.mark.parametrize("case", load("headers")["event_times"], ids=lambda case: case["value"])
+def test_the_time_of_an_event_is_read_as_the_vectors_say(case: dict[str, Any]) -> None:
+    read = parse_event_time("X-Event-Time", case["value"]) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    assert read // timedelta(milliseconds=1) == case["unix_ms"]
 
 
 def _number(value: Any) -> int | None:

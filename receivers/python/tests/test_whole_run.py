@@ -247,13 +247,15 @@ def test_every_effect_happens_once_and_in_order_whatever_happens_to_the_sender(
         print(", ".join(f"{count} {what}" for what, count in sorted(shop.happened.items())))
 
 
-@pytest.mark.parametrize("envelope", ["cloudevents-structured", "cloudevents-binary", "thin"])
+@pytest.mark.parametrize("envelope", ["cloudevents-structured", "cloudevents-binary", "event", "thin"])
 def test_what_the_server_wraps_is_read(envelope: str, railpost: Railpost) -> None:
     app, receiver, seen = fastapi.FastAPI(), Receiver(SECRET), list[Any]()
 
     @app.post("/hook")
     def hook(delivery: Annotated[Delivery, fastapi.Depends(Verified(receiver))]) -> Any:
-        seen.append(delivery.thin() if envelope == "thin" else delivery.cloud_event())
+        readers = {"thin": delivery.thin, "event": delivery.event}
+        seen.append(readers.get(envelope, delivery.cloud_event)())
+        assert (delivery.event_type, delivery.is_thin) == ("order.paid", envelope == "thin")
 
     with asgi_server(app) as port:
         create_endpoint(railpost, port, secret=SECRET, envelope=envelope)
@@ -266,6 +268,8 @@ def test_what_the_server_wraps_is_read(envelope: str, railpost: Railpost) -> Non
     if envelope == "thin":
         assert [one.key for one in seen if one.id == "order-1"] == ["café 1"]
         assert {one.url_at(f"http://127.0.0.1:{railpost.port}") for one in seen} == {one.url for one in seen}
+    elif envelope == "event":
+        assert {(one.key, one.data["total"]) for one in seen} == {("café 1", 12), (None, 13)}
     else:
         assert {(one.id, one.subject, one.data["total"]) for one in seen} == {
             ("order-1", "café 1", 12),

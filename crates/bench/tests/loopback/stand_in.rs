@@ -244,12 +244,16 @@ fn request(parcel: &Parcel, signers: &[Signer]) -> Request<Full<Bytes>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let attempt = Attempt {
         event_id: &id,
+        event_type: &"bench.event".parse().unwrap(),
+        event_unix_ms: now.as_secs() * 1000,
+        schema_version: None,
         key: key.as_ref(),
         line: None,
         seq: lane.map(|(_, seq)| Seq::try_from(*seq).unwrap()),
         after: None,
         number: 1,
         replay: false,
+        thin: false,
         timestamp: now.as_secs().cast_signed(),
         body: &parcel.body,
         signers,

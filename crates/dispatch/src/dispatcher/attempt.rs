@@ -52,27 +52,26 @@ impl Job {
 
     fn request<'r>(&self, route: &'r Route, now: Timestamp) -> Result<Request<'r>, BadHeader> {
         let event = &self.parcel.event;
+        let envelope = self.outlet.envelope_of(event.payload.len());
         // Signing a URL that nobody is shown would cost every attempt.
-        let url = match self.outlet.envelope {
+        let url = match envelope {
             Envelope::Thin => self.tools.thin_url.thin_url(&self.parcel),
             _ => String::new(),
         };
-        let foreign = event.cloudevent.as_deref().filter(|_| self.outlet.envelope.is_cloudevent());
-        let source = foreign.and_then(|identity| identity.source.parse().ok());
-        let content = self.outlet.envelope.wrap(&Event {
+        let content = envelope.wrap(&Event {
             id: &event.id,
-            cloudevent_id: foreign.map(|identity| identity.id.as_str()),
             event_type: &event.event_type,
             key: event.key.as_ref(),
             payload: &event.payload,
             content_type: &event.content_type,
             schema_version: event.schema_version,
             unix_ms: event.time.as_millis(),
-            source: source.as_ref().unwrap_or(&self.outlet.source),
+            source: &self.outlet.source,
+            cloudevent: event.cloudevent.as_deref(),
             url: &url,
         });
         let signers = self.outlet.signers(now);
-        let own = self.wire_attempt(&content.body, &signers, now).values();
+        let own = self.wire_attempt(envelope, &content.body, &signers, now).values();
         let body = match &content.body {
             Cow::Borrowed(part) => event.payload.slice_ref(part),
             Cow::Owned(bytes) => Bytes::copy_from_slice(bytes),
@@ -87,14 +86,18 @@ impl Job {
 
     fn wire_attempt<'a>(
         &'a self,
+        envelope: Envelope,
         body: &'a [u8],
         signers: &'a [railpost_wire::Signer],
         now: Timestamp,
     ) -> railpost_wire::Attempt<'a> {
-        let place = self.parcel.line.as_ref();
+        let (event, place) = (&self.parcel.event, self.parcel.line.as_ref());
         railpost_wire::Attempt {
-            event_id: &self.parcel.event.id,
-            key: self.parcel.event.key.as_ref(),
+            event_id: &event.id,
+            event_type: &event.event_type,
+            event_unix_ms: event.time.as_millis(),
+            schema_version: event.schema_version,
+            key: event.key.as_ref(),
             line: place.map(|place| &place.line),
             seq: place.map(|place| place.seq),
             after: place.zip(self.attempt.follows).and_then(|(place, lane_seq)| {
@@ -103,6 +106,7 @@ impl Job {
             }),
             number: self.attempt.number,
             replay: self.attempt.replay,
+            thin: envelope == Envelope::Thin,
             timestamp: i64::try_from(now.as_millis() / 1000).unwrap_or(i64::MAX),
             body,
             signers,

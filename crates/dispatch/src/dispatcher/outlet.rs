@@ -18,7 +18,9 @@ use crate::{
 pub(super) struct Outlet {
     /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.
     pub(super) route: Result<Route, (Failure, String)>,
-    pub(super) envelope: Envelope,
+    envelope: Envelope,
+    /// How many bytes a payload may have before it is sent as a reference.
+    thin_above: Option<u32>,
     pub(super) resend: Resend,
     /// Where its events come from, as CloudEvents has it.
     pub(super) source: Source,
@@ -48,6 +50,7 @@ impl Outlet {
         Self {
             route: route(endpoint, sender),
             envelope: endpoint.settings.envelope,
+            thin_above: endpoint.settings.thin_above,
             resend: match policy.guarantee {
                 Guarantee::AtMostOnce => Resend::Never,
                 Guarantee::AtLeastOnce | Guarantee::EffectivelyOnce => Resend::IfUntouched,
@@ -58,6 +61,12 @@ impl Outlet {
             signed: policy.signed,
             unreadable,
         }
+    }
+
+    /// How a payload of so many bytes is wrapped.
+    pub(super) fn envelope_of(&self, payload_len: usize) -> Envelope {
+        let is_above = |bound: u32| payload_len as u64 > u64::from(bound);
+        if self.thin_above.is_some_and(is_above) { Envelope::Thin } else { self.envelope }
     }
 
     /// Why nothing may leave at `now`, if that is so: it must be signed and cannot be, or it lacks headers.
@@ -108,6 +117,7 @@ fn route_to(target: Target, endpoint: &Endpoint, sender: &Sender) -> Result<Rout
         tls: tls(endpoint, private)?,
         headers: CustomHeaders::new(&private.headers, names).map_err(text)?,
         names: names.clone(),
+        tenant: Some(endpoint.tenant.clone()),
         ..RouteConfig::new(target)
     };
     sender.route(&config).map_err(text)

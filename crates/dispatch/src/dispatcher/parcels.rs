@@ -106,7 +106,7 @@ impl Parcels {
 
 /// What a parcel takes, in bytes.
 pub(super) fn size(parcel: &Parcel) -> usize {
-    parcel.event.payload.len() + OVERHEAD
+    parcel.event.bytes() + OVERHEAD
 }
 
 /// The parcels of events that were just accepted, each with what the engine needs to know of it.

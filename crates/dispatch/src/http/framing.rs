@@ -10,7 +10,8 @@ use httparse::{Header, ParserConfig, Status};
 
 use super::exchange::{Body, Response};
 use crate::limits::{
-    CHUNK_HEAD_LEN_MAX, RESPONSE_HEAD_LEN_MAX, RESPONSE_HEADERS_MAX, TRAILERS_MAX,
+    CHUNK_HEAD_LEN_MAX, INTERIM_ANSWERS_MAX, RESPONSE_HEAD_LEN_MAX, RESPONSE_HEADERS_MAX,
+    TRAILERS_MAX,
 };
 
 /// What an answer begins with.
@@ -39,6 +40,9 @@ pub(super) struct HeadReader {
     seen: usize,
     /// How much has to be there for the next look, unless a head ends before.
     wanted: usize,
+    /// Interim answers that were passed over, and their bytes.
+    interim: usize,
+    interim_len: usize,
 }
 
 impl HeadReader {
@@ -49,16 +53,27 @@ impl HeadReader {
                 Some((_, len)) if len > RESPONSE_HEAD_LEN_MAX => return Err(TOO_LONG),
                 Some((head, len)) => {
                     input.advance(len);
-                    *self = Self::default();
+                    (self.seen, self.wanted) = (0, 0);
                     if !is_interim(head.response.status) {
                         return Ok(Some(head));
                     }
+                    self.pass_over(len)?;
                 }
                 None if input.len() > RESPONSE_HEAD_LEN_MAX => return Err(TOO_LONG),
                 None => self.wanted = 2 * input.len(),
             }
         }
         Ok(None)
+    }
+
+    /// Counts an interim answer: a receiver that sends nothing else must not be read until the deadline.
+    fn pass_over(&mut self, len: usize) -> Result<(), BadHead> {
+        self.interim += 1;
+        self.interim_len += len;
+        if self.interim > INTERIM_ANSWERS_MAX || self.interim_len > RESPONSE_HEAD_LEN_MAX {
+            return Err(BadHead("too many interim answers come before it"));
+        }
+        Ok(())
     }
 
     /// A head is parsed from its start at every look. So that one which comes byte by byte costs no more
@@ -83,6 +98,10 @@ fn is_interim(status: u16) -> bool {
 
 /// The head at the front of `input`, and its length, if it is complete.
 fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
+    // The parser would pass over empty lines. They are left over from an earlier answer, or somebody's mistake.
+    if matches!(input.first(), Some(b'\r' | b'\n')) {
+        return Err(BadHead("it begins with an empty line"));
+    }
     let mut room = [const { MaybeUninit::uninit() }; RESPONSE_HEADERS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let status = ParserConfig::default()
@@ -122,17 +141,25 @@ fn values<'h>(headers: &'h [Header<'_>], name: &'h HeaderName) -> impl Iterator<
 }
 
 fn framing(status: u16, version: Version, headers: &[Header<'_>]) -> Result<Framing, BadHead> {
-    if matches!(status, 100..200 | 204 | 304) {
+    if has_no_body(status) {
         return Ok(Framing::Sized(0));
     }
     if let Some(coding) = values(headers, &TRANSFER_ENCODING).last() {
-        let chunked = version == Version::HTTP_11 && coding.eq_ignore_ascii_case(b"chunked");
+        if version == Version::HTTP_10 {
+            return Err(BadHead("it has a transfer-encoding, which HTTP/1.0 has not"));
+        }
+        let readable = values(headers, &TRANSFER_ENCODING).all(<[u8]>::is_ascii);
+        let chunked = readable && coding.eq_ignore_ascii_case(b"chunked");
         return Ok(if chunked { Framing::Chunked(Chunk::Size) } else { Framing::UntilClose });
     }
     let mut lengths = values(headers, &CONTENT_LENGTH).map(length);
     let Some(first) = lengths.next() else { return Ok(Framing::UntilClose) };
     let agreed = first.filter(|first| lengths.all(|other| other == Some(*first)));
     agreed.map(Framing::Sized).ok_or(BadHead("its content-length is no length"))
+}
+
+fn has_no_body(status: u16) -> bool {
+    matches!(status, 100..200 | 204 | 304)
 }
 
 fn length(value: &[u8]) -> Option<u64> {
@@ -143,11 +170,21 @@ fn length(value: &[u8]) -> Option<u64> {
 fn keeps_alive(status: u16, version: Version, headers: &[Header<'_>]) -> bool {
     let says =
         |wish: &[u8]| values(headers, &CONNECTION).any(|said| said.eq_ignore_ascii_case(wish));
-    let usual = version == Version::HTTP_11 || says(b"keep-alive");
-    // A body that is framed twice may be read otherwise by whoever stands between.
-    let twice = values(headers, &TRANSFER_ENCODING).next().is_some()
-        && values(headers, &CONTENT_LENGTH).next().is_some();
-    usual && !says(b"close") && !twice && status != 101
+    // What cannot be read may say that it closes, and so it counts for that alone.
+    let readable = values(headers, &CONNECTION).all(<[u8]>::is_ascii);
+    let usual = version == Version::HTTP_11 || (readable && says(b"keep-alive"));
+    usual && !says(b"close") && !is_ambiguous(status, headers) && status != 101
+}
+
+/// Whether somebody else could see the end of the body elsewhere: it is framed twice, or is announced where
+/// there is none.
+fn is_ambiguous(status: u16, headers: &[Header<'_>]) -> bool {
+    let is_coded = values(headers, &TRANSFER_ENCODING).next().is_some();
+    let mut lengths = values(headers, &CONTENT_LENGTH).map(length);
+    if has_no_body(status) {
+        return is_coded || lengths.any(|length| length != Some(0));
+    }
+    is_coded && lengths.next().is_some()
 }
 
 fn map(headers: &[Header<'_>]) -> HeaderMap {
@@ -238,25 +275,71 @@ impl Chunk {
                     [] | [b'\r'] => return Step::Read,
                     _ => return Step::Bad,
                 },
-                Self::Size => match httparse::parse_chunk_size(input) {
+                Self::Size => match chunk_size(input) {
                     Ok(Status::Complete((used, 0))) => (Self::Trailers, used),
                     Ok(Status::Complete((used, size))) => (Self::Data(size), used),
                     Ok(Status::Partial) => return read_within_bound(input),
-                    Err(_) => return Step::Bad,
+                    Err(NoChunk) => return Step::Bad,
                 },
-                Self::Trailers => {
-                    let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
-                    match httparse::parse_headers(input, &mut room) {
-                        Ok(Status::Complete((used, _))) => (Self::Nothing, used),
-                        Ok(Status::Partial) => return read_within_bound(input),
-                        Err(_) => return Step::Bad,
-                    }
-                }
+                Self::Trailers => match trailers_len(input) {
+                    Ok(Status::Complete(used)) => (Self::Nothing, used),
+                    Ok(Status::Partial) => return read_within_bound(input),
+                    Err(NoChunk) => return Step::Bad,
+                },
             };
             input.advance(used);
             *self = next;
         }
     }
+}
+
+/// Something does not frame a chunk.
+struct NoChunk;
+
+/// The length of the line that begins a chunk, and the chunk's size. Extensions are passed over. The line
+/// ends with CRLF: some take a bare line feed for its end and some for a part of it, so it is refused.
+fn chunk_size(input: &[u8]) -> Result<Status<(usize, u64)>, NoChunk> {
+    let digits = input.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if digits == 0 {
+        return if input.is_empty() { Ok(Status::Partial) } else { Err(NoChunk) };
+    }
+    let text = std::str::from_utf8(&input[..digits]).map_err(|_| NoChunk)?;
+    let size = u64::from_str_radix(text, 16).map_err(|_| NoChunk)?;
+    let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
+    let after = digits + input[digits..].iter().take_while(is_space).count();
+    let extensions = match input.get(after) {
+        Some(b';') => input[after..].iter().take_while(|byte| !is_line_end(**byte)).count(),
+        _ => 0,
+    };
+    Ok(match &input[after + extensions..] {
+        [] | [b'\r'] => Status::Partial,
+        [b'\r', b'\n', ..] => Status::Complete((after + extensions + 2, size)),
+        _ => return Err(NoChunk),
+    })
+}
+
+/// The length of what follows the last chunk: lines that are read and thrown away, and an empty one. All end
+/// with CRLF.
+fn trailers_len(input: &[u8]) -> Result<Status<usize>, NoChunk> {
+    let end = match input {
+        [b'\r', b'\n', ..] => Some(2),
+        _ => input.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4),
+    };
+    let lines = &input[..end.unwrap_or(input.len())];
+    let lone_feed = |at: usize| lines[at] == b'\n' && !lines[..at].ends_with(b"\r");
+    let lone_return =
+        |at: usize| lines[at] == b'\r' && lines.get(at + 1).is_some_and(|next| *next != b'\n');
+    if (0..lines.len()).any(|at| lone_feed(at) || lone_return(at)) {
+        return Err(NoChunk);
+    }
+    let Some(end) = end else { return Ok(Status::Partial) };
+    let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
+    let parsed = httparse::parse_headers(lines, &mut room).map_err(|_| NoChunk)?;
+    if parsed.is_complete() { Ok(Status::Complete(end)) } else { Err(NoChunk) }
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
 }
 
 fn read_within_bound(input: &[u8]) -> Step {
@@ -284,6 +367,7 @@ mod tests {
             ("transfer-encoding: gzip, Chunked\r\n", Chunked(Chunk::Size), true),
             ("transfer-encoding: gzip\r\n", UntilClose, false),
             ("transfer-encoding: chunked, gzip\r\n", UntilClose, false),
+            ("transfer-encoding: \u{e9}, chunked\r\n", UntilClose, false),
             ("transfer-encoding: chunked\r\ncontent-length: 5\r\n", Chunked(Chunk::Size), false),
             ("content-length: 5\r\nconnection: x, Close\r\n", Sized(5), false),
             ("", UntilClose, false),
@@ -299,20 +383,67 @@ mod tests {
 
     #[test]
     fn some_answers_have_no_body_whatever_they_say() {
-        for (line, keeps_alive) in [
-            ("HTTP/1.1 204 No Content", true),
-            ("HTTP/1.1 304 Not Modified", true),
-            ("HTTP/1.1 101 Switching", false),
-            ("HTTP/1.0 204 No Content", false),
+        for (line, field, keeps_alive) in [
+            ("HTTP/1.1 204 No Content", "x: y", true),
+            ("HTTP/1.1 304 Not Modified", "x: y", true),
+            ("HTTP/1.1 204 No Content", "content-length: 0", true),
+            ("HTTP/1.1 304 Not Modified", "content-length: 0, 0", true),
+            // It may be followed by a body all the same, and that must not answer the next request.
+            ("HTTP/1.1 204 No Content", "content-length: 5", false),
+            ("HTTP/1.1 304 Not Modified", "content-length: 5", false),
+            ("HTTP/1.1 204 No Content", "transfer-encoding: chunked", false),
+            ("HTTP/1.1 304 Not Modified", "transfer-encoding: chunked", false),
+            ("HTTP/1.1 101 Switching", "x: y", false),
+            ("HTTP/1.0 204 No Content", "x: y", false),
         ] {
-            let text = format!("{line}\r\ncontent-length: 5\r\n\r\n");
+            let text = format!("{line}\r\n{field}\r\n\r\n");
             let mut input = BytesMut::from(&text[..]);
             let head = HeadReader::default().take(&mut input).unwrap().unwrap();
             assert_eq!(
                 (head.framing, head.keeps_alive),
                 (Framing::Sized(0), keeps_alive),
-                "{line}"
+                "{line}, {field}"
             );
+        }
+    }
+
+    #[test]
+    fn an_answer_begins_with_its_status_line() {
+        for before in ["\r\n", "\n", "\r\n\r\n", " ", "\r"] {
+            for interim in ["", "HTTP/1.1 100 Continue\r\n\r\n"] {
+                let text = format!("{interim}{before}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                for piece in [1, 2, text.len()] {
+                    let (mut reader, mut input) = (HeadReader::default(), BytesMut::new());
+                    let found = text.as_bytes().chunks(piece).try_for_each(|bytes| {
+                        input.extend_from_slice(bytes);
+                        reader.take(&mut input).map(drop)
+                    });
+                    assert!(found.is_err(), "{text:?} by {piece}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn interim_answers_are_bounded_in_count_and_bytes() {
+        let read = |interim: &str, count: usize, piece: usize| {
+            let text = format!("{}HTTP/1.1 200 OK\r\n\r\n", interim.repeat(count));
+            let (mut reader, mut input) = (HeadReader::default(), BytesMut::new());
+            for bytes in text.as_bytes().chunks(piece) {
+                input.extend_from_slice(bytes);
+                if let Some(head) = reader.take(&mut input)? {
+                    return Ok::<_, BadHead>(head.response.status);
+                }
+            }
+            panic!("it ends with an answer");
+        };
+        let short = "HTTP/1.1 103 Early Hints\r\n\r\n";
+        let long = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "a".repeat(20_000));
+        for piece in [1, 1000, usize::MAX] {
+            assert_eq!(read(short, INTERIM_ANSWERS_MAX, piece).unwrap(), 200);
+            assert!(read(short, INTERIM_ANSWERS_MAX + 1, piece).is_err());
+            assert_eq!(read(&long, 3, piece).unwrap(), 200);
+            assert!(read(&long, 4, piece).is_err(), "more than a head may have");
         }
     }
 
@@ -321,13 +452,15 @@ mod tests {
         for (fields, framing, keeps_alive) in [
             ("content-length: 1\r\nconnection: Keep-Alive\r\n", Framing::Sized(1), true),
             ("connection: keep-alive\r\n", Framing::UntilClose, false),
-            ("transfer-encoding: chunked\r\n", Framing::UntilClose, false),
+            ("content-length: 1\r\nconnection: keep-alive, \u{e9}\r\n", Framing::Sized(1), false),
         ] {
             let text = format!("HTTP/1.0 200 OK\r\n{fields}\r\n");
             let mut input = BytesMut::from(&text[..]);
             let head = HeadReader::default().take(&mut input).unwrap().unwrap();
             assert_eq!((head.framing, head.keeps_alive), (framing, keeps_alive), "{fields:?}");
         }
+        let text = "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert!(HeadReader::default().take(&mut BytesMut::from(text)).is_err());
     }
 
     /// Byte by byte, and all at once: the same head, and the same rest.
@@ -459,6 +592,13 @@ mod tests {
                 "X",
             ),
             ("1\r\na\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\nX", "a", Step::Done, "X"),
+            ("003 \t; a=\"b\"\r\nabc\r\n00\r\n\r\n", "abc", Step::Done, ""),
+            ("3\nabc\r\n", "", Step::Bad, "3\nabc\r\n"),
+            ("3;a\nb\r\nabc\r\n", "", Step::Bad, "3;a\nb\r\nabc\r\n"),
+            ("3\rx\r\nabc\r\n", "", Step::Bad, "3\rx\r\nabc\r\n"),
+            ("0\r\n\n", "", Step::Bad, "\n"),
+            ("0\r\nx: y\n\r\n", "", Step::Bad, "x: y\n\r\n"),
+            ("0\r\nx y: z\r\n\r\n", "", Step::Bad, "x y: z\r\n\r\n"),
             ("3\r\nab", "ab", Step::Read, ""),
             ("3\r\nabc\r\n", "abc", Step::Read, ""),
             ("3\r\nabcd\r\n", "abc", Step::Bad, "d\r\n"),

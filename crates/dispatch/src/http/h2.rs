@@ -70,6 +70,11 @@ impl H2 {
         self.requests.is_ready()
     }
 
+    /// Whether there is no other clone: nobody waits on it.
+    pub(super) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.peer) == 1
+    }
+
     pub(super) fn is_same(&self, other: &H2) -> bool {
         Arc::ptr_eq(&self.peer, &other.peer)
     }

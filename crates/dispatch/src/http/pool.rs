@@ -1,31 +1,36 @@
 //! Connections that wait for their next request.
 //!
-//! Endpoints with the same scheme, host, port and TLS version share an [`Origin`] and with it their
-//! connections; an endpoint with a client certificate or authorities of its own has one to itself.
+//! Endpoints of one tenant with the same scheme, host, port and TLS version share an [`Origin`] and with it
+//! their connections; an endpoint with a client certificate or authorities of its own has one to itself.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use railpost_wire::TenantId;
 use tokio::time::Instant;
 
 use super::dial::{Destination, Peer};
 use super::h1::H1;
 use super::h2::H2;
-use super::tls::{TlsSettings, TlsVersion};
-use crate::guard::{Host, Scheme, Target};
+use super::idle_limit::{IdleLimit, IdleLimits, IdleSlot};
+use super::route::RouteConfig;
+use super::tls::TlsVersion;
+use crate::guard::{Host, Scheme};
 use crate::limits::{
-    IDLE_DEFAULT, IDLE_PER_TARGET_DEFAULT, IDLE_TIMEOUT_DEFAULT, SWEEP_PERIOD_MIN,
+    IDLE_DEFAULT, IDLE_PER_TARGET_DEFAULT, IDLE_PER_TENANT_DEFAULT, IDLE_TIMEOUT_DEFAULT,
+    SWEEP_PERIOD_MIN,
 };
 
 /// How many idle connections are kept, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolBounds {
-    /// Idle HTTP/1 connections to one target. With HTTP/2 there is one connection.
+    /// Idle HTTP/1 connections to one target of a tenant. With HTTP/2 there is one connection.
     pub idle_per_target: usize,
-    /// Idle HTTP/1 connections in all.
+    /// Idle connections of one tenant.
+    pub idle_per_tenant: usize,
+    /// Idle connections in all.
     pub idle: usize,
     /// How long a connection is kept unused.
     pub idle_timeout: Duration,
@@ -35,6 +40,7 @@ impl Default for PoolBounds {
     fn default() -> Self {
         Self {
             idle_per_target: IDLE_PER_TARGET_DEFAULT,
+            idle_per_tenant: IDLE_PER_TENANT_DEFAULT,
             idle: IDLE_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
         }
@@ -44,8 +50,7 @@ impl Default for PoolBounds {
 /// All origins of one sender.
 pub(super) struct Pool {
     bounds: PoolBounds,
-    /// A permit for each idle connection there may be.
-    room: Arc<Semaphore>,
+    limits: IdleLimits,
     /// Those that a route leads to, or a connection.
     origins: Mutex<HashMap<OriginKey, Arc<Origin>>>,
     private_origins: AtomicU64,
@@ -55,6 +60,7 @@ pub(super) struct Pool {
 /// What two endpoints must have in common to share connections.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct OriginKey {
+    tenant: Option<TenantId>,
     scheme: Scheme,
     host: Host,
     port: u16,
@@ -67,7 +73,7 @@ impl Pool {
     pub(super) fn new(bounds: PoolBounds) -> Self {
         Self {
             bounds,
-            room: Arc::new(Semaphore::new(bounds.idle.min(Semaphore::MAX_PERMITS))),
+            limits: IdleLimits::new(bounds),
             origins: Mutex::default(),
             private_origins: AtomicU64::new(0),
             sweeping: AtomicBool::new(false),
@@ -75,10 +81,12 @@ impl Pool {
     }
 
     /// What to find the origin of such an endpoint by.
-    pub(super) fn key(&self, target: &Target, tls: &TlsSettings) -> OriginKey {
+    pub(super) fn key(&self, config: &RouteConfig) -> OriginKey {
+        let RouteConfig { target, tenant, tls, .. } = config;
         let secure = target.scheme() == Scheme::Https;
         let private = secure && tls.are_private();
         OriginKey {
+            tenant: tenant.clone(),
             scheme: target.scheme(),
             host: target.host().clone(),
             port: target.port(),
@@ -97,7 +105,8 @@ impl Pool {
         if let Some(origin) = origins.get(&key) {
             return Ok(Arc::clone(origin));
         }
-        let origin = Arc::new(Origin::new(destination()?, self.bounds, Arc::clone(&self.room)));
+        let limit = self.limits.of(&key.tenant);
+        let origin = Arc::new(Origin::new(destination()?, self.bounds, limit));
         origins.insert(key, Arc::clone(&origin));
         Ok(origin)
     }
@@ -122,6 +131,7 @@ impl Pool {
             let has_connections = origin.sweep(now);
             has_connections || Arc::strong_count(origin) > 1
         });
+        self.limits.sweep();
     }
 }
 
@@ -129,7 +139,7 @@ impl Pool {
 pub(super) struct Origin {
     pub(super) destination: Destination,
     bounds: PoolBounds,
-    room: Arc<Semaphore>,
+    limit: IdleLimit,
     waiting: Mutex<Waiting>,
     /// Whether to expect HTTP/2, by the last handshake; under TLS also before the first.
     expects_h2: AtomicBool,
@@ -146,12 +156,14 @@ struct Waiting {
 struct Idle {
     connection: H1,
     since: Instant,
-    _permit: OwnedSemaphorePermit,
+    _slot: IdleSlot,
 }
 
 struct Shared {
     connection: H2,
     last_used: Instant,
+    /// Without one it is shared by those who use it, and not kept beyond them.
+    slot: Option<IdleSlot>,
 }
 
 /// A connection to send on.
@@ -170,10 +182,10 @@ impl Connection {
 }
 
 impl Origin {
-    fn new(destination: Destination, bounds: PoolBounds, room: Arc<Semaphore>) -> Self {
+    fn new(destination: Destination, bounds: PoolBounds, limit: IdleLimit) -> Self {
         let expects_h2 = AtomicBool::new(destination.tls.is_some());
         let (waiting, dialling) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { destination, bounds, room, waiting, expects_h2, dialling }
+        Self { destination, bounds, limit, waiting, expects_h2, dialling }
     }
 
     /// A connection that served before and, as far as this side can know, can serve again.
@@ -199,17 +211,32 @@ impl Origin {
         if !connection.is_ready() {
             return;
         }
-        let Ok(_permit) = Arc::clone(&self.room).try_acquire_owned() else { return };
+        let Some(_slot) = self.limit.slot() else { return };
         let mut waiting = lock(&self.waiting);
         if waiting.idle.len() < self.bounds.idle_per_target {
-            waiting.idle.push(Idle { connection, since: Instant::now(), _permit });
+            waiting.idle.push(Idle { connection, since: Instant::now(), _slot });
         }
     }
 
     /// Lets all attempts use an HTTP/2 connection.
     pub(super) fn share(&self, connection: &H2) {
-        let shared = Shared { connection: connection.clone(), last_used: Instant::now() };
+        let (connection, last_used) = (connection.clone(), Instant::now());
+        let shared = Shared { connection, last_used, slot: self.limit.slot() };
         lock(&self.waiting).shared = Some(shared);
+    }
+
+    /// Closes the shared connection if nobody uses it and there is no room to keep it.
+    pub(super) fn close_unkept(&self) {
+        let shared = &mut lock(&self.waiting).shared;
+        shared.take_if(|shared| !self.may_keep(shared));
+    }
+
+    fn may_keep(&self, shared: &mut Shared) -> bool {
+        if shared.slot.is_none() && shared.connection.is_unused() {
+            shared.slot = self.limit.slot();
+            return shared.slot.is_some();
+        }
+        true
     }
 
     /// Gives a shared connection to nobody any more. Those who use it go on.
@@ -238,7 +265,9 @@ impl Origin {
     fn sweep(&self, now: Instant) -> bool {
         let mut waiting = lock(&self.waiting);
         waiting.idle.retain(|idle| !self.is_stale(idle.since, now));
-        waiting.shared.take_if(|shared| self.is_stale(shared.last_used, now));
+        waiting
+            .shared
+            .take_if(|shared| self.is_stale(shared.last_used, now) || !self.may_keep(shared));
         waiting.shared.is_some() || !waiting.idle.is_empty()
     }
 
@@ -255,11 +284,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::Guard;
+    use crate::guard::{Guard, Target};
+    use crate::http::tls::TlsSettings;
 
-    fn origin(pool: &Pool, url: &str, tls: &TlsSettings) -> Arc<Origin> {
+    fn origin(pool: &Pool, tenant: &str, url: &str, tls: &TlsSettings) -> Arc<Origin> {
         let target = Target::parse(url, &Guard::default()).unwrap();
-        let made = pool.origin(pool.key(&target, tls), || {
+        let tenant = Some(tenant.parse().unwrap());
+        let config = RouteConfig { tenant, tls: tls.clone(), ..RouteConfig::new(target.clone()) };
+        let made = pool.origin(pool.key(&config), || {
             let (host, port) = (target.host().clone(), target.port());
             Ok::<_, std::convert::Infallible>(Destination { host, port, tls: None })
         });
@@ -279,7 +311,8 @@ mod tests {
         ] {
             let pool = Pool::new(PoolBounds::default());
             let [a, b] = [a, b].map(|(url, min_version)| {
-                origin(&pool, url, &TlsSettings { min_version, ..TlsSettings::default() })
+                let tls = TlsSettings { min_version, ..TlsSettings::default() };
+                origin(&pool, "acme", url, &tls)
             });
             assert_eq!(Arc::ptr_eq(&a, &b), shared, "{:?}", b.destination.host);
         }
@@ -288,10 +321,13 @@ mod tests {
     #[test]
     fn an_origin_that_nobody_uses_is_forgotten() {
         let pool = Pool::new(PoolBounds::default());
-        let kept = origin(&pool, "https://kept.com", &TlsSettings::default());
-        drop(origin(&pool, "https://dropped.com", &TlsSettings::default()));
+        let of = |tenant| origin(&pool, tenant, "https://a.com", &TlsSettings::default());
+        let kept = of("kept");
+        drop(of("dropped"));
+        assert_eq!((lock(&pool.origins).len(), pool.limits.tenants()), (2, 2));
         pool.sweep(Instant::now());
-        assert_eq!(lock(&pool.origins).len(), 1);
-        assert!(Arc::ptr_eq(&kept, &origin(&pool, "https://kept.com", &TlsSettings::default())));
+        assert_eq!((lock(&pool.origins).len(), pool.limits.tenants()), (1, 1));
+        assert!(Arc::ptr_eq(&kept, &of("kept")));
+        assert!(!Arc::ptr_eq(&kept, &of("another")));
     }
 }

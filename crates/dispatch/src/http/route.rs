@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::http::header::{HOST, USER_AGENT};
 use ::http::{HeaderMap, HeaderValue, Uri};
-use railpost_wire::HeaderNames;
+use railpost_wire::{HeaderNames, TenantId};
 
 use super::headers::{CustomHeaders, OwnNames};
 use super::pool::Origin;
@@ -20,6 +20,9 @@ use crate::limits::{CONNECT_TIMEOUT_DEFAULT, TIMEOUT_MAX, TOTAL_TIMEOUT_DEFAULT}
 pub struct RouteConfig {
     /// Where to.
     pub target: Target,
+    /// Whose requests they are; nothing for those of the server itself. Tenants share no connection: a
+    /// receiver behind a confused proxy could answer one tenant's request with another's.
+    pub tenant: Option<TenantId>,
     /// How long it may take.
     pub timeouts: Timeouts,
     /// What TLS must be like.
@@ -35,6 +38,7 @@ impl RouteConfig {
     pub fn new(target: Target) -> Self {
         Self {
             target,
+            tenant: None,
             timeouts: Timeouts::default(),
             tls: TlsSettings::default(),
             headers: CustomHeaders::default(),

@@ -84,7 +84,7 @@ impl Sender {
     /// Prepares the way to an endpoint: once, and again when the endpoint changes.
     pub fn route(&self, config: &RouteConfig) -> Result<Route, BadTls> {
         let Inner { pool, handshakes, user_agent, .. } = &*self.0;
-        let key = pool.key(&config.target, &config.tls);
+        let key = pool.key(config);
         let origin = pool.origin(key, || destination(&config.target, &config.tls, handshakes))?;
         Ok(Route::new(config, origin, user_agent))
     }
@@ -243,6 +243,8 @@ impl<'a> Attempt<'a> {
         if matches!(&ended, Err(Failed { untouched: true, .. })) {
             self.origin().retire(&connection);
         }
+        drop(connection);
+        self.origin().close_unkept();
         ended
     }
 

@@ -13,6 +13,8 @@ use tokio_rustls::client::TlsStream;
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    #[cfg(test)]
+    Script(super::differential_test::Script),
 }
 
 /// Runs one method of whichever stream it is.
@@ -25,6 +27,11 @@ macro_rules! forward {
             }
             Stream::Tls(stream) => {
                 let $stream = Pin::new(stream.as_mut());
+                $call
+            }
+            #[cfg(test)]
+            Stream::Script(stream) => {
+                let $stream = Pin::new(stream);
                 $call
             }
         }
@@ -62,6 +69,8 @@ impl AsyncWrite for Stream {
         match self {
             Stream::Plain(stream) => stream.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
+            #[cfg(test)]
+            Stream::Script(stream) => stream.is_write_vectored(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a receiver finds in a request: signatures, headers, envelopes.
 
 use railpost_engine::Timestamp;
-use railpost_store::{DeliveryView, Source, SystemSource};
+use railpost_store::{DeliveryView, Event, Source, SystemSource};
 use railpost_wire::cloudevents::CloudEvent;
 use railpost_wire::{Envelope, Header, HeaderNames, Received, Secret, Verifier};
 use serde_json::{Value, json};
@@ -22,13 +22,22 @@ async fn a_request_verifies_and_says_what_it_is() {
     let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
     shop.endpoint(&receiver, quick()).await;
     receiver.then(Answer::Status(500));
-    shop.publish("one", Some("order 1")).await;
+    let event = Event {
+        time: Timestamp::from_millis(1_767_225_600_120),
+        schema_version: Some(3),
+        ..event("one", Some("order 1"))
+    };
+    shop.accept(vec![event.clone()]).await;
     for attempt in [1, 2] {
         let seen = receiver.request().await;
         let verifier = Verifier::new(vec![secret()], vec![]);
         verifier.verify(lookup(&seen), &seen.body, now()).unwrap();
         let received = Received::parse(&HeaderNames::default(), lookup(&seen)).unwrap();
         assert_eq!(received.event_id.to_string(), "one");
+        assert_eq!(received.event_type, Some(event.event_type.clone()));
+        assert_eq!(received.event_unix_ms, Some(1_767_225_600_120));
+        assert_eq!(seen.header("x-event-time"), Some("2026-01-01T00:00:00.12Z"));
+        assert_eq!(received.schema_version, Some(3));
         assert_eq!(received.key.unwrap().as_str(), "order 1");
         assert_eq!(received.seq.unwrap().get(), 1);
         assert_eq!((received.attempt, received.replay), (Some(attempt), false));
@@ -66,11 +75,14 @@ async fn an_endpoint_that_wants_no_signature_gets_none() {
 #[tokio::test]
 async fn renamed_headers_are_renamed() {
     let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    let names = HeaderNames::renamed([(Header::XKey, "X-Order".to_owned())]).unwrap();
+    let names = [(Header::XKey, "X-Order"), (Header::XEventType, "X-Topic")];
+    let names = names.map(|(header, name)| (header, name.to_owned()));
+    let names = HeaderNames::renamed(names).unwrap();
     shop.endpoint_with(&receiver, quick(), |settings| settings.header_names = names).await;
     shop.publish("one", Some("a")).await;
     let seen = receiver.request().await;
     assert_eq!((seen.header("x-order"), seen.header("x-key")), (Some("a"), None));
+    assert!(seen.header("x-topic").is_some() && seen.header("x-event-type").is_none());
 }
 
 #[tokio::test]

@@ -69,6 +69,9 @@ async fn a_connection_with_an_unread_rest_does_not_serve_again() {
         format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{rest}", rest.len()),
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned(),
         "HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned(),
+        "HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\n".to_owned(),
+        "HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok".to_owned(),
+        "HTTP/1.1 304 Not Modified\r\ncontent-length: 2\r\n\r\n".to_owned(),
     ] {
         let receiver = Receiver::answering(answer).await;
         let sender = sender();
@@ -149,9 +152,48 @@ async fn a_request_that_was_read_and_not_answered_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn tenants_share_no_connection_to_one_origin() {
+    let receiver = Receiver::answering(OK).await;
+    let sender = sender();
+    let url = receiver.url("http");
+    for (config, connections) in [
+        (of_tenant("acme", &url), 1),
+        (of_tenant("bob", &url), 2),
+        (of_tenant("acme", &url.replace("hooks", "other")), 2),
+        (of_tenant("bob", &url), 2),
+        (route_config(&url), 3),
+    ] {
+        let exchange = post(&sender, &config).await;
+        assert_eq!(status(&exchange), Some(200));
+        assert_eq!(receiver.connections(), connections, "{:?}", config.tenant);
+    }
+}
+
+#[tokio::test]
+async fn the_idle_connections_of_a_tenant_are_bounded_over_all_its_targets() {
+    let pool =
+        PoolBounds { idle_per_tenant: 2, idle: 3, idle_timeout: PATIENCE, ..PoolBounds::default() };
+    let sender = Sender::new(SenderConfig { pool, ..config() }).unwrap();
+    let receivers = [(); 3].map(|()| Receiver::answering(OK));
+    let [a, b, c] = receivers;
+    let receivers = [a.await, b.await, c.await];
+    // Two of three targets' connections are kept for the first tenant, and one in all is left for another.
+    for (tenant, kept) in [("acme", [true, true, false]), ("bob", [true, false, false])] {
+        for receiver in &receivers {
+            post(&sender, &of_tenant(tenant, &receiver.url("http"))).await;
+        }
+        for (receiver, kept) in receivers.iter().zip(kept) {
+            let exchange = post(&sender, &of_tenant(tenant, &receiver.url("http"))).await;
+            assert_eq!(exchange.detail.reused, kept, "{tenant} {}", receiver.address);
+        }
+    }
+}
+
+#[tokio::test]
 async fn idle_connections_are_few_for_one_target_and_in_all() {
     for (idle_per_target, idle, kept) in [(2, 10, 2), (10, 3, 3), (0, 10, 0), (10, 0, 0)] {
-        let bounds = PoolBounds { idle_per_target, idle, idle_timeout: PATIENCE };
+        let bounds =
+            PoolBounds { idle_per_target, idle, idle_timeout: PATIENCE, ..PoolBounds::default() };
         let sender = Sender::new(SenderConfig { pool: bounds, ..config() }).unwrap();
         let receiver = gathering(5).await;
         let route = sender.route(&route_config(&receiver.url("http"))).unwrap();

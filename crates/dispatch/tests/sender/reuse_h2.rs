@@ -23,6 +23,8 @@ enum Act {
     Refuse(Reason),
     SayFarewell,
     FallSilent,
+    /// Answers this request and all that wait.
+    AnswerAll,
 }
 
 /// A receiver that speaks HTTP/2 and does as `plan` says for a connection and a request on it, both
@@ -57,6 +59,10 @@ async fn serve(
             // The farewell names the last request that was taken: the one before this.
             Act::SayFarewell => connection.abrupt_shutdown(Reason::NO_ERROR),
             Act::FallSilent => {}
+            Act::AnswerAll => {
+                answer(&mut respond, 0);
+                open.iter_mut().for_each(|(_, respond)| answer(respond, 0));
+            }
         }
         open.push((request, respond));
     }
@@ -99,6 +105,61 @@ async fn http2_is_negotiated_and_one_connection_carries_many_requests_at_once() 
     assert_eq!(receiver.connections(), 1);
     let expected = format!("POST {} content-length user-agent webhook-id", receiver.url("https"));
     assert_eq!(receiver.request().await, expected);
+}
+
+/// A sender that trusts this authority for everybody, so that endpoints may share connections.
+fn sender_trusting(authority: &Authority, pool: PoolBounds) -> Sender {
+    let roots = Roots { bundled: false, extra: Some(authority.certificates()) };
+    Sender::new(SenderConfig { roots, pool, ..config() }).unwrap()
+}
+
+#[tokio::test]
+async fn tenants_share_no_connection_in_http2_either() {
+    let authority = Authority::new();
+    let receiver = h2_receiver(&authority, |_, _| Act::Answer).await;
+    let sender = sender_trusting(&authority, PoolBounds::default());
+    for (tenant, connections) in [("acme", 1), ("bob", 2), ("acme", 2), ("bob", 2)] {
+        let exchange = post(&sender, &of_tenant(tenant, &receiver.url("https"))).await;
+        assert_eq!(status(&exchange), Some(200), "{:?}", exchange.detail);
+        assert_eq!(receiver.connections(), connections, "{tenant}");
+    }
+}
+
+#[tokio::test]
+async fn connections_of_http2_count_for_the_bounds_of_what_is_idle() {
+    let authority = Authority::new();
+    for (idle_per_tenant, idle, kept) in [(1, 1, true), (0, 9, false), (9, 0, false)] {
+        let receiver = h2_receiver(&authority, |_, _| Act::Answer).await;
+        let pool =
+            PoolBounds { idle_per_tenant, idle, idle_timeout: PATIENCE, ..PoolBounds::default() };
+        let sender = sender_trusting(&authority, pool);
+        let route = sender.route(&of_tenant("acme", &receiver.url("https"))).unwrap();
+        let first = send(&sender, &route, Resend::IfUntouched).await;
+        let second = send(&sender, &route, Resend::IfUntouched).await;
+        assert_eq!([status(&first), status(&second)], [Some(200); 2]);
+        assert_eq!(second.detail.reused, kept, "{idle_per_tenant} of {idle}");
+    }
+}
+
+#[tokio::test]
+async fn attempts_at_once_share_a_connection_of_http2_that_there_is_no_room_to_keep() {
+    let authority = Authority::new();
+    let receiver = h2_receiver(&authority, |_, count| match count {
+        20 => Act::AnswerAll,
+        _ => Act::FallSilent,
+    })
+    .await;
+    let pool = PoolBounds { idle: 0, ..PoolBounds::default() };
+    let sender = sender_trusting(&authority, pool);
+    let route = sender.route(&of_tenant("acme", &receiver.url("https"))).unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let (sender, route) = (sender.clone(), route.clone());
+        tasks.spawn(async move { send(&sender, &route, Resend::IfUntouched).await });
+    }
+    let exchanges = in_time(tasks.join_all()).await;
+    assert!(exchanges.iter().all(|exchange| status(exchange) == Some(200)));
+    assert_eq!(receiver.connections(), 1);
 }
 
 #[tokio::test]

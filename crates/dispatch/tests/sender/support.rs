@@ -176,6 +176,11 @@ pub(crate) fn route_config(url: &str) -> RouteConfig {
     RouteConfig::new(Target::parse(url, &guard()).unwrap())
 }
 
+/// The same for requests of this tenant.
+pub(crate) fn of_tenant(tenant: &str, url: &str) -> RouteConfig {
+    RouteConfig { tenant: Some(tenant.parse().unwrap()), ..route_config(url) }
+}
+
 /// A route whose attempts may take [`SHORT`] in all.
 pub(crate) fn hasty(url: &str) -> RouteConfig {
     RouteConfig { timeouts: Timeouts::new(SHORT, SHORT).unwrap(), ..route_config(url) }

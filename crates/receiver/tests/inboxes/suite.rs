@@ -67,12 +67,16 @@ fn number(value: &Value) -> Option<u64> {
 fn received(step: &Value) -> Received {
     Received {
         event_id: step["id"].as_str().unwrap().parse().unwrap(),
+        event_type: None,
+        event_unix_ms: None,
+        schema_version: None,
         key: step["key"].as_str().map(|key| key.parse().unwrap()),
         line: step["line"].as_str().map(|line| line.parse().unwrap()),
         seq: number(&step["seq"]).and_then(Seq::new),
         after: number(&step["after"]),
         attempt: Some(1),
         replay: step["replay"].as_bool().unwrap_or(false),
+        thin: false,
         timestamp: NOW,
     }
 }

@@ -17,8 +17,8 @@ fn wrapped(envelope: Envelope) -> TestRequest {
         content_type: &content_type,
         schema_version: Some(3),
         unix_ms: 1_767_225_600_000,
-        cloudevent_id: None,
         source: &source,
+        cloudevent: None,
         url: "https://railpost.test/",
     });
     let headers = content.headers.iter();

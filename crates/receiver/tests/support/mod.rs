@@ -13,12 +13,16 @@ pub(crate) fn event(id: &str, lane: Option<(&str, u64)>) -> Received {
     let key: Option<Key> = lane.map(|(key, _)| key.parse().unwrap());
     Received {
         event_id: id.parse::<EventId>().unwrap(),
+        event_type: Some("order.paid".parse().unwrap()),
+        event_unix_ms: Some(NOW * 1000 + 123),
+        schema_version: Some(2),
         line: key.as_ref().map(|key| key.to_header().parse().unwrap()),
         key,
         after: None,
         seq: lane.map(|(_, seq)| Seq::new(seq).unwrap()),
         attempt: Some(1),
         replay: false,
+        thin: false,
         timestamp: NOW,
     }
 }

@@ -94,9 +94,12 @@ pub(super) struct Settings {
     /// A line for people
     #[arg(long)]
     description: Option<String>,
-    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary or thin
-    #[arg(long, value_parser = ["raw", "cloudevents-structured", "cloudevents-binary", "thin"], hide_possible_values = true)]
+    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary, event or thin
+    #[arg(long, value_parser = ["raw", "cloudevents-structured", "cloudevents-binary", "event", "thin"], hide_possible_values = true)]
     envelope: Option<String>,
+    /// Deliver payloads of more bytes than this as a reference; `none` takes the bound away
+    #[arg(long, value_name = "BYTES|none", value_parser = thin_above)]
+    thin_above: Option<ThinAbove>,
     /// Longest that an attempt may take
     #[arg(long, value_name = "TIME")]
     timeout: Option<railpost_engine::Span>,
@@ -128,6 +131,7 @@ impl Settings {
         set("types", (!self.types.is_empty()).then(|| json!(self.types)));
         set("description", self.description.as_ref().map(|text| json!(text)));
         set("envelope", self.envelope.as_ref().map(|text| json!(text)));
+        set("thin_above", self.thin_above.map(|bound| json!(bound.0)));
         set("timeout", self.timeout.map(|span| json!(span)));
         set("tls_min", self.tls_min.as_ref().map(|text| json!(text)));
         set("headers", headers(&self.headers)?);
@@ -140,6 +144,18 @@ impl Settings {
         }
         Ok(body)
     }
+}
+
+/// A bound in bytes, or none.
+#[derive(Clone, Copy, Debug)]
+struct ThinAbove(Option<u32>);
+
+fn thin_above(text: &str) -> Result<ThinAbove, String> {
+    if text == "none" {
+        return Ok(ThinAbove(None));
+    }
+    let bound = text.parse().map_err(|_| "expected a number of bytes, or `none`".to_owned())?;
+    Ok(ThinAbove(Some(bound)))
 }
 
 fn headers(lines: &[String]) -> Outcome<Option<Value>> {

@@ -256,8 +256,8 @@ impl Listener {
         });
         Arrival {
             at: now,
+            event_type: show::event_type(&received, headers, body),
             received,
-            event_type: show::event_type(headers, body),
             verdict,
             remark,
             answer: *answer,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use railpost_engine::Span;
 use railpost_store::{Source, SystemSource};
 use railpost_wire::{
-    Attempt, EventId, Form, HeaderNames, Refusal, Secret, Signer, SigningKey, Verified, Verifier,
-    VerifyingKey,
+    EventId, Form, Header, Refusal, Secret, Signer, SigningKey, Verified, Verifier, VerifyingKey,
+    standard_signature, timestamped_signature,
 };
 use serde_json::{Map, json};
 
@@ -63,27 +63,31 @@ pub(super) fn sign(arguments: &SignArguments, out: Out) -> Outcome {
         .map(|text| text.parse().map_err(|error| bad(&error)))
         .collect::<Outcome<_>>()?;
     let event_id = event_id(arguments.id.as_deref())?;
-    let attempt = Attempt {
-        event_id: &event_id,
-        key: None,
-        line: None,
-        seq: None,
-        after: None,
-        number: 1,
-        replay: false,
-        timestamp: arguments.timestamp.unwrap_or_else(now_seconds),
-        body: &input::read_file("FILE", &arguments.file)?,
-        signers: &signers,
-    };
-    let names = HeaderNames::default();
-    let headers = attempt.headers(&names);
-    let headers = headers.iter().filter(|(name, _)| name.to_ascii_lowercase().contains("webhook"));
+    let timestamp = arguments.timestamp.unwrap_or_else(now_seconds);
+    let body = input::read_file("FILE", &arguments.file)?;
+    let mut headers = signed_headers(&signers, &event_id, timestamp, &body);
     if out.json {
         let headers: Map<_, _> =
-            headers.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+            headers.map(|(name, value)| (name.to_owned(), json!(value))).collect();
         return out.value(&headers.into());
     }
-    headers.into_iter().try_for_each(|(name, value)| out.line(&format!("{name}: {value}")))
+    headers.try_for_each(|(name, value)| out.line(&format!("{name}: {value}")))
+}
+
+/// The headers that a signature needs, in the order in which they are sent.
+fn signed_headers(
+    signers: &[Signer],
+    id: &EventId,
+    timestamp: i64,
+    body: &[u8],
+) -> impl Iterator<Item = (&'static str, String)> {
+    let headers = [
+        (Header::WebhookId, Some(id.to_string())),
+        (Header::WebhookTimestamp, Some(timestamp.to_string())),
+        (Header::WebhookSignature, Some(standard_signature(signers, id, timestamp, body))),
+        (Header::XWebhookSignature, timestamped_signature(signers, timestamp, body)),
+    ];
+    headers.into_iter().filter_map(|(header, value)| Some((header.default_name(), value?)))
 }
 
 fn event_id(given: Option<&str>) -> Outcome<EventId> {

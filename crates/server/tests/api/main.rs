@@ -22,6 +22,7 @@ mod shapes;
 mod at_rest;
 mod audit;
 mod endpoints;
+mod envelopes;
 mod merging;
 mod event_types;
 mod schema_budget;

@@ -273,6 +273,31 @@ fn the_audit_page_shows_what_was_what() {
 }
 
 #[test]
+fn the_form_of_an_endpoint_sets_envelope_and_reference_bound() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    let browser = Browser::signed_in(&world, &world.admin);
+    let bound = || world.look(&format!("endpoints/{endpoint}"))["thin_above"].clone();
+    let save = |typed: &str| {
+        browser.go(&page(&format!("/endpoints/{endpoint}/edit")));
+        browser.fill("#thin_above", typed);
+        browser.click("main button.primary");
+    };
+    save("lots");
+    browser.wait_for("#thin_above-problem");
+    for (typed, stored) in [("4096", json!(4096)), ("", json!(null))] {
+        save(typed);
+        browser.wait_for(".flash");
+        assert_eq!(bound(), stored, "{typed:?}");
+    }
+    browser.go(&page(&format!("/endpoints/{endpoint}/edit")));
+    browser.script("document.querySelector('#envelope').value = 'event'", &[]);
+    browser.click("main button.primary");
+    browser.wait_for(".flash");
+    assert_eq!(world.look(&format!("endpoints/{endpoint}"))["envelope"], "event");
+}
+
+#[test]
 fn an_endpoint_is_paused_and_resumed() {
     let (world, receiver) = (World::new(), Receiver::new());
     let endpoint = world.endpoint(&receiver, &json!({}));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::world::{Running, railpost, run, run_with};
 
@@ -70,6 +70,22 @@ fn what_comes_is_verified_printed_and_acknowledged() {
     post(&address, "a", "{}", SECRET);
     assert_eq!(running.json()["remark"], "duplicate");
     assert_eq!(running.interrupt(), 0);
+}
+
+#[test]
+fn type_time_and_schema_version_are_read_from_the_headers_before_the_body() {
+    let (mut running, address) = listen(&["--secret", SECRET]);
+    let headers = "x-event-type: order.paid\r\nx-event-time: 2026-01-01T00:00:00.5Z\r\n\
+                   x-schema-version: 3\r\n";
+    post_with(&address, ("a", r#"{"type":"a field of the payload"}"#, SECRET), headers);
+    let line = running.json();
+    assert_eq!(
+        [&line["type"], &line["event_time"], &line["schema_version"]],
+        [&json!("order.paid"), &json!("2026-01-01T00:00:00.500Z"), &json!(3)]
+    );
+    post_with(&address, ("b", "{}", SECRET), "");
+    let line = running.json();
+    assert!(line["type"].is_null() && line["event_time"].is_null(), "{line}");
 }
 
 #[test]

@@ -30,6 +30,16 @@ fn an_endpoint_is_created_shown_changed_and_deleted() {
     assert_eq!((&changed["envelope"], &changed["types"]), (&json!("thin"), &json!(["order.*"])));
     let retry = &changed["policy"]["retry"]["max_attempts"];
     assert_eq!((&changed["policy"]["ordering"], retry), (&json!("none"), &json!(7)));
+    let changed =
+        world.json(&["endpoints", "update", id, "--envelope", "event", "--thin-above", "65536"]);
+    assert_eq!((&changed["envelope"], &changed["thin_above"]), (&json!("event"), &json!(65_536)));
+    let changed = world.json(&["endpoints", "update", id, "--thin-above", "none"]);
+    assert!(changed["thin_above"].is_null(), "{changed}");
+    for refused in ["many", "-1", "4294967296"] {
+        let flag = format!("--thin-above={refused}");
+        let refused = world.run(&["endpoints", "update", id, &flag]).expect(2);
+        assert!(refused.err.contains("expected a number of bytes, or `none`"), "{}", refused.err);
+    }
     assert_eq!(world.json(&["endpoints", "show", id])["description"], "orders");
     assert_eq!(world.json(&["endpoints", "pause", id])["status"], "paused");
     assert!(world.run(&["endpoints", "resume", id]).expect(0).out.contains("is active"));

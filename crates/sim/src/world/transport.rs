@@ -45,6 +45,9 @@ impl World {
         let after = place.as_ref().zip(attempt.follows).map(|(it, follows)| it.number(follows));
         let made = railpost_wire::Attempt {
             event_id: &event_id,
+            event_type: &"sim.event".parse().expect("it is a type"),
+            event_unix_ms: event,
+            schema_version: None,
             key: key.as_ref(),
             line: line.as_ref(),
             seq: place.as_ref().map(|place| place.seq),
@@ -54,6 +57,7 @@ impl World {
             }),
             number: attempt.number,
             replay: attempt.replay,
+            thin: false,
             timestamp: (self.wall.at(self.now).as_millis() / 1_000) as i64,
             body: b"",
             signers: &[],

@@ -3,24 +3,75 @@
 use bytes::Bytes;
 use railpost_engine::{DeliveryState, EndpointStatus, LaneChoice, Ordering, PolicyFields, Stage};
 use railpost_wire::EventId;
+use railpost_wire::cloudevents::{Origin, Value};
 
 use super::world::{World, deliveries, ids, seq};
 use crate::limits::{BATCH_EVENTS_MAX, PAYLOAD_LEN_MAX};
 use crate::{
-    AcceptBatch, CloudEventIdentity, EndpointSettings, Event, Receipt, RedeliverBatch, StoreError,
-    TenantSettings, Write,
+    AcceptBatch, EndpointSettings, Event, Receipt, RedeliverBatch, StoreError, TenantSettings,
+    Write,
 };
 
 pub(super) async fn an_accepted_event_reads_back_as_it_was_published(world: World) {
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned();
     let mut event = Event { traceparent: Some(traceparent), ..world.event(Some("order 1")) };
     event.payload = Bytes::from_static(b"\x00\xff not text");
-    let identity = CloudEventIdentity { id: "1 \"é\"".to_owned(), source: "/shop".to_owned() };
-    event.cloudevent = Some(Box::new(identity));
+    event.cloudevent = Some(Box::new(origin(2)));
     world.accept(vec![event.clone()]).await;
     let stored = world.store.event(&world.tenant, &event.id).await.unwrap().unwrap();
     assert_eq!(stored.event, event);
     assert_eq!((stored.tenant, stored.accepted_at), (world.tenant.clone(), super::world::START));
+}
+
+/// A CloudEvent with every attribute that a store keeps, and so many extensions of each type.
+fn origin(count: usize) -> Origin {
+    let values =
+        |n| [Value::Boolean(n == 0), Value::Integer(i32::MIN), Value::String("é\"".into())];
+    let named = |n| {
+        ["b", "i", "s"]
+            .into_iter()
+            .zip(values(n))
+            .map(move |(name, value)| (format!("{name}{n}"), value))
+    };
+    Origin {
+        id: "1 \"é\"".to_owned(),
+        source: "/shop".to_owned(),
+        subject: Some("order 1".to_owned()),
+        dataschema: Some("https://example.com/schema".to_owned()),
+        extensions: (0..count).flat_map(named).collect(),
+        no_data: true,
+    }
+}
+
+pub(super) async fn the_attributes_of_a_cloudevent_reach_the_attempt(world: World) {
+    world.endpoint().await;
+    let event = |origin| Event { cloudevent: Some(Box::new(origin)), ..world.event(None) };
+    let sent = event(origin(3));
+    let accepted = world.accept(vec![sent.clone()]).await;
+    let parcels = world.store.parcels(ids(&accepted)).await.unwrap();
+    assert_eq!(parcels[0].1.as_ref().unwrap().event.cloudevent, sent.cloudevent);
+    let text = |len: usize| "x".repeat(len);
+    for (field, beyond) in [
+        ("id (bytes)", Origin { id: text(257), ..origin(0) }),
+        ("source (bytes)", Origin { source: text(2049), ..origin(0) }),
+        ("subject (bytes)", Origin { subject: Some(text(2049)), ..origin(0) }),
+        ("dataschema (bytes)", Origin { dataschema: Some(text(2049)), ..origin(0) }),
+        ("extensions (entries)", origin(11)),
+        (
+            "extensions (bytes)",
+            Origin {
+                extensions: [("name".to_owned(), Value::String(text(4093).into()))].into(),
+                ..origin(0)
+            },
+        ),
+    ] {
+        let refused = world.store.accept(world.batch(vec![event(beyond)]).into()).await;
+        let named = format!("events[0].cloudevent.{field}");
+        assert!(
+            matches!(&refused, Err(StoreError::Invalid { field, .. }) if *field == named),
+            "{named}: {refused:?}"
+        );
+    }
 }
 
 pub(super) async fn each_event_goes_to_the_endpoints_that_want_its_type(world: World) {

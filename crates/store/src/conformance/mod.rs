@@ -71,6 +71,7 @@ macro_rules! checks {
 checks! { $
     intake {
         an_accepted_event_reads_back_as_it_was_published
+        the_attributes_of_a_cloudevent_reach_the_attempt
         each_event_goes_to_the_endpoints_that_want_its_type
         a_test_event_goes_where_it_is_told_and_nowhere_else
         an_event_that_nobody_wants_is_kept

@@ -68,7 +68,8 @@ pub(super) async fn an_endpoint_reads_back_in_every_detail(world: World) {
     let settings = EndpointSettings {
         description: "for \"everyone\" é".to_owned(),
         filters: vec!["order.*".parse().unwrap(), "user.created".parse().unwrap()],
-        envelope: railpost_wire::Envelope::Thin,
+        envelope: railpost_wire::Envelope::Event,
+        thin_above: Some(65_536),
         tls_min: TlsVersion::V13,
         timeout: Some(Span::from_secs(5)),
         ..EndpointSettings::all_events("https://example.com/a?b=c")

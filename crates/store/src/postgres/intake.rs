@@ -15,7 +15,7 @@ use crate::delivery_ids::{DeliveryIds, nth};
 use crate::fanout::Subscriber;
 use crate::limits::COLLISIONS_MAX;
 use crate::numbers::millis;
-use crate::rows::{self, Columns, event_columns};
+use crate::rows::{self, Columns, event_columns, to_json};
 use crate::{
     AcceptBatch, AcceptRecord, Event, EventOutcome, IdempotencyKey, IdempotencyRecord, LinePlace,
     NewDelivery, Receipt, Result, Source, StoreError, check,
@@ -53,7 +53,7 @@ enum Verdict {
 /// What a call adds to its group.
 pub(super) fn weight(batch: &Arc<AcceptBatch>) -> Weight {
     let answer = batch.idempotency.as_ref().map_or(0, |record| record.body_len_max);
-    let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
+    let payloads: usize = batch.events.iter().map(Event::bytes).sum();
     Weight { items: batch.events.len(), bytes: payloads + answer }
 }
 
@@ -513,7 +513,7 @@ impl<'a> Events<'a> {
         self.schema_version.push(event.schema_version.map(i64::from));
         self.time.push(millis(event.time));
         self.traceparent.push(event.traceparent.as_deref());
-        self.cloudevent.push(event.cloudevent.as_ref().map(|identity| identity.to_json()));
+        self.cloudevent.push(event.cloudevent.as_ref().map(to_json));
         self.payload.push(&event.payload);
         self.first.push(first.to_bytes());
         self.last.push(last);

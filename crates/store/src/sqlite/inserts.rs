@@ -14,6 +14,7 @@ use super::lanes::{Lane, LaneKey, key_bytes};
 use crate::AcceptBatch;
 use crate::limits::INSERT_ROWS;
 use crate::numbers::{PENDING, millis};
+use crate::rows::to_json;
 
 /// An event that was accepted.
 #[derive(Debug)]
@@ -156,7 +157,7 @@ fn give_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
     values.give(millis(event.time))?;
     values.give(millis(new.accepted_at))?;
     values.give(&event.traceparent)?;
-    values.give(event.cloudevent.as_ref().map(|identity| identity.to_json()))?;
+    values.give(event.cloudevent.as_ref().map(to_json))?;
     values.give(new.first.to_bytes())?;
     values.give(new.fanout)?;
     values.give(&event.payload[..])

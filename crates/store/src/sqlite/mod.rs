@@ -50,9 +50,9 @@ use crate::limits::PARCELS_MAX;
 use crate::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
-    Epoch, ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health,
-    HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, LastAttempt, Ledger,
-    Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Recall, Receipt,
+    Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope,
+    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, LastAttempt,
+    Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Recall, Receipt,
     RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoreError,
     StoredEvent, Sweep, Swept, Tenant, Upkeep, check,
 };
@@ -142,7 +142,7 @@ fn visible(items: usize) -> Order {
 impl Intake for SqliteStore {
     async fn accept(&self, batch: Arc<AcceptBatch>) -> Result<Vec<Receipt>> {
         check::accept(&batch)?;
-        let payloads: usize = batch.events.iter().map(|event| event.payload.len()).sum();
+        let payloads: usize = batch.events.iter().map(Event::bytes).sum();
         let answer = batch.idempotency.as_ref().map_or(0, |record| record.body_len_max);
         let order = durable(batch.events.len(), payloads + answer);
         self.writer.write(order, move |session| session.accept(&batch)).await

@@ -57,7 +57,7 @@ impl<'a> CloudEvent<'a> {
 }
 
 impl Data<'_> {
-    fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Data::None => b"",
             Data::Json(value) => value.get().as_bytes(),

@@ -200,13 +200,3 @@ impl Serialize for Structured<'_, '_> {
         map.end()
     }
 }
-
-impl Serialize for Value<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Boolean(truth) => serializer.serialize_bool(*truth),
-            Self::Integer(number) => serializer.serialize_i32(*number),
-            Self::String(text) => serializer.serialize_str(text),
-        }
-    }
-}

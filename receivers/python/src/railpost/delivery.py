@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from .cloudevents import CloudEvent, Thin, hashed_id, mode_of, read_binary, read_structured, read_thin
+from .event_body import EventBody, read_event
 from .headers import (
     HeaderNames,
     IncomingHeaders,
@@ -18,10 +19,10 @@ from .headers import (
     parse_event_type,
     parse_key,
     parse_line,
-    parse_replay,
     parse_schema_version,
     parse_seq,
     parse_timestamp,
+    parse_truth,
 )
 from .limits import HEADERS_KEPT_MAX
 from .rejection import Malformed, Unreadable
@@ -49,6 +50,8 @@ class Delivery:
     attempt: int | None = None
     #: Whether a person asked for it.
     replay: bool = False
+    #: Whether the body says where to fetch the event instead of holding it (`X-Thin`).
+    is_thin: bool = False
     #: The event's type, if the sender says it.
     event_type: str | None = None
     #: When the event happened, if the sender says it.
@@ -68,6 +71,7 @@ class Delivery:
 
     def json(self) -> Any:
         """The body as JSON."""
+        self._check_whole()
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
@@ -79,6 +83,7 @@ class Delivery:
         Its id must be the one that was signed, or be hashed with its source in that one, as Railpost does with events
         that were published as CloudEvents: an id is unique within its source only.
         """
+        self._check_whole()
         mode = mode_of(dict(self.headers).get("content-type", ""))
         if mode in (None, "batched"):
             raise Unreadable(f"expected one CloudEvent in JSON or in `ce-` headers; got {mode or 'another format'}")
@@ -87,11 +92,27 @@ class Delivery:
             self._check_id(event.id)
         return event
 
+    def event(self) -> EventBody:
+        """The event of an `event` envelope. Its id must be the one that was signed."""
+        self._check_whole()
+        event = read_event(self.body)
+        self._check_id(event.id)
+        return event
+
+    def with_payload(self, payload: bytes, content_type: str) -> Delivery:
+        """The delivery with the payload that was fetched for it, as a raw delivery has it."""
+        return replace(self, body=payload, headers=(("content-type", content_type),), is_thin=False)
+
     def thin(self) -> Thin:
         """The thin event that it is. Its id must be the one that was signed."""
         thin = read_thin(self.body)
         self._check_id(thin.id)
         return thin
+
+    def _check_whole(self) -> None:
+        # A reference is JSON too: nobody should take it for the payload.
+        if self.is_thin:
+            raise Unreadable("the body is a reference to the event, not the event: fetch it first")
 
     def _check_id(self, event_id: str) -> None:
         if event_id != self.event_id:
@@ -104,7 +125,8 @@ _OPTIONAL = (
     ("seq", "x_seq", parse_seq),
     ("after", "x_after", parse_after),
     ("attempt", "x_attempt", parse_attempt),
-    ("replay", "x_replay", parse_replay),
+    ("replay", "x_replay", parse_truth),
+    ("is_thin", "x_thin", parse_truth),
     ("event_type", "x_event_type", parse_event_type),
     ("event_time", "x_event_time", parse_event_time),
     ("schema_version", "x_schema_version", parse_schema_version),

@@ -21,15 +21,16 @@ DEFAULT_NAMES: dict[str, str] = {
     "webhook_signature": "webhook-signature",
     "x_webhook_signature": "X-Webhook-Signature",
     "idempotency_key": "Idempotency-Key",
+    "x_event_type": "X-Event-Type",
+    "x_event_time": "X-Event-Time",
+    "x_schema_version": "X-Schema-Version",
     "x_key": "X-Key",
     "x_lane": "X-Lane",
     "x_seq": "X-Seq",
     "x_after": "X-After",
     "x_attempt": "X-Attempt",
     "x_replay": "X-Replay",
-    "x_event_type": "X-Event-Type",
-    "x_event_time": "X-Event-Time",
-    "x_schema_version": "X-Schema-Version",
+    "x_thin": "X-Thin",
 }
 
 _RESERVED = frozenset(
@@ -119,7 +120,8 @@ def _text_of(name: str, value: object) -> str:
 
 _EVENT_ID = re.compile(rf"[A-Za-z0-9_:-]{{1,{ID_LEN_MAX}}}")
 _LINE = re.compile(rf"[!-~]{{1,{LINE_LEN_MAX}}}")
-_EVENT_TYPE = re.compile(rf"[!-~]{{1,{EVENT_TYPE_LEN_MAX}}}")
+_EVENT_TYPE = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_OTHER_TYPE = re.compile(rf"[!-~]{{1,{EVENT_TYPE_LEN_MAX}}}")
 _KEY = re.compile(r"(?:[!#$&-~]|%[0-9a-fA-F]{2})+")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
 _I64_MAX = 2**63 - 1
@@ -170,14 +172,21 @@ def parse_attempt(name: str, value: str) -> int:
     return _digits(name, value, "an attempt's number from 1", 1, U32_MAX)
 
 
-def parse_replay(name: str, value: str) -> bool:
+def parse_truth(name: str, value: str) -> bool:
     if value not in ("true", "false"):
         raise Malformed(name, "`true` or `false`", value)
     return value == "true"
 
 
 def parse_event_type(name: str, value: str) -> str:
-    if not _EVENT_TYPE.fullmatch(value):
+    if len(value) > EVENT_TYPE_LEN_MAX or not _EVENT_TYPE.fullmatch(value):
+        raise Malformed(name, "an event type of 1 to 128 characters such as `order.paid`", value)
+    return value
+
+
+def parse_other_type(name: str, value: str) -> str:
+    """An event type of another sender."""
+    if not _OTHER_TYPE.fullmatch(value):
         raise Malformed(name, "an event type: 1 to 128 visible ASCII characters", value)
     return value
 
@@ -194,6 +203,13 @@ def parse_event_time(name: str, value: str) -> datetime:
     except (ValueError, OverflowError):
         raise Malformed(name, "a time of RFC 3339, such as 2026-01-01T00:00:00Z", value) from None
     return time.replace(tzinfo=timezone.utc)
+
+
+def format_time(time: datetime) -> str:
+    """A time in UTC to the millisecond, as it stands in its header: no zeros at the end of the fraction."""
+    utc = time.astimezone(timezone.utc)
+    fraction = f"{utc.microsecond // 1000:03}".rstrip("0")
+    return f"{utc:%Y-%m-%dT%H:%M:%S}" + (f".{fraction}" if fraction else "") + "Z"
 
 
 def parse_schema_version(name: str, value: str) -> int:

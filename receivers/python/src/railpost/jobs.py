@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from .delivery import Delivery
@@ -90,6 +90,9 @@ class Damaged(ValueError):
         self.position = position
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
 def write_head(delivery: Delivery) -> str:
     """What is queued beside the body, as JSON. Stable: rows outlive versions, and other languages read them."""
     time = delivery.event_time
@@ -104,8 +107,9 @@ def write_head(delivery: Delivery) -> str:
             "replay": delivery.replay,
             "timestamp": delivery.timestamp,
             "event_type": delivery.event_type,
-            "event_time": time.isoformat() if time else None,
+            "event_unix_ms": (time - _EPOCH) // timedelta(milliseconds=1) if time else None,
             "schema_version": delivery.schema_version,
+            "thin": delivery.is_thin,
             "headers": [[name, list(value.encode("latin-1", "replace"))] for name, value in delivery.headers],
         }
     )
@@ -115,7 +119,7 @@ def read_job(position: int, tries: int, head: str, body: Any) -> Job:
     """A job as it was stored."""
     try:
         fields = json.loads(head)
-        time = fields.get("event_time")
+        unix_ms = fields.get("event_unix_ms")
         delivery = Delivery(
             event_id=str(fields["id"]),
             timestamp=int(fields["timestamp"]),
@@ -126,8 +130,9 @@ def read_job(position: int, tries: int, head: str, body: Any) -> Job:
             after=fields.get("after"),
             attempt=fields.get("attempt"),
             replay=bool(fields.get("replay")),
+            is_thin=bool(fields.get("thin")),
             event_type=fields.get("event_type"),
-            event_time=datetime.fromisoformat(time) if time else None,
+            event_time=None if unix_ms is None else _EPOCH + timedelta(milliseconds=unix_ms),
             schema_version=fields.get("schema_version"),
             headers=tuple((name, bytes(value).decode("latin-1")) for name, value in fields.get("headers", [])),
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from .delivery import Delivery, kept_headers, read_delivery, read_order
-from .headers import HeaderNames, IncomingHeaders, parse_event_id, parse_event_type, parse_timestamp
+from .headers import HeaderNames, IncomingHeaders, parse_event_id, parse_other_type, parse_timestamp
 from .limits import FOREIGN_ID_LEN_MAX, SIGNATURES_MAX
 from .rejection import Malformed, MissingHeader, NoMatch, TimestampFuture, TimestampStale, Unreadable, Unsigned
 from .secrets import Secret, VerifyingKey, decode_base64, tag
@@ -150,7 +150,7 @@ class HubProfile:
         fields = read_order(self._names, headers) if self._names else {}
         event_type = headers.values.get(self._type_header.lower()) if self._type_header else None
         if event_type is not None:
-            fields["event_type"] = parse_event_type(str(self._type_header), event_type)
+            fields["event_type"] = parse_other_type(str(self._type_header), event_type)
         return Delivery(event_id, now, body, headers=kept_headers(headers), **fields)
 
     def _parse(self, signature: str) -> tuple[str, bytes]:

@@ -18,11 +18,12 @@ import io
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 from secrets import token_hex
 from typing import Any, Union
 
-from .headers import HeaderNames, encode_key
+from .headers import HeaderNames, encode_key, format_time
 from .secrets import Secret, Signer, SigningKey, tag
 
 #: Rounds of an ordeal before a handler that never acknowledges is given up on.
@@ -65,6 +66,11 @@ class Event:
     seq: int | None = None
     #: The seq that must have been applied before, where that is not the one before.
     after: int | None = None
+    event_type: str | None = None
+    event_time: datetime | None = None
+    schema_version: int | None = None
+    #: Whether its body says where to fetch it instead of holding it.
+    is_thin: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,12 +152,16 @@ class Sender:
             "webhook_signature": sign_standard(self.signers, event.id, at, event.body) or None,
             "x_webhook_signature": sign_timestamped(self.signers, at, event.body),
             "idempotency_key": event.id,
+            "x_event_type": event.event_type,
+            "x_event_time": None if event.event_time is None else format_time(event.event_time),
+            "x_schema_version": event.schema_version,
             "x_key": None if event.key is None else encode_key(event.key),
             "x_lane": event.line,
             "x_seq": event.seq,
             "x_after": event.after,
             "x_attempt": attempt,
             "x_replay": "true" if replay else None,
+            "x_thin": "true" if event.is_thin else None,
         }
         headers = tuple((self.names.name(name), str(value)) for name, value in values.items() if value is not None)
         return Request(headers, event.body)

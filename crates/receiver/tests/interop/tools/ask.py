@@ -6,7 +6,8 @@ import json
 import sys
 
 import stripe
-from cloudevents.v1.http import from_http
+from cloudevents.v1.conversion import to_binary, to_structured
+from cloudevents.v1.http import CloudEvent, from_http
 from plain_verifier import verify_webhook_signature
 from standardwebhooks import Webhook
 
@@ -55,6 +56,13 @@ def cloud_event(question):
     return {**event.get_attributes(), "data": event.get_data()}
 
 
+def wrap_cloud_event(question):
+    event = CloudEvent(question["attributes"], question["data"])
+    write = to_binary if question["mode"] == "binary" else to_structured
+    headers, body = write(event)
+    return {"headers": headers, "body": base64.b64encode(body or b"").decode()}
+
+
 QUESTIONS = {
     "verify": verify,
     "sign": sign,
@@ -62,6 +70,7 @@ QUESTIONS = {
     "sign_timestamped": sign_timestamped,
     "verify_plainly": verify_plainly,
     "cloud_event": cloud_event,
+    "wrap_cloud_event": wrap_cloud_event,
 }
 questions = json.load(sys.stdin)
 json.dump([QUESTIONS[question["ask"]](question) for question in questions], sys.stdout)

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use railpost_dispatch::{Certificates, CustomHeaders, Target, Timeouts};
 use railpost_engine::{Policy, Span};
-use railpost_store::limits::{FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX};
+use railpost_store::limits::{FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX};
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
 use railpost_wire::HeaderNames;
 
@@ -25,6 +25,7 @@ pub(super) fn checked(
         types,
         policy,
         envelope,
+        thin_above,
         renamed_headers,
         tls_min,
         authorities_pem,
@@ -38,6 +39,7 @@ pub(super) fn checked(
         filters: types,
         policy: Policy::new(policy).map_err(policy_problem)?,
         envelope,
+        thin_above,
         header_names: renamed_headers,
         tls_min: tls_min.into(),
         authorities_pem,
@@ -62,6 +64,7 @@ fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> R
     check_types(settings.filters.len())?;
     check_headers(&private.headers, &settings.header_names)?;
     settings.timeout.map_or(Ok(()), check_timeout)?;
+    settings.thin_above.map_or(Ok(()), check_thin_above)?;
     if let Some(pem) = &settings.authorities_pem {
         Certificates::roots_from_pem(pem.as_bytes()).map_err(at("authorities_pem"))?;
     }
@@ -75,6 +78,14 @@ fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> R
 
 fn at<E: Display>(field: &'static str) -> impl Fn(E) -> Problem {
     move |error| Problem::field(field, error.to_string())
+}
+
+fn check_thin_above(bound: u32) -> Result<(), Problem> {
+    if bound as usize <= PAYLOAD_LEN_MAX {
+        return Ok(());
+    }
+    let detail = format!("expected 0 to {PAYLOAD_LEN_MAX} bytes; got {bound}");
+    Err(Problem::field("thin_above", detail))
 }
 
 fn check_types(count: usize) -> Result<(), Problem> {

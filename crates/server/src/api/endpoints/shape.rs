@@ -30,6 +30,9 @@ pub(crate) struct EndpointView {
     pub(crate) policy: Policy,
     /// What a request's body holds.
     pub(crate) envelope: Envelope,
+    /// Payloads of more bytes than this are delivered as a reference, in the thin envelope; nothing means
+    /// that all are delivered as `envelope` says.
+    pub(crate) thin_above: Option<u32>,
     /// Headers that have another name here: `{"x_key": "X-Order"}`.
     pub(crate) renamed_headers: HeaderNames,
     /// The oldest TLS version that is spoken.
@@ -66,6 +69,7 @@ impl From<Endpoint> for EndpointView {
             filters,
             policy,
             envelope,
+            thin_above,
             header_names,
             tls_min,
             authorities_pem,
@@ -81,6 +85,7 @@ impl From<Endpoint> for EndpointView {
             types: filters,
             policy,
             envelope,
+            thin_above,
             renamed_headers: header_names,
             tls_min: tls_min.into(),
             authorities_pem,
@@ -182,6 +187,11 @@ pub(crate) struct NewEndpoint {
     /// What a request's body holds.
     #[serde(default)]
     envelope: Envelope,
+    /// Deliver payloads of more bytes than this as a reference, in the thin envelope, whatever `envelope`
+    /// says: 0 to 1048576.
+    #[serde(default)]
+    #[schemars(range(max = 1_048_576))]
+    thin_above: Option<u32>,
     /// Headers that shall have another name here: `{"x_key": "X-Order"}`.
     #[serde(default)]
     renamed_headers: HeaderNames,
@@ -224,6 +234,7 @@ impl NewEndpoint {
             types: self.types.unwrap_or_else(all_types),
             policy: self.policy,
             envelope: self.envelope,
+            thin_above: self.thin_above,
             renamed_headers: self.renamed_headers,
             tls_min: self.tls_min.unwrap_or_default(),
             authorities_pem: self.authorities_pem,
@@ -253,6 +264,11 @@ pub(crate) struct EndpointFields {
     /// What a request's body holds.
     #[serde(default)]
     pub(super) envelope: Envelope,
+    /// Deliver payloads of more bytes than this as a reference, in the thin envelope, whatever `envelope`
+    /// says: 0 to 1048576.
+    #[serde(default)]
+    #[schemars(range(max = 1_048_576))]
+    pub(super) thin_above: Option<u32>,
     /// Headers that shall have another name here.
     #[serde(default)]
     pub(super) renamed_headers: HeaderNames,
@@ -286,6 +302,7 @@ impl EndpointFields {
             filters,
             policy,
             envelope,
+            thin_above,
             header_names,
             tls_min,
             authorities_pem,
@@ -297,6 +314,7 @@ impl EndpointFields {
             types: filters,
             policy: policy.into_fields(),
             envelope,
+            thin_above,
             renamed_headers: header_names,
             tls_min: tls_min.into(),
             authorities_pem,

@@ -9,21 +9,25 @@
 //! | `datacontenttype`, `data` | content type and payload, byte for byte |
 //! | `schemaversion` | the schema's version, a whole number |
 //! | `traceparent` | the trace |
-//!
-//! `dataschema` and other extensions are checked and not kept.
+//! | `dataschema`, extensions | kept as they are, and sent to endpoints with a CloudEvents envelope |
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use railpost_engine::Timestamp;
-use railpost_store::limits::{CLOUDEVENT_ID_LEN_MAX, CLOUDEVENT_SOURCE_LEN_MAX};
-use railpost_store::{CloudEventIdentity, Event};
-use railpost_wire::cloudevents::{BadCloudEvent, CloudEvent, Data};
-use railpost_wire::{ContentType, EventId};
-use ring::digest::{Context, SHA256};
+use railpost_store::Event;
+use railpost_store::limits::{
+    CLOUDEVENT_EXTENSION_BYTES_MAX, CLOUDEVENT_EXTENSIONS_MAX, CLOUDEVENT_ID_LEN_MAX,
+    CLOUDEVENT_URI_LEN_MAX,
+};
+use railpost_wire::ContentType;
+use railpost_wire::cloudevents::{
+    BadCloudEvent, CloudEvent, Data, Origin, PARTITION_KEY, SCHEMA_VERSION, Value,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -44,8 +48,47 @@ pub(crate) struct IdentityView {
 impl IdentityView {
     /// The identity of an event, if it came as a CloudEvent.
     pub(super) fn of(event: &Event) -> Option<Self> {
-        let CloudEventIdentity { id, source } = event.cloudevent.as_deref()?.clone();
-        Some(Self { id, source })
+        let Origin { id, source, .. } = event.cloudevent.as_deref()?;
+        Some(Self { id: id.clone(), source: source.clone() })
+    }
+}
+
+/// What an event was as a CloudEvent, beyond what every event has.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CloudEventAttributes")]
+pub(crate) struct AttributesView {
+    #[serde(flatten)]
+    identity: IdentityView,
+    /// Its `subject`, where its `partitionkey` is the event's key instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    /// Its `dataschema`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dataschema: Option<String>,
+    /// Its extensions by name: true or false, whole numbers of 32 bits, or texts.
+    #[schemars(with = "BTreeMap<String, ExtensionSchema>")]
+    extensions: BTreeMap<String, Value<'static>>,
+    /// Whether it had no data at all, which is not the same as empty data.
+    no_data: bool,
+}
+
+/// The value of an extension.
+#[derive(JsonSchema)]
+#[schemars(rename = "CloudEventExtension", untagged)]
+#[allow(dead_code, reason = "it is the schema of another crate's type")]
+enum ExtensionSchema {
+    Boolean(bool),
+    Integer(i32),
+    String(String),
+}
+
+impl AttributesView {
+    /// The attributes of an event, if it came as a CloudEvent.
+    pub(super) fn of(event: &Event) -> Option<Self> {
+        let identity = IdentityView::of(event)?;
+        let origin = event.cloudevent.as_deref()?.clone();
+        let Origin { subject, dataschema, extensions, no_data, .. } = origin;
+        Some(Self { identity, subject, dataschema, extensions, no_data })
     }
 }
 
@@ -63,8 +106,9 @@ pub(super) fn binary(
 ) -> Result<Event, Problem> {
     let pairs = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let mut read = CloudEvent::from_http(pairs, body).map_err(refused)?;
-    read.data = Data::None;
-    Ok(Event { payload: Bytes::copy_from_slice(body), ..event(ctx, read, trace)? })
+    // An empty body is no data, whatever its type.
+    read.data = if body.is_empty() { Data::None } else { Data::Binary(body.into()) };
+    event(ctx, read, trace)
 }
 
 /// A batch of events.
@@ -78,55 +122,46 @@ pub(super) fn batch(ctx: &Ctx, body: &[u8], trace: Option<&str>) -> Result<Vec<E
     events.collect()
 }
 
-fn event(ctx: &Ctx, mut read: CloudEvent<'_>, trace: Option<&str>) -> Result<Event, Problem> {
-    let identity = identity(&read)?;
-    let mut extension = |name: &str| read.extensions.remove(name).map(|value| value.to_string());
-    let (key, version) = (extension("partitionkey"), extension("schemaversion"));
+fn event(ctx: &Ctx, read: CloudEvent<'_>, trace: Option<&str>) -> Result<Event, Problem> {
+    let origin = Origin::of(&read);
+    check(&origin)?;
+    let extension = |name: &str| read.extensions.get(name).map(ToString::to_string);
+    let (key, version) = (extension(PARTITION_KEY), extension(SCHEMA_VERSION));
     let trace = traceparent(extension("traceparent"), trace)?;
     let time = read.unix_ms().map(u64::try_from).transpose();
     let time = time.map_err(|_| Problem::field("time", "expected a time from 1970 on"))?;
     let (key_field, key) = match key {
-        Some(key) => ("partitionkey", Some(key)),
+        Some(key) => (PARTITION_KEY, Some(key)),
         None => ("subject", read.subject.map(Cow::into_owned)),
     };
     Ok(Event {
-        id: event_id(&identity),
+        id: origin.event_id(),
         event_type: parse("type", &read.event_type)?,
         key: key.map(|text| parse(key_field, &text)).transpose()?,
         content_type: content_type(read.datacontenttype.as_deref(), &read.data)?,
         payload: payload(read.data),
-        schema_version: version.map(|text| parse("schemaversion", &text)).transpose()?,
+        schema_version: version.map(|text| parse(SCHEMA_VERSION, &text)).transpose()?,
         time: time.map_or_else(|| ctx.now(), Timestamp::from_millis),
         traceparent: trace,
-        cloudevent: Some(Box::new(identity)),
+        cloudevent: Some(Box::new(origin)),
     })
 }
 
-/// What identifies the event, if it is not too long.
-fn identity(read: &CloudEvent<'_>) -> Result<CloudEventIdentity, Problem> {
-    for (field, text, max) in [
-        ("id", &read.id, CLOUDEVENT_ID_LEN_MAX),
-        ("source", &read.source, CLOUDEVENT_SOURCE_LEN_MAX),
+/// Refuses what is too long or too much to be kept.
+fn check(origin: &Origin) -> Result<(), Problem> {
+    let (count, bytes) = (origin.extensions.len(), origin.extension_bytes());
+    for (field, value, max, unit) in [
+        ("id", origin.id.len(), CLOUDEVENT_ID_LEN_MAX, "bytes"),
+        ("source", origin.source.len(), CLOUDEVENT_URI_LEN_MAX, "bytes"),
+        ("extensions", count, CLOUDEVENT_EXTENSIONS_MAX, "of them"),
+        ("extensions", bytes, CLOUDEVENT_EXTENSION_BYTES_MAX, "bytes, names and values together"),
     ] {
-        if text.len() > max {
-            let detail = format!("expected at most {max} bytes, got {}", text.len());
+        if value > max {
+            let detail = format!("expected at most {max} {unit}; got {value}");
             return Err(Problem::field(field, detail));
         }
     }
-    Ok(CloudEventIdentity { id: read.id.to_string(), source: read.source.to_string() })
-}
-
-/// The event's own id: the same for the same source and id, and for no other. Stable: receivers know
-/// duplicates by it.
-fn event_id(identity: &CloudEventIdentity) -> EventId {
-    let mut context = Context::new(&SHA256);
-    // With its length, so that no other source and id make the same bytes.
-    context.update(&(identity.source.len() as u64).to_be_bytes());
-    context.update(identity.source.as_bytes());
-    context.update(identity.id.as_bytes());
-    let digest = context.finish();
-    let hex: String = digest.as_ref()[..24].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("ce_{hex}").parse().expect("letters, digits and `_` are an event id")
+    Ok(())
 }
 
 /// The declared content type, or what the standard says that the data is without one.
@@ -159,24 +194,5 @@ fn refused(bad: BadCloudEvent) -> Problem {
     match bad.index {
         Some(index) => problem.within(&format!("[{index}]")),
         None => problem,
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
-    use super::*;
-
-    fn id_of(source: &str, id: &str) -> String {
-        event_id(&CloudEventIdentity { id: id.to_owned(), source: source.to_owned() }).to_string()
-    }
-
-    #[test]
-    fn an_event_id_is_made_of_source_and_id_and_stays_as_it_is() {
-        let stable = "ce_cee1e2e6e41ad231d7c5e299a68fb49a87a783dd9008507f";
-        assert_eq!(id_of("/shop", "order-1"), stable);
-        for (source, id) in [("/shop", "order-2"), ("/other", "order-1"), ("/shopo", "rder-1")] {
-            assert_ne!(id_of(source, id), stable, "{source} {id}");
-        }
     }
 }

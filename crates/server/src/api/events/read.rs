@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::cloudevents::IdentityView;
+use super::cloudevents::AttributesView;
 use crate::api::answer::{Accepted, Json, Plain};
 use crate::api::audit::Action;
 use crate::api::auth::Needs;
@@ -117,14 +117,14 @@ pub(crate) struct EventView {
     pub(crate) payload_base64: Option<String>,
     /// The trace it belongs to.
     pub(crate) traceparent: Option<String>,
-    /// What identified it, if it came as a CloudEvent.
+    /// What it was as a CloudEvent, if it came as one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cloudevent: Option<IdentityView>,
+    pub(crate) cloudevent: Option<AttributesView>,
 }
 
 impl From<StoredEvent> for EventView {
     fn from(StoredEvent { accepted_at, event, .. }: StoredEvent) -> Self {
-        let cloudevent = IdentityView::of(&event);
+        let cloudevent = AttributesView::of(&event);
         let json = event.content_type.is_json().then(|| serde_json::from_slice(&event.payload));
         let payload = json.and_then(Result::ok);
         let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));

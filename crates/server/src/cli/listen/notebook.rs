@@ -80,12 +80,16 @@ mod tests {
     fn received(id: &str, line: &str, seq: u64, after: Option<u64>) -> Received {
         Received {
             event_id: id.parse().unwrap(),
+            event_type: None,
+            event_unix_ms: None,
+            schema_version: None,
             key: Some("k".parse().unwrap()),
             line: Some(line.parse().unwrap()),
             seq: Some(seq.try_into().unwrap()),
             after,
             attempt: Some(1),
             replay: false,
+            thin: false,
             timestamp: 0,
         }
     }

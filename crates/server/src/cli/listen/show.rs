@@ -21,13 +21,27 @@ pub(crate) struct Arrival {
     pub(crate) answer: Answer,
 }
 
-/// The event's type, where the envelope tells it.
-pub(crate) fn event_type(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+/// The event's type, where its own header or else the envelope tells it.
+pub(crate) fn event_type(
+    received: &Result<Received, Refusal>,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<String> {
+    let received = received.as_ref().ok();
+    if let Some(event_type) = received.and_then(|received| received.event_type.as_ref()) {
+        return Some(event_type.to_string());
+    }
     if let Some(value) = headers.get("ce-type") {
         return value.to_str().ok().map(str::to_owned);
     }
     let body: Value = serde_json::from_slice(body).ok()?;
     body["type"].as_str().map(str::to_owned)
+}
+
+/// When the event happened, if the sender says so and it was in or after 1970.
+fn event_time(received: &Received) -> Option<String> {
+    let unix_ms = received.event_unix_ms.and_then(|unix_ms| unix_ms.try_into().ok());
+    unix_ms.map(|unix_ms| Time(Timestamp::from_millis(unix_ms)).to_string())
 }
 
 impl Arrival {
@@ -53,12 +67,15 @@ impl Arrival {
     fn described(&self, received: &Received) -> String {
         let mut parts = vec![received.event_id.to_string()];
         parts.extend(self.event_type.clone());
+        parts.extend(received.schema_version.map(|version| format!("version={version}")));
+        parts.extend(event_time(received).map(|time| format!("time={time}")));
         parts.extend(received.key.as_ref().map(|key| format!("key={key}")));
         parts.extend(received.line.as_ref().map(|line| format!("line={line}")));
         parts.extend(received.seq.map(|seq| format!("seq={seq}")));
         parts.extend(received.after.map(|after| format!("after={after}")));
         parts.extend(received.attempt.map(|number| format!("attempt={number}")));
         parts.extend(received.replay.then(|| "replay".to_owned()));
+        parts.extend(received.thin.then(|| "thin".to_owned()));
         parts.join("  ")
     }
 
@@ -81,12 +98,15 @@ impl Arrival {
         });
         if let Ok(received) = &self.received {
             line["id"] = json!(received.event_id);
+            line["event_time"] = json!(event_time(received));
+            line["schema_version"] = json!(received.schema_version);
             line["key"] = json!(received.key);
             line["line"] = json!(received.line);
             line["seq"] = json!(received.seq);
             line["after"] = json!(received.after);
             line["attempt"] = json!(received.attempt);
             line["replay"] = json!(received.replay);
+            line["thin"] = json!(received.thin);
         }
         if !quiet {
             line["payload"] = serde_json::from_slice(body)

@@ -216,6 +216,9 @@ fn settings(endpoint: &Value) -> Markup {
                 dt { "Id" } dd { code { (text(endpoint, "id")) } }
                 dt { "Event types" } dd { code { (list("types")) } }
                 dt { "Envelope" } dd { (text(endpoint, "envelope")) }
+                @if let Some(bytes) = endpoint["thin_above"].as_u64() {
+                    dt { "Reference above" } dd { (bytes) " bytes" }
+                }
                 dt { "Timeout" } dd { (endpoint["timeout"].as_str().unwrap_or("default")) }
                 dt { "Headers set" } dd { (list("headers")) }
                 dt { "Revision" } dd { (number(endpoint, "revision")) }

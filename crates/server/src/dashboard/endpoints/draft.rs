@@ -13,6 +13,7 @@ pub(super) struct Draft {
     pub(super) description: String,
     pub(super) types: String,
     pub(super) envelope: String,
+    pub(super) thin_above: String,
     pub(super) timeout: String,
     pub(super) guarantee: String,
     pub(super) ordering: String,
@@ -43,6 +44,7 @@ impl Draft {
             description: lines(visit.field_as_typed("description")),
             types: words(visit.field("types").split_whitespace(), "\n"),
             envelope: text("envelope"),
+            thin_above: text("thin_above"),
             timeout: text("timeout"),
             guarantee: text("guarantee"),
             ordering: text("ordering"),
@@ -69,6 +71,7 @@ impl Draft {
             description: lines(endpoint["description"].as_str().unwrap_or_default()),
             types: words(texts(&endpoint["types"]), "\n"),
             envelope: own(endpoint, "envelope"),
+            thin_above: own(endpoint, "thin_above"),
             timeout: own(endpoint, "timeout"),
             guarantee: own(policy, "guarantee"),
             ordering: own(policy, "ordering"),
@@ -100,6 +103,9 @@ impl Draft {
         put("timeout", &self.timeout, &was.timeout);
         if body.get("timeout").is_some_and(|timeout| timeout == "") {
             body.insert("timeout".to_owned(), Value::Null);
+        }
+        if self.thin_above != was.thin_above {
+            body.insert("thin_above".to_owned(), number(&self.thin_above));
         }
         if self.types != was.types {
             let types: Vec<&str> = self.types.split_whitespace().collect();
@@ -174,6 +180,15 @@ impl BackoffDraft {
 fn put(fields: &mut Value, name: &str, typed: &str, was: &str) {
     if typed != was {
         fields[name] = typed.parse::<u64>().map_or_else(|_| typed.into(), Value::from);
+    }
+}
+
+/// What was typed where a number belongs that may be absent.
+fn number(typed: &str) -> Value {
+    match typed.parse::<u64>() {
+        Ok(number) => number.into(),
+        Err(_) if typed.is_empty() => Value::Null,
+        Err(_) => typed.into(),
     }
 }
 

@@ -80,10 +80,11 @@ const ORDERINGS: [(&str, &str); 3] = [
 ];
 const ON_DEAD_LETTER: [(&str, &str); 2] =
     [("hold", "hold the lane until someone acts"), ("advance", "let the lane move on")];
-const ENVELOPES: [(&str, &str); 4] = [
+const ENVELOPES: [(&str, &str); 5] = [
     ("raw", "raw: the producer's bytes"),
     ("cloudevents-structured", "CloudEvents, structured"),
     ("cloudevents-binary", "CloudEvents, binary"),
+    ("event", "event: id, type, time, version and data in one object"),
     ("thin", "thin: a link to the event"),
 ];
 
@@ -158,6 +159,8 @@ impl Form<'_> {
                 .choice(&draft.on_dead_letter, &ON_DEAD_LETTER, refused))
             (field("envelope", "envelope", "Envelope", "How an event is wrapped.")
                 .choice(&draft.envelope, &ENVELOPES, refused))
+            (field("thin_above", "thin_above", "Reference above", "Payloads of more bytes than this are sent as a link. Empty: none is.")
+                .text(&draft.thin_above, refused))
         }
     }
 
