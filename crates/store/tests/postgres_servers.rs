@@ -168,6 +168,14 @@ async fn a_store_whose_lock_another_server_has_taken_answers_nothing_else() {
     connect(&direct).await;
 }
 
+/// Halts the process that writes the log in the background. It ends with its server.
+async fn stop_log_writer(database: &tokio_postgres::Client) {
+    let sql = "SELECT pid::text FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+    let pid: String = database.query_one(sql, &[]).await.unwrap().get(0);
+    let halted = std::process::Command::new("kill").args(["-STOP", &pid]).status().unwrap();
+    assert!(halted.success());
+}
+
 #[tokio::test]
 async fn a_record_that_a_crash_of_the_server_lost_is_written_again() {
     let server =
@@ -176,6 +184,8 @@ async fn a_record_that_a_crash_of_the_server_lost_is_written_again() {
     let store = new_store(&address).await;
     let first = deliveries(accept(&store, 1).await.unwrap())[0];
     let database = client(&address).await;
+    // Nothing but a commit that waits for the disk writes the log from here on.
+    stop_log_writer(&database).await;
     // Written before the record and lost: then the record is lost too.
     let lost = "SET synchronous_commit = off; CREATE TABLE witness ()";
     database.batch_execute(lost).await.unwrap();
