@@ -329,7 +329,7 @@ pub(super) async fn form(app: &App, parts: &Parts, body: Body) -> Result<Fields,
         return Ok(Vec::new());
     }
     let bytes = read_body(app, body, FORM_LEN_MAX).await;
-    Ok(pairs(&bytes.map_err(|problem| Refused::from(problem))?))
+    Ok(pairs(&bytes.map_err(Refused::from)?))
 }
 
 fn pairs(bytes: &[u8]) -> Fields {
