@@ -87,7 +87,7 @@ impl UnknownKeys {
         }
     }
 
-    /// A key was made: what was known of it no longer counts.
+    /// A key was made: what was remembered of its text does not count.
     pub(super) fn forget(&self, hash: &Digest) {
         self.made.fetch_add(1, Ordering::SeqCst);
         lock(&self.remembered).remove(hash);
@@ -123,7 +123,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whoever has an IPv6 address has the 2^64 beside it.
+/// A client with one IPv6 address has the 2^64 beside it too.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

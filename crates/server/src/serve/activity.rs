@@ -2,7 +2,7 @@
 //!
 //! A connection takes one of a bounded number of places, so a client must not keep one by doing nothing.
 //! Every wait for the client has a deadline; a wait for this server has none. The parts of a connection note
-//! what they see here, and whoever drives it asks for the deadline.
+//! what they see here, and the driver of the connection asks for the deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -66,28 +66,36 @@ impl Connection {
     }
 
     async fn serve_tls(self, stream: TcpStream, tls: TlsAcceptor) -> io::Result<()> {
-        let patience = duration(self.app.config.limits.head_timeout);
-        let stream = timeout(patience, tls.accept(stream)).await??;
-        self.serve(stream).await
+        match self.in_time(tls.accept(stream)).await {
+            Some(stream) => self.serve(stream?).await,
+            None => Ok(()),
+        }
     }
 
     async fn serve(self, mut stream: impl Bytestream) -> io::Result<()> {
         let activity = Arc::new(Activity::new(Deadlines::of(&self.app.config.limits)));
         let mut sniffed = BytesMut::with_capacity(SNIFFED_LEN_MAX);
-        let patience = duration(self.app.config.limits.head_timeout);
-        let found = timeout(patience, speaks_http2(&mut stream, &mut sniffed)).await;
+        let found = self.in_time(speaks_http2(&mut stream, &mut sniffed)).await;
         let is_silent = sniffed.is_empty();
         let stream = ClientStream::new(stream, sniffed.freeze(), activity.clone());
-        match found {
-            Ok(Ok(true)) => {
+        match found.transpose()? {
+            Some(true) => {
                 activity.speaks_http2();
                 self.serve_http2(stream, &activity).await;
                 Ok(())
             }
-            Ok(Ok(false)) => self.serve_http1(stream, &activity).await,
-            Ok(Err(error)) => Err(error),
-            Err(_) if is_silent => Ok(()),
-            Err(_) => self.refuse_slow_head(stream).await,
+            Some(false) => self.serve_http1(stream, &activity).await,
+            None if is_silent => Ok(()),
+            None => self.refuse_slow_head(stream).await,
+        }
+    }
+
+    /// What comes of a client's first words, if it says them in time and before the server stops.
+    async fn in_time<T>(&self, words: impl Future<Output = T>) -> Option<T> {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            said = timeout(duration(self.app.config.limits.head_timeout), words) => said.ok(),
+            _ = stopping.wait_for(|stop| *stop) => None,
         }
     }
 

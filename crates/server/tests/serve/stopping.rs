@@ -75,3 +75,14 @@ fn connections_that_wait_for_nothing_do_not_keep_it_from_ending() {
     idle.read_exact(&mut [0; 1]).unwrap();
     assert_eq!(server.stopped().0, 0);
 }
+
+#[test]
+fn a_connection_that_says_nothing_does_not_keep_it_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = [("RAILPOST_SERVER_DRAIN_TIMEOUT", "4s")];
+    let server = Running::start_with(folder.path(), &["--ephemeral"], &set);
+    let _silent = std::net::TcpStream::connect(server.url("").replace("http://", "")).unwrap();
+    // Connections are taken in order: who is answered came behind it.
+    assert_eq!(server.get("/health/live", "").0, 200);
+    assert_eq!(server.stopped().0, 0);
+}
