@@ -11,6 +11,9 @@ use super::budget::{Bound, Cost, Unusable};
 use crate::api::problem::{Code, Problem};
 use crate::limits::{SCHEMA_INLINE_LEN_MAX, SCHEMA_PATTERN_LEN_MAX, SCHEMA_PROBLEMS_MAX};
 
+/// Bytes of a payload that are parsed in the time of one step.
+const BYTES_PARSED_PER_STEP: u64 = 4;
+
 /// The field of an event that schemas are about.
 const PAYLOAD: &str = "payload";
 
@@ -127,9 +130,11 @@ impl Described {
             Ok(compiled) => compiled,
             Err(unusable) => return Some(unusable_schema(unusable)),
         };
-        if event.payload.len() > SCHEMA_INLINE_LEN_MAX {
+        let parsing = event.payload.len() as u64 / BYTES_PARSED_PER_STEP;
+        if event.payload.len() > SCHEMA_INLINE_LEN_MAX || *allowance < parsing {
             return None;
         }
+        *allowance -= parsing;
         match parse(&event.payload) {
             Err(verdict) => Some(verdict),
             Ok(payload) => {
