@@ -45,6 +45,7 @@ pub struct EventTypeFilter(Arc<str>);
 shared_text!(EventTypeFilter, {
     "pattern": r"^(\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?)$",
     "maxLength": EVENT_TYPE_LEN_MAX + ".*".len(),
+    "anyOf": [{ "maxLength": EVENT_TYPE_LEN_MAX }, { "pattern": r"\.\*$" }],
     "description": "Event types: one, such as `order.paid`, all below a prefix, such as `order.*`, or `*` for all."
 });
 

@@ -79,7 +79,7 @@ where
 /// Gives a type with `Display` and `FromStr` its serde form: that same text. Its JSON Schema has these
 /// keywords beside `type`, which say what `FromStr` takes.
 macro_rules! serde_as_text {
-    ($name:ty, { $($keyword:literal: $value:expr),+ $(,)? }) => {
+    ($name:ty, { $($schema:tt)+ }) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -99,7 +99,7 @@ macro_rules! serde_as_text {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", $($keyword: $value),+ })
+                schemars::json_schema!({ "type": "string", $($schema)+ })
             }
         }
     };

@@ -83,6 +83,7 @@ impl From<AuditEntry> for AuditView {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditFilter {
     /// About this target only, by its id.
+    #[serde(default)]
     #[schemars(schema_with = "crate::api::bounds::optional_text")]
     pub(crate) target: Option<String>,
     /// From then on only.

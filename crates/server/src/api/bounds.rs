@@ -165,3 +165,111 @@ pub(super) fn secret_of_its_kind() -> serde_json::Value {
 const SHARED_SECRET: &str = "^whsec_([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=\
                              |([A-Za-z0-9+/]{4})?[A-Za-z0-9+/][AQgw]==)?$";
 const SIGNING_KEY: &str = "^whsk_([A-Za-z0-9+/]{4}){10}[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=$";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use railpost_engine::{PolicyFields, RateLimit, RetryPolicy};
+    use railpost_wire::*;
+    use serde_json::{Value, json};
+
+    /// Whether the value fits the schema of a type, or of a field of it.
+    fn fits<T: schemars::JsonSchema>(pointer: &str, value: &Value) -> bool {
+        let mut schema: Value = SchemaGenerator::default().into_root_schema_for::<T>().into();
+        if !pointer.is_empty() {
+            // The fields that are looked at refer to nothing.
+            schema = schema.pointer(pointer).unwrap().clone();
+        }
+        let options = jsonschema::options().should_validate_formats(true);
+        options.build(&schema).unwrap().is_valid(value)
+    }
+
+    #[test]
+    fn what_the_specification_says_of_a_text_is_what_is_taken() {
+        fn agree<T: schemars::JsonSchema + std::str::FromStr>(texts: &[&str]) {
+            for text in texts {
+                let (said, taken) = (fits::<T>("", &json!(text)), text.parse::<T>().is_ok());
+                assert_eq!(said, taken, "{} {text:?}", T::schema_name());
+            }
+        }
+        let (a64, a65, a128, a129) =
+            ("a".repeat(64), "a".repeat(65), "a".repeat(128), "a".repeat(129));
+        let below = format!("{a128}.*");
+        let generated = "ep_01h455vb4pex5vsknk084sn02q";
+        agree::<EndpointId>(&[
+            generated,
+            "ep_81h455vb4pex5vsknk084sn02q",
+            "ep_",
+            "key_1",
+            "",
+            "\n",
+        ]);
+        agree::<EndpointId>(&["ep_01h455vb4pex5vsknk084sn02u", "ep_01H455VB4PEX5VSKNK084SN02Q"]);
+        agree::<EventId>(&["a", "a.b", "order-1:paid", &a64, &a65, "", "a\n", "é", " "]);
+        agree::<TenantId>(&["a", "-a", "_a", "0-_", "A", &a64, &a65, "", "a\n"]);
+        agree::<LineId>(&["a", "!~", " ", "", &a64, &a65, "é"]);
+        agree::<EventType>(&["a", "a.b", ".a", "a.", "a..b", "a*", "é", "", "a\n", &a128, &a129]);
+        agree::<EventTypeFilter>(&["*", "a.*", "a*", ".*", "*.a", "a.b", "", &below, &a129]);
+        agree::<Key>(&["", " ", "é", &"a".repeat(256), &"a".repeat(257)]);
+        agree::<ContentType>(&["a/b", "a", "a/", "/", "a/b;c", "a/b ; c", "a/b;é", "", "a b/c"]);
+        agree::<super::super::time::Time>(&[
+            "2026-01-31T12:00:00Z",
+            "2026-02-30T12:00:00Z",
+            "2026-01-31T12:00:00.123456789+05:30",
+            "2026-01-31 12:00:00Z",
+            "2026-01-31T24:00:00Z",
+            "2016-12-31T23:59:60Z",
+            "2026-01-31T12:00:00.1234567890Z",
+            "2026-01-31T12:00:00.Z",
+            "2026-01-31t12:00:00z",
+            "2026-01-31T12:00:00+24:00",
+            "1969-12-31T23:59:59Z",
+            "2026-01-31T12:00:00",
+            "2026-01-31",
+            "",
+        ]);
+    }
+
+    #[test]
+    fn what_the_specification_says_of_a_length_of_time_is_what_is_taken() {
+        for text in ["0ms", "1ms", "00s", "001s", "30d", "31d", "720h", "721h", "43200m", "43201m"]
+        {
+            let retry =
+                json!({ "max_delay": text, "backoff": { "strategy": "fixed", "delay": "1ms" } });
+            let taken = serde_json::from_value::<PolicyFields>(json!({ "retry": retry }))
+                .is_ok_and(|fields| railpost_engine::Policy::new(fields).is_ok());
+            let said = fits::<RetryPolicy>("/properties/max_delay", &json!(text));
+            assert_eq!(said, taken, "{text}");
+        }
+        for text in
+            ["2592000000ms", "2592000001ms", "2592000s", "2592001s", "1 s", "1w", "s", "-1s"]
+        {
+            let said = fits::<RetryPolicy>("/properties/max_delay", &json!(text));
+            let taken = text.parse::<Span>().is_ok_and(|span| span <= Span::from_days(30));
+            assert_eq!(said, taken, "{text}");
+        }
+        for (text, fits_it) in [("59999ms", false), ("60000ms", true), ("1m", true), ("90d", true)]
+        {
+            assert_eq!(fits::<PolicyFields>("/properties/disable_after", &json!(text)), fits_it);
+        }
+        for (text, fits_it) in [("1d", true), ("86400s", true), ("86401s", false)] {
+            assert_eq!(fits::<RateLimit>("/properties/per", &json!(text)), fits_it, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_specification_says_of_a_secret_is_what_is_taken() {
+        use base64::Engine;
+        let base64 = |len| base64::engine::general_purpose::STANDARD.encode(vec![0xff; len]);
+        for len in 20..70 {
+            let (shared, signing) =
+                (format!("whsec_{}", base64(len)), format!("whsk_{}", base64(len)));
+            let is = |pattern: &str, text: &str| {
+                jsonschema::is_valid(&json!({ "pattern": pattern }), &json!(text))
+            };
+            assert_eq!(is(SHARED_SECRET, &shared), shared.parse::<Secret>().is_ok(), "{len}");
+            assert_eq!(is(SIGNING_KEY, &signing), signing.parse::<SigningKey>().is_ok(), "{len}");
+        }
+    }
+}

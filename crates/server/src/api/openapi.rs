@@ -1,5 +1,6 @@
 //! The specification of the API, made of the types of its handlers.
 
+mod links;
 mod operation;
 mod operation_id;
 mod responses;
@@ -55,6 +56,7 @@ pub fn openapi() -> Value {
         operation["operationId"] = operation_id(route, &routes).into();
         operations[route.method.as_str().to_lowercase()] = operation;
     }
+    links::add(&mut paths);
     let mut document = document(paths, schemas.take_definitions(true));
     document["components"]["responses"] = responses::problems(&problem);
     bound_numbers(&mut document);

@@ -1,7 +1,7 @@
 //! What every test holds every answer against: the specification.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jsonschema::Validator;
 use railpost::api::openapi;
@@ -50,7 +50,7 @@ pub(crate) fn check(method: &str, url: &str, answer: &Answer) {
             Ok(body) => contract().validate(&media["schema"], &body, &asked),
             // Too deep for this reader, not for others.
             Err(error) => {
-                assert!(error.to_string().contains("recursion limit"), "{error}: {asked}")
+                assert!(error.to_string().contains("recursion limit"), "{error}: {asked}");
             }
         }
     }
@@ -80,8 +80,7 @@ impl Contract {
     /// Checks that the instance is what the schema asks for.
     #[track_caller]
     pub(crate) fn validate(&self, schema: &Value, instance: &Value, asked: &str) {
-        let mut validators =
-            self.validators.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut validators = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
         let validator =
             validators.entry(schema.to_string()).or_insert_with(|| self.compiled(schema));
         let wrong: Vec<String> = validator

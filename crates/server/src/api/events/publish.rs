@@ -152,11 +152,17 @@ impl<const BATCH: bool> FromBody for Published<BATCH> {
     }
 
     fn describe(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        let (json, structured) = match BATCH {
-            true => (schemas.subschema_for::<NewEvents<'static>>(), BATCHED),
-            false => (schemas.subschema_for::<NewEvent<'static>>(), STRUCTURED),
-        };
-        vec![("application/json", json), (structured, schemars::json_schema!({}))]
+        const JSON: &str = "application/json";
+        match BATCH {
+            true => vec![
+                (JSON, schemas.subschema_for::<NewEvents<'static>>()),
+                (BATCHED, super::schema::batch(schemas)),
+            ],
+            false => vec![
+                (JSON, schemas.subschema_for::<NewEvent<'static>>()),
+                (STRUCTURED, schemas.subschema_for::<super::schema::CloudEvent>()),
+            ],
+        }
     }
 }
 
