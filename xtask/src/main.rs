@@ -8,6 +8,7 @@ mod machine;
 mod postgres;
 mod python;
 mod redis;
+mod schemathesis;
 mod steps;
 mod typescript;
 
@@ -18,12 +19,15 @@ usage: cargo xtask <command>
 
 commands:
   test     everything that must pass: formatting, lints, the rooms' edges, all tests, those of the
-           Python and TypeScript packages, and a fixed set of simulation seeds. Ends at the first
-           failure with the command to repeat it.
+           Python and TypeScript packages, schemathesis, and a fixed set of simulation seeds. Ends at the
+           first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
   typescript
            the receiver package for TypeScript alone: installs its libraries, checks, builds and tests it
   python   the Python package alone: linter, types, tests, the built package in an empty environment
+  schemathesis [--examples N] [--seed N]
+           schemathesis against a throwaway server that sends nothing anywhere: every operation of the
+           specification, with N examples each (3 if not given, 100 for a long look)
   with-services <cargo arguments>
            runs cargo with throwaway PostgreSQL and Redis servers, the libraries that the interop
            tests compare with, and a browser: cargo xtask with-services test -p railpost-store
@@ -37,6 +41,9 @@ fn main() -> ExitCode {
         ["edges"] => edges::check(),
         ["typescript"] => typescript::test(),
         ["python"] => python::test(),
+        ["schemathesis", ref words @ ..] => {
+            schemathesis::Draw::from_words(words).and_then(schemathesis::check)
+        }
         ["with-services", ref args @ ..] if !args.is_empty() => steps::with_services(args),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -17,7 +17,7 @@ pub(crate) fn test() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no parent")?;
     let target = target(root)?;
     let (package, folder) = (root.join(PACKAGE), target.join("python"));
-    let python = prepare(&package, &folder)?;
+    let python = prepare(&package.join(PINNED), &folder)?;
     let tool =
         |args: &[&str]| run(Command::new(&python).arg("-m").args(args).current_dir(&package));
     tool(&["ruff", "format", "--check", "."])?;
@@ -27,20 +27,20 @@ pub(crate) fn test() -> Result<(), String> {
     use_in_empty_environment(&python, &package, &folder)
 }
 
-/// An environment with everything that is pinned: the path of its interpreter.
-fn prepare(package: &Path, folder: &Path) -> Result<PathBuf, String> {
+/// An environment with everything that a file pins: the path of its interpreter.
+pub(crate) fn prepare(requirements: &Path, folder: &Path) -> Result<PathBuf, String> {
     let (venv, stamp) = (folder.join("venv"), folder.join("stamp"));
     let python = venv.join("bin/python");
-    let wanted = fs::read_to_string(package.join(PINNED))
-        .map_err(|error| format!("{PACKAGE}/{PINNED}: {error}"))?;
+    let wanted = fs::read_to_string(requirements)
+        .map_err(|error| format!("{}: {error}", requirements.display()))?;
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(python);
     }
-    println!("   installing what {PACKAGE}/{PINNED} pins");
+    println!("   installing what {} pins", requirements.display());
     make_venv(&venv)?;
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-    run(pip.arg(package.join(PINNED)))?;
+    run(pip.arg(requirements))?;
     fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
     Ok(python)
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{browser, edges, interop, python, typescript};
+use crate::{browser, edges, interop, python, schemathesis, typescript};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
@@ -20,6 +20,8 @@ pub(crate) fn test() -> Result<(), String> {
     with_services(&["test", "--workspace", "--all-features"])?;
     step("the TypeScript receiver", "cargo xtask typescript", typescript::test)?;
     step("the Python package", "cargo xtask python", python::test)?;
+    let specification = || schemathesis::check(schemathesis::USUAL);
+    step("the specification", "cargo xtask schemathesis", specification)?;
     let sim = ["run", "--quiet", "--release", "-p", "railpost-sim", "--", "--seeds", SIM_SEEDS];
     cargo("simulation", &sim)?;
     println!("== all passed in {} s", begun.elapsed().as_secs());

@@ -35,6 +35,7 @@ pub struct GuardConfig {
 pub struct Guard {
     config: Arc<GuardConfig>,
     loopback: Option<Loopback>,
+    refuses_public: bool,
 }
 
 /// An address that requests may go to.
@@ -71,7 +72,7 @@ impl std::error::Error for Blocked {}
 impl Guard {
     /// A guard with these exceptions.
     pub fn new(config: GuardConfig) -> Self {
-        Self { config: Arc::new(config), loopback: None }
+        Self { config: Arc::new(config), loopback: None, refuses_public: false }
     }
 
     /// The same, with loopback open for as long as `loopback` says.
@@ -80,9 +81,24 @@ impl Guard {
         Self { loopback: Some(loopback), ..self }
     }
 
+    /// The same guard, which refuses public addresses too: requests go to the excepted networks alone.
+    #[must_use]
+    pub fn without_public(self) -> Self {
+        Self { refuses_public: true, ..self }
+    }
+
+    /// Whether there is no address at all that requests may go to.
+    pub(crate) fn allows_nothing(&self) -> bool {
+        self.refuses_public && !self.allows_local_names()
+    }
+
     /// Whether a request may go to `address`, and by which exception if it needs one.
     pub fn check(&self, address: IpAddr) -> Result<Allowed, Blocked> {
-        let Some(kind) = ranges::special_kind(address) else { return Ok(Allowed::Public) };
+        let kind = match ranges::special_kind(address) {
+            Some(kind) => kind,
+            None if self.refuses_public => "public",
+            None => return Ok(Allowed::Public),
+        };
         // A mapped address leaves the machine as the IPv4 address it holds.
         let canonical = address.to_canonical();
         let exception = self.config.networks.iter().find(|network| network.contains(canonical));

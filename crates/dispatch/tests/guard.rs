@@ -259,6 +259,19 @@ fn plain_http_is_taken_unless_it_is_turned_off() {
     assert!(Target::parse("http://example.com/", &Guard::default()).is_ok());
 }
 
+#[test]
+fn a_guard_without_public_addresses_lets_requests_go_to_its_exceptions_alone() {
+    let network = NamedNetwork::new("office", "10.1.0.0/16").unwrap();
+    let config = GuardConfig { networks: vec![network], ..GuardConfig::default() };
+    let guard = Guard::new(config).without_public();
+    let public = "93.184.216.34".parse().unwrap();
+    assert_eq!(guard.check(public).unwrap_err().to_string(), "93.184.216.34 (public)");
+    assert!(guard.check("10.1.2.3".parse().unwrap()).is_ok());
+    assert!(guard.check("10.2.2.3".parse().unwrap()).is_err());
+    assert!(Target::parse("https://93.184.216.34/", &guard).is_err());
+    assert!(Target::parse("https://example.com/", &guard).is_ok());
+}
+
 /// What a guard with two exceptions says of an address: `public`, an exception's name, or nothing.
 #[test]
 fn an_exception_opens_its_own_network_and_no_other() {

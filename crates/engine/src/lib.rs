@@ -32,6 +32,8 @@ mod breaker;
 mod input;
 mod effect;
 mod engine;
+#[cfg(feature = "schema")]
+mod schema;
 
 pub use breaker::BreakerState;
 pub use classify::{AttemptResult, Failure, Outcome, Overrides, classify};
@@ -48,5 +50,7 @@ pub use policy::{
     PolicyFields, RateLimit,
 };
 pub use retry::{Backoff, Jitter, Plan, PlannedAttempt, Progress, RetryPolicy};
+#[cfg(feature = "schema")]
+pub use schema::{optional_span_between, span_between};
 pub use state::{DeadReason, DeliveryState, DiscardReason, EDGES, Stage};
 pub use time::{Span, SpanError, Timestamp};

@@ -34,8 +34,10 @@ pub struct PolicyFields {
     /// When a failed delivery is tried again.
     pub retry: RetryPolicy,
     /// Statuses that mean something else here: `{"404": "retryable"}`.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::outcomes"))]
     pub outcomes: Overrides,
     /// Most attempts under way at once.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = ENDPOINT_IN_FLIGHT_MAX)))]
     pub in_flight_max: u32,
     /// Most attempts per period; nothing means no limit.
     pub rate_limit: Option<RateLimit>,
@@ -43,8 +45,10 @@ pub struct PolicyFields {
     pub breaker: Option<BreakerPolicy>,
     /// After how many lanes in a row failed for good the endpoint is quarantined; nothing means
     /// never.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = QUARANTINE_AFTER_MAX)))]
     pub quarantine_after: Option<u32>,
     /// After how long of nothing but failures the endpoint is disabled; nothing means never.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::disable_after"))]
     pub disable_after: Option<Span>,
 }
 
@@ -136,10 +140,13 @@ pub enum OnDeadLetter {
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
     /// Attempts per period.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = RATE_COUNT_MAX)))]
     pub count: u32,
     /// The period.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::rate_period"))]
     pub per: Span,
     /// Attempts that may be saved up while nothing is sent.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = RATE_COUNT_MAX)))]
     pub burst: u32,
 }
 
@@ -156,14 +163,20 @@ impl RateLimit {
 #[serde(default, deny_unknown_fields)]
 pub struct BreakerPolicy {
     /// Percentage of failures that opens it.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     pub failure_percent: u8,
-    /// Attempts to have seen before judging.
+    /// Attempts to have seen before judging: no more than `window`.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = BREAKER_WINDOW_MAX)))]
     pub min_attempts: u32,
     /// How many of the latest attempts count.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = BREAKER_WINDOW_MAX)))]
     pub window: u32,
-    /// How long it stays open before one probe is sent. Doubles with each probe that fails.
+    /// How long it stays open before one probe is sent, `open_for_max` at most. Doubles with each probe that
+    /// fails.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::breaker_open"))]
     pub open_for: Span,
     /// The longest it stays open between two probes.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::breaker_open"))]
     pub open_for_max: Span,
 }
 

@@ -14,10 +14,13 @@ pub struct RetryPolicy {
     /// How the wait between two attempts grows.
     pub backoff: Backoff,
     /// No wait is longer, whatever the strategy or the receiver says.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delay"))]
     pub max_delay: Span,
     /// How often a delivery is tried before it is given up on, the first time included.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::ATTEMPTS_MAX)))]
     pub max_attempts: u32,
     /// How long after its first attempt a delivery may still be tried again.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::ttl"))]
     pub ttl: Span,
 }
 
@@ -39,12 +42,14 @@ impl Default for RetryPolicy {
 pub enum Backoff {
     /// The same wait every time.
     Fixed {
-        /// The wait.
+        /// The wait, `max_delay` at most.
+        #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delay"))]
         delay: Span,
     },
     /// The wait doubles each time, up to the policy's longest.
     Exponential {
-        /// The first wait.
+        /// The first wait, `max_delay` at most.
+        #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delay"))]
         base: Span,
         /// How chance spreads the waits.
         #[serde(default)]
@@ -52,7 +57,8 @@ pub enum Backoff {
     },
     /// The waits a person wrote down.
     Schedule {
-        /// The wait after the first attempt, after the second, and so on.
+        /// The wait after the first attempt, after the second, and so on, each `max_delay` at most.
+        #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delays"))]
         delays: Vec<Span>,
         /// After the last entry: keep repeating it, or give up.
         #[serde(default)]

@@ -44,7 +44,7 @@ impl Add<Span> for Timestamp {
 pub struct Span(u64);
 
 /// Largest first, so that a length is shown in the largest unit that divides it.
-const UNITS: [(&str, u64); 5] =
+pub(crate) const UNITS: [(&str, u64); 5] =
     [("d", 24 * 60 * 60 * 1000), ("h", 60 * 60 * 1000), ("m", 60 * 1000), ("s", 1000), ("ms", 1)];
 
 impl Span {

@@ -10,6 +10,7 @@ pub(crate) mod time;
 mod path;
 mod query;
 mod strict;
+mod bounds;
 mod body;
 mod merge;
 mod answer;

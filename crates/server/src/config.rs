@@ -113,6 +113,8 @@ pub struct DeliveryConfig {
     pub allow_networks: Vec<String>,
     /// Receivers on this machine's loopback.
     pub allow_loopback: AllowLoopback,
+    /// Receivers at public addresses.
+    pub allow_public: bool,
     /// Refuse endpoints with `http` URLs.
     pub https_only: bool,
     /// How long the URL in a thin envelope opens its event.
@@ -125,6 +127,7 @@ impl Default for DeliveryConfig {
             in_flight_max: 4_096,
             allow_networks: Vec::new(),
             allow_loopback: AllowLoopback::default(),
+            allow_public: true,
             https_only: false,
             thin_url_ttl: Span::from_hours(72),
         }

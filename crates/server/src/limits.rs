@@ -69,6 +69,16 @@ pub(crate) const PEER_PROBES_MAX: u32 = 4;
 /// Longest idempotency key that a client may choose, in bytes.
 pub const IDEMPOTENCY_KEY_LEN_MAX: usize = railpost_store::limits::IDEMPOTENCY_TEXT_LEN_MAX;
 
+/// Longest cursor of a list that is looked at, in bytes: the longest that is given out names an event type.
+pub const CURSOR_LEN_MAX: usize = 512;
+
+/// Longest path of a backup within its folder, in bytes; file systems take names of 255.
+pub const BACKUP_PATH_LEN_MAX: usize = 255;
+/// Longest name of a backup or of a folder around it, in bytes: it fits wherever backups are copied to.
+pub const BACKUP_NAME_LEN_MAX: usize = 100;
+/// Folders around a backup: a year, a month and a day.
+pub const BACKUP_FOLDERS_MAX: usize = 3;
+
 /// Items of a page when the client names no number.
 pub const PAGE_LIMIT_DEFAULT: u32 = 50;
 

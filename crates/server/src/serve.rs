@@ -268,5 +268,6 @@ fn guard(config: &Config) -> Result<Guard, StartError> {
         networks
             .push(NamedNetwork::new("allow_networks", network).map_err(|e| bad(e.to_string()))?);
     }
-    Ok(Guard::new(GuardConfig { networks, https_only: config.delivery.https_only }))
+    let guard = Guard::new(GuardConfig { networks, https_only: config.delivery.https_only });
+    Ok(if config.delivery.allow_public { guard } else { guard.without_public() })
 }

@@ -180,8 +180,9 @@ impl Position for String {
         bytes.extend(self.as_bytes());
     }
 
+    /// A text that every database can hold.
     fn read(bytes: &[u8]) -> Option<Self> {
-        String::from_utf8(bytes.to_vec()).ok()
+        String::from_utf8(bytes.to_vec()).ok().filter(|text| !text.contains('\0'))
     }
 }
 
@@ -239,6 +240,8 @@ mod tests {
         assert!(cursor.position::<i64>(ListKind::Events).is_err());
         assert!(cursor.position::<i64>(ListKind::Deliveries).is_err());
         assert!("not base64!".parse::<Cursor>().is_err());
+        let nul = Cursor::at(ListKind::Tenants, &"a\0".to_owned());
+        assert!(nul.position::<String>(ListKind::Tenants).is_err());
         assert!(Cursor(Vec::new()).position::<i64>(ListKind::Events).is_err());
     }
 

@@ -8,7 +8,6 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 /// A header that Railpost sends with every attempt, by what it carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Header {
     /// The event id, as Standard Webhooks has it.
@@ -90,9 +89,40 @@ impl Header {
 /// In serde a map from a header to its name, such as `{"x_key": "X-Order"}`; what it leaves out keeps
 /// its default, and it is written with the changed ones alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "BTreeMap<Header, String>", into = "BTreeMap<Header, String>")]
 pub struct HeaderNames([Cow<'static, str>; Header::ALL.len()]);
+
+/// What header names are made of: a token of RFC 9110.
+#[cfg(feature = "schema")]
+pub const HEADER_NAME_PATTERN: &str = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for HeaderNames {
+    fn schema_name() -> Cow<'static, str> {
+        "HeaderNames".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let property = |header: Header| {
+            let about = format!("What `{}` is called.", header.default_name());
+            let schema = serde_json::json!({
+                "type": "string",
+                "pattern": HEADER_NAME_PATTERN,
+                "maxLength": HEADER_NAME_LEN_MAX,
+                "description": about,
+            });
+            let name = serde_json::to_value(header).unwrap_or_default();
+            (name.as_str().unwrap_or_default().to_owned(), schema)
+        };
+        let properties: serde_json::Map<_, _> = Header::ALL.into_iter().map(property).collect();
+        schemars::json_schema!({
+            "type": "object",
+            "description": "Headers that have another name: `{\"x_key\": \"X-Order\"}`.",
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    }
+}
 
 impl HeaderNames {
     /// The default names, but for these.

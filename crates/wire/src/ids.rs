@@ -79,7 +79,10 @@ macro_rules! generated_id {
             }
         }
 
-        serde_as_text!($name);
+        serde_as_text!($name, {
+            "pattern": concat!("^", $prefix, "[0-7][0-9a-hjkmnp-tv-z]{25}$"),
+            "description": concat!("The id of ", $what, ": `", $prefix, "` and 26 characters.")
+        });
     };
 }
 
@@ -170,7 +173,11 @@ impl FromStr for EventId {
     }
 }
 
-serde_as_text!(EventId);
+serde_as_text!(EventId, {
+    "pattern": "^[A-Za-z0-9_:-]{1,64}$",
+    "description": "The id of an event: `evt_` and 26 characters, or one that its producer chose, of 1 to 64 \
+                    letters, digits, `_`, `-` and `:`."
+});
 
 /// The id of a tenant: a slug of its own choosing, or a generated one such as
 /// `ten_01h455vb4pex5vsknk084sn02q`.
@@ -190,7 +197,11 @@ impl TenantId {
     }
 }
 
-shared_text!(TenantId);
+shared_text!(TenantId, {
+    "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$",
+    "description": "The id of a tenant: a lowercase letter or digit, then lowercase letters, digits, `_` and `-`, \
+                    64 at most."
+});
 
 impl FromStr for TenantId {
     type Err = Unexpected;
@@ -214,7 +225,10 @@ impl FromStr for TenantId {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LineId(Arc<str>);
 
-shared_text!(LineId);
+shared_text!(LineId, {
+    "pattern": "^[!-~]{1,64}$",
+    "description": "The id of a line, as `X-Lane` has it."
+});
 
 impl LineId {
     /// The line that this lane has in this era of its store.

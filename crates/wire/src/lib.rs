@@ -99,6 +99,8 @@ mod envelope;
 pub use attempt::{Attempt, HeaderValues, Received};
 pub use cloudevents::{Content, Source};
 pub use envelope::{Envelope, Event};
+#[cfg(feature = "schema")]
+pub use headers::HEADER_NAME_PATTERN;
 pub use headers::{BadHeaderName, Header, HeaderNames};
 pub use ids::{
     ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId, ReplayId,

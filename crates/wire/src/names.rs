@@ -11,7 +11,12 @@ use std::{str::FromStr, sync::Arc};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventType(Arc<str>);
 
-shared_text!(EventType);
+shared_text!(EventType, {
+    "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
+    "maxLength": EVENT_TYPE_LEN_MAX,
+    "description": "The type of an event, such as `order.paid`: segments of letters, digits, `_` and `-`, with dots \
+                    between them."
+});
 
 impl FromStr for EventType {
     type Err = Unexpected;
@@ -37,7 +42,12 @@ fn is_event_type(text: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventTypeFilter(Arc<str>);
 
-shared_text!(EventTypeFilter);
+shared_text!(EventTypeFilter, {
+    "pattern": r"^(\*|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?)$",
+    "maxLength": EVENT_TYPE_LEN_MAX + ".*".len(),
+    "anyOf": [{ "maxLength": EVENT_TYPE_LEN_MAX }, { "pattern": r"\.\*$" }],
+    "description": "Event types: one, such as `order.paid`, all below a prefix, such as `order.*`, or `*` for all."
+});
 
 impl EventTypeFilter {
     /// Whether it lets `event_type` through. `order.*` takes `order.paid` and `order.item.added`,
@@ -68,7 +78,11 @@ impl FromStr for EventTypeFilter {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
-shared_text!(Key);
+shared_text!(Key, {
+    "minLength": 1,
+    "maxLength": KEY_LEN_MAX,
+    "description": "What orders events: 1 to 256 bytes of UTF-8."
+});
 
 impl Key {
     /// The key as it stands in the `X-Key` header: visible ASCII but `%` and `"` as it is, each
@@ -130,7 +144,11 @@ impl std::ops::Deref for MediaType {
 
 const JSON: &str = "application/json";
 
-shared_text!(ContentType);
+shared_text!(ContentType, {
+    "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+ *(;[ -~]*)?$",
+    "maxLength": CONTENT_TYPE_LEN_MAX,
+    "description": "The media type of a payload."
+});
 
 impl fmt::Debug for ContentType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

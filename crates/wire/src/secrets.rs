@@ -196,7 +196,10 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-serde_as_text!(VerifyingKey);
+serde_as_text!(VerifyingKey, {
+    "pattern": "^whpk_[A-Za-z0-9+/]{43}=$",
+    "description": "A public Ed25519 key: `whpk_` and its base64."
+});
 
 fn reveal(prefix: &str, bytes: &[u8]) -> Zeroizing<String> {
     // Room for all of it from the start: growing would leave a copy behind.

@@ -76,9 +76,10 @@ where
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-/// Gives a type with `Display` and `FromStr` its serde form: that same text.
+/// Gives a type with `Display` and `FromStr` its serde form: that same text. Its JSON Schema has these
+/// keywords beside `type`, which say what `FromStr` takes.
 macro_rules! serde_as_text {
-    ($name:ty) => {
+    ($name:ty, { $($schema:tt)+ }) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -98,7 +99,7 @@ macro_rules! serde_as_text {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string" })
+                schemars::json_schema!({ "type": "string", $($schema)+ })
             }
         }
     };
@@ -107,7 +108,7 @@ pub(crate) use serde_as_text;
 
 /// Gives a newtype over a shared text what all of them have. Its rules are its `FromStr`.
 macro_rules! shared_text {
-    ($name:ident) => {
+    ($name:ident, $schema:tt) => {
         impl $name {
             /// The text itself.
             pub fn as_str(&self) -> &str {
@@ -121,7 +122,7 @@ macro_rules! shared_text {
             }
         }
 
-        $crate::text::serde_as_text!($name);
+        $crate::text::serde_as_text!($name, $schema);
     };
 }
 pub(crate) use shared_text;

@@ -101,6 +101,10 @@ impl Dialler {
             Host::Name(name) => name,
             Host::Address(address) => return Ok(vec![*address]),
         };
+        if self.guard.allows_nothing() {
+            let message = format!("requests to {name} are refused: no network may be sent to");
+            return Err(Trouble::new(Failure::BlockedAddress, message));
+        }
         let trouble = |problem| Trouble::new(Failure::Dns, format!("look up {name}: {problem}"));
         let started = Instant::now();
         let found = timeout_at(patience.until, self.resolver.resolve(name)).await;

@@ -48,6 +48,17 @@ async fn a_port_where_nobody_listens_refuses() {
     assert_eq!(exchange.detail.remote, Some(address));
 }
 
+#[tokio::test]
+async fn no_name_is_looked_up_when_requests_may_go_nowhere() {
+    let names = std::sync::Arc::new(Names::default());
+    names.set(NAME, &["127.0.0.1"]);
+    let guard = Guard::default().without_public();
+    let sender = Sender::new(SenderConfig { guard, resolver: names.clone(), ..config() }).unwrap();
+    let exchange = post(&sender, &route_config(&format!("http://{NAME}/"))).await;
+    assert_failed(&exchange, Failure::BlockedAddress, "no network may be sent to");
+    assert_eq!(names.lookups.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
 /// The second address of a name is tried when the first refuses.
 #[tokio::test]
 async fn a_name_is_reached_by_any_of_its_addresses() {

@@ -1,5 +1,7 @@
 //! What a route answers when all went well.
 
+use std::marker::PhantomData;
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -11,14 +13,33 @@ use serde::Serialize;
 pub(crate) trait Answer: Sized + Send + 'static {
     const STATUS: StatusCode;
 
-    /// Its content type and schema; nothing when it has no body.
-    fn describe(schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)>;
+    /// What the specification says of it.
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer>;
 
     /// Its body, as it is stored for when the request comes again.
     fn to_bytes(&self) -> Bytes;
 
     fn into_response(self) -> Response {
         response(Self::STATUS, self.to_bytes())
+    }
+}
+
+/// One answer of an operation, as the specification has it.
+#[derive(Clone, Debug)]
+pub(crate) struct DescribedAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) about: &'static str,
+    /// Its content type and schema; nothing when it has no body.
+    pub(crate) content: Option<(&'static str, Schema)>,
+}
+
+impl DescribedAnswer {
+    pub(crate) fn of(status: StatusCode, kind: &'static str, schema: Schema) -> Self {
+        Self { status, about: "It is done.", content: Some((kind, schema)) }
+    }
+
+    pub(crate) fn json<T: JsonSchema>(schemas: &mut SchemaGenerator, status: StatusCode) -> Self {
+        Self::of(status, "application/json", schemas.subschema_for::<T>())
     }
 }
 
@@ -45,8 +66,8 @@ macro_rules! json_answers {
             impl<T: Serialize + JsonSchema + Send + 'static> Answer for $name<T> {
                 const STATUS: StatusCode = StatusCode::$status;
 
-                fn describe(schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
-                    Some(("application/json", schemas.subschema_for::<T>()))
+                fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+                    vec![DescribedAnswer::json::<T>(schemas, Self::STATUS)]
                 }
 
                 fn to_bytes(&self) -> Bytes {
@@ -73,8 +94,8 @@ pub(crate) struct Done;
 impl Answer for Done {
     const STATUS: StatusCode = StatusCode::NO_CONTENT;
 
-    fn describe(_: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
-        None
+    fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+        vec![DescribedAnswer { status: Self::STATUS, about: "It is done.", content: None }]
     }
 
     fn to_bytes(&self) -> Bytes {
@@ -82,14 +103,29 @@ impl Answer for Done {
     }
 }
 
-/// An answer that is not JSON, or whose status depends: it is given as it is and never stored.
-pub(crate) struct Plain(pub(crate) Response);
+/// An answer that is not JSON, or whose status depends: it is given as it is and never stored. `M` says what the
+/// specification says of it.
+pub(crate) struct Plain<M> {
+    response: Response,
+    media: PhantomData<fn() -> M>,
+}
 
-impl Answer for Plain {
+/// What the specification says of an answer that is given as it is.
+pub(crate) trait Media: Send + 'static {
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer>;
+}
+
+impl<M> Plain<M> {
+    pub(crate) fn new(response: Response) -> Self {
+        Self { response, media: PhantomData }
+    }
+}
+
+impl<M: Media> Answer for Plain<M> {
     const STATUS: StatusCode = StatusCode::OK;
 
-    fn describe(_: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
-        Some(("*/*", schemars::json_schema!({})))
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+        M::describe(schemas)
     }
 
     fn to_bytes(&self) -> Bytes {
@@ -97,6 +133,42 @@ impl Answer for Plain {
     }
 
     fn into_response(self) -> Response {
-        self.0
+        self.response
+    }
+}
+
+macro_rules! texts {
+    ($($(#[doc = $doc:literal])+ $name:ident = $kind:literal;)+) => {
+        $(
+            $(#[doc = $doc])+
+            pub(crate) struct $name;
+
+            impl Media for $name {
+                fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+                    let text = schemars::json_schema!({ "type": "string" });
+                    vec![DescribedAnswer::of(StatusCode::OK, $kind, text)]
+                }
+            }
+        )+
+    };
+}
+
+texts! {
+    /// A page for people.
+    HtmlPage = "text/html";
+    /// How pages look.
+    Stylesheet = "text/css";
+    /// Metrics.
+    PrometheusText = "text/plain";
+    /// Lines of JSON.
+    JsonLines = "application/x-ndjson";
+}
+
+/// The bytes of an event, of whatever type they are.
+pub(crate) struct Payload;
+
+impl Media for Payload {
+    fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+        vec![DescribedAnswer::of(StatusCode::OK, "*/*", schemars::json_schema!({}))]
     }
 }

@@ -6,6 +6,7 @@ mod changes;
 use std::net::IpAddr;
 
 use http::Method;
+use railpost_store::limits::TEXT_LEN_MAX;
 use railpost_store::{AuditEntry, AuditQuery};
 use railpost_wire::{AuditId, TenantId};
 use schemars::JsonSchema;
@@ -82,6 +83,8 @@ impl From<AuditEntry> for AuditView {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditFilter {
     /// About this target only, by its id.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::optional_text")]
     pub(crate) target: Option<String>,
     /// From then on only.
     pub(crate) created_after: Option<Time>,
@@ -114,6 +117,10 @@ async fn page(
     query: Paged<AuditFilter>,
 ) -> Result<Json<Page<AuditView>>, Problem> {
     let AuditFilter { target, created_after, created_before } = query.filter;
+    if target.as_ref().is_some_and(|target| target.len() > TEXT_LEN_MAX || target.contains('\0')) {
+        let detail = format!("expected at most {TEXT_LEN_MAX} bytes, none of them NUL");
+        return Err(Problem::parameter("target", detail));
+    }
     let at = period(created_after, created_before);
     let query = AuditQuery { tenant, target, at, page: query.page };
     let listing = ctx.app.store.audit(query).await?;

@@ -20,6 +20,9 @@ use crate::serve::duration;
 
 /// Reads a request's body.
 pub(crate) trait FromBody: Sized + Send + 'static {
+    /// Whether a request with such a body can be known again when it is repeated.
+    const REPEATABLE: bool = true;
+
     /// Reads it; the bytes come along if there is a bounded number of them, so that a repeated
     /// request can be told from another one.
     fn from_body(

@@ -10,9 +10,10 @@ use std::sync::OnceLock;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, StatusCode, header};
+use schemars::SchemaGenerator;
 
-use super::answer::Plain;
+use super::answer::{DescribedAnswer, HtmlPage, Media, Plain, Stylesheet};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -45,32 +46,47 @@ const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'self'; frame-ancestors 'none'";
 const STYLE: &str = include_str!("docs_page/style.css");
 
-async fn document(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+/// The document itself.
+struct Document;
+
+impl Media for Document {
+    fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+        let object = schemars::json_schema!({ "type": "object" });
+        vec![DescribedAnswer::of(StatusCode::OK, "application/json", object)]
+    }
+}
+
+async fn document(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Document>, Problem> {
     let text = ctx.app.pages.document.get_or_init(|| openapi_text().into());
     Ok(page("application/json", text.clone()))
 }
 
-async fn browse(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+async fn browse(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<HtmlPage>, Problem> {
     let text = ctx.app.pages.operations.get_or_init(|| operations::page(&openapi()).into());
     Ok(page(HTML, text.clone()))
 }
 
-async fn error_codes(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+async fn error_codes(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Plain<HtmlPage>, Problem> {
     let text = ctx.app.pages.errors.get_or_init(|| errors::page().into());
     Ok(page(HTML, text.clone()))
 }
 
-async fn style(_: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+async fn style(_: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Stylesheet>, Problem> {
     Ok(page("text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes())))
 }
 
-fn page(kind: &'static str, text: Bytes) -> Plain {
+fn page<M>(kind: &'static str, text: Bytes) -> Plain<M> {
     let mut response = text.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    Plain(response)
+    Plain::new(response)
 }
 
 /// A whole page around its parts.

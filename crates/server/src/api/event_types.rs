@@ -109,11 +109,13 @@ impl From<EventTypeRecord> for EventTypeView {
 #[schemars(example = example())]
 pub(crate) struct EventTypeBody {
     /// What it means, for people.
+    #[schemars(schema_with = "crate::api::bounds::text")]
     pub(crate) description: String,
     /// What happens to an event that does not fit; `warn` if not given.
     pub(crate) validation: ValidationView,
     /// JSON Schemas of its payload, by version: 1, 2, 3 … An event that names no version is held
     /// against the newest. References lead nowhere but into the schema itself.
+    #[schemars(schema_with = "crate::api::bounds::schemas_by_version")]
     pub(crate) schemas: BTreeMap<u32, Value>,
 }
 

@@ -1,6 +1,7 @@
 //! Events: how they are published, and how they are looked at.
 
 mod cloudevents;
+mod schema;
 mod publish;
 mod stream;
 mod read;

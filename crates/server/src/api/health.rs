@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use axum::response::IntoResponse;
 use http::{Method, StatusCode};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use tokio::sync::Mutex;
 
-use super::answer::{Json, Plain};
+use super::answer::{DescribedAnswer, Json, Media, Plain};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -74,10 +74,21 @@ async fn live(_: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Json<Live>, Pr
     Ok(Json(Live { status: "live" }))
 }
 
-async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+impl Media for Ready {
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+        let ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::OK);
+        let not_ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::SERVICE_UNAVAILABLE);
+        vec![
+            DescribedAnswer { about: "It can.", ..ready },
+            DescribedAnswer { about: "It cannot, and why.", ..not_ready },
+        ]
+    }
+}
+
+async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Ready>, Problem> {
     let ready = ctx.app.readiness.get(&ctx.app).await;
     let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Plain((status, axum::Json(ready)).into_response()))
+    Ok(Plain::new((status, axum::Json(ready)).into_response()))
 }
 
 /// Whether the server can do its work, as it was found a moment ago. Anybody may ask, and each check is a durable

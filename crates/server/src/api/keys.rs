@@ -1,6 +1,6 @@
 //! API keys: who may do what.
 
-use http::Method;
+use http::{Method, StatusCode};
 use railpost_store::{ApiKey, PageRequest, Scope, StoreError, Write};
 use railpost_wire::{ApiKeyId, TenantId};
 use schemars::JsonSchema;
@@ -40,7 +40,8 @@ pub(super) fn routes() -> Vec<Route> {
             revoke_own,
         ),
         Route::new(Method::GET, ALL, Admin, "List all API keys", list),
-        Route::new(Method::POST, ALL, Admin, "Make an API key, of a tenant or for all", create),
+        Route::new(Method::POST, ALL, Admin, "Make an API key, of a tenant or for all", create)
+            .also_refuses(&[StatusCode::NOT_FOUND]),
         Route::new(Method::DELETE, "/v1/keys/{key}", Admin, "Revoke an API key", revoke),
     ]
 }
@@ -143,8 +144,10 @@ pub(crate) struct Whoami {
 #[schemars(example = json!({ "name": "shop backend", "scope": "publish-only" }))]
 pub(crate) struct NewTenantKey {
     /// What people call it.
+    #[schemars(schema_with = "crate::api::bounds::name")]
     pub(crate) name: String,
     /// What it opens: `tenant`, `publish-only` or `read-only`.
+    #[schemars(extend("enum" = ["tenant", "publish-only", "read-only"]))]
     pub(crate) scope: ScopeView,
     /// When it expires; never if not given.
     #[serde(default)]
@@ -154,9 +157,22 @@ pub(crate) struct NewTenantKey {
 /// An API key that is to be made.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(example = json!({ "name": "operations", "scope": "admin" }))]
+#[schemars(
+    example = json!({ "name": "operations", "scope": "admin" }),
+    extend("oneOf" = json!([
+        { "properties": { "scope": { "const": "admin" }, "tenant": { "type": "null" } } },
+        {
+            "properties": {
+                "scope": { "enum": ["tenant", "publish-only", "read-only"] },
+                "tenant": { "type": "string" },
+            },
+            "required": ["tenant"],
+        },
+    ]))
+)]
 pub(crate) struct NewKey {
     /// What people call it.
+    #[schemars(schema_with = "crate::api::bounds::name")]
     pub(crate) name: String,
     /// What it opens.
     pub(crate) scope: ScopeView,

@@ -1,6 +1,6 @@
 //! Keeping the store in shape, on request: backup, retention, verification, new lines after a restore.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use http::Method;
 use railpost_store::{Pruned, StoreError};
@@ -18,6 +18,7 @@ use super::problem::{Code, Problem};
 use super::query::NoQuery;
 use super::route::Route;
 use super::time::Time;
+use crate::limits::{BACKUP_FOLDERS_MAX, BACKUP_NAME_LEN_MAX, BACKUP_PATH_LEN_MAX};
 use crate::upkeep;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -52,6 +53,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewBackup {
     /// A file that does not exist yet, in the folder `backups` of the server's data folder.
+    #[schemars(schema_with = "crate::api::bounds::backup_path")]
     pub(crate) path: String,
 }
 
@@ -93,7 +95,7 @@ pub(crate) async fn backup(
             ..Problem::new(Code::Conflict, detail)
         });
     }
-    make_folder(&file).map_err(|error| unwritten(&inside, &error))?;
+    make_folder(&file).map_err(|error| no_folder(&inside, &error))?;
     ctx.app.store.backup(&file).await?;
     let size_bytes = std::fs::metadata(&file).map_err(|error| unwritten(&inside, &error))?.len();
     let path = inside.display().to_string();
@@ -102,24 +104,37 @@ pub(crate) async fn backup(
     ctx.commit(Vec::new(), audit_action, Json(Backup { path, size_bytes })).await
 }
 
-/// The path, if it stays inside the folder of backups.
+/// The path, if it stays inside the folder of backups: names that every file system takes, and that hide nothing.
 fn inside_backups(path: &str) -> Result<PathBuf, Problem> {
-    let path = Path::new(path);
-    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if is_plain && path.file_name().is_some() {
-        return Ok(path.to_owned());
+    let is_name = |name: &str| {
+        let visible = name.bytes().all(|c| c.is_ascii_graphic());
+        visible && (1..=BACKUP_NAME_LEN_MAX).contains(&name.len()) && !name.starts_with('.')
+    };
+    let few = path.split('/').count() <= BACKUP_FOLDERS_MAX + 1;
+    if few && path.len() <= BACKUP_PATH_LEN_MAX && path.split('/').all(is_name) {
+        return Ok(path.into());
     }
-    let path = path.display();
-    Err(Problem::field(
-        "path",
-        format!("expected the name of a file inside `backups`; got `{path}`"),
-    ))
+    let detail = format!(
+        "expected the name of a file inside `backups`: up to {BACKUP_FOLDERS_MAX} folders and a name of up to \
+         {BACKUP_NAME_LEN_MAX} visible ASCII characters each, none beginning with a dot"
+    );
+    Err(Problem::field("path", detail))
 }
 
 fn make_folder(file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let Some(folder) = file.parent() else { return Ok(()) };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Why a backup's folder cannot be made: a file may stand there.
+fn no_folder(path: &Path, error: &std::io::Error) -> Problem {
+    use std::io::ErrorKind::{AlreadyExists, NotADirectory};
+    if !matches!(error.kind(), AlreadyExists | NotADirectory) {
+        return unwritten(path, error);
+    }
+    let detail = format!("a part of `{}` is a file, not a folder", path.display());
+    Problem { field: Some("path".to_owned()), ..Problem::new(Code::Conflict, detail) }
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Problem {
@@ -205,7 +220,9 @@ mod tests {
         for path in ["a.db", "2026/monday.db"] {
             assert_eq!(inside_backups(path).unwrap(), Path::new(path));
         }
-        for path in ["", ".", "..", "/etc/passwd", "../master.key", "a/../../b", "a/.."] {
+        let long = "a".repeat(101);
+        let outside = ["", ".", "..", "/etc/passwd", "../master.key", "a/../../b", "a/..", "a/"];
+        for path in outside.into_iter().chain([".a", "a b", "a\0", "é", "1/2/3/4/5", &long]) {
             assert_eq!(inside_backups(path).unwrap_err().field.unwrap(), "path", "{path}");
         }
     }

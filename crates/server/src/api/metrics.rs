@@ -9,7 +9,7 @@ use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
 use tokio::sync::Mutex;
 
-use super::answer::Plain;
+use super::answer::{Plain, PrometheusText};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -36,11 +36,16 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Default)]
 pub(crate) struct Sampled(Mutex<Option<(Instant, Sample)>>);
 
-async fn metrics(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain, Problem> {
+async fn metrics(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Plain<PrometheusText>, Problem> {
     let sample = ctx.app.sampled.get(&ctx.app).await;
     let page = ctx.app.telemetry.metrics.render(&sample);
     let content_type = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
-    Ok(Plain(([content_type], page).into_response()))
+    Ok(Plain::new(([content_type], page).into_response()))
 }
 
 impl Sampled {

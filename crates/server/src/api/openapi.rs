@@ -1,16 +1,18 @@
 //! The specification of the API, made of the types of its handlers.
 
+mod links;
+mod operation;
 mod operation_id;
+mod responses;
 
 use std::collections::BTreeSet;
 
 use schemars::generate::SchemaSettings;
-use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::auth::Needs;
 use super::problem::ProblemView;
-use super::route::{Described, Route};
+use operation::operation;
 use operation_id::operation_id;
 
 const DEFINITIONS: &str = "/components/schemas";
@@ -50,11 +52,34 @@ pub fn openapi() -> Value {
     for route in &routes {
         let described = (route.describe)(&mut schemas);
         let operations = paths.entry(route.path).or_insert_with(|| json!({}));
-        let mut operation = operation(route, &described, &problem, &mut schemas);
+        let mut operation = operation(route, &described, &schemas);
         operation["operationId"] = operation_id(route, &routes).into();
         operations[route.method.as_str().to_lowercase()] = operation;
     }
-    document(paths, schemas.take_definitions(true))
+    links::add(&mut paths);
+    let mut document = document(paths, schemas.take_definitions(true));
+    document["components"]["responses"] = responses::problems(&problem);
+    bound_numbers(&mut document);
+    document
+}
+
+/// Says how large whole numbers may be where only their format says it.
+fn bound_numbers(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(bound_numbers),
+        Value::Object(fields) => {
+            let max: Option<u64> = match fields.get("format").and_then(Value::as_str) {
+                Some("uint32") => Some(u32::MAX.into()),
+                Some("uint" | "uint64") => Some(u64::MAX),
+                _ => None,
+            };
+            if let Some(max) = max {
+                fields.entry("maximum").or_insert_with(|| max.into());
+            }
+            fields.values_mut().for_each(bound_numbers);
+        }
+        _ => {}
+    }
 }
 
 /// The document as it stands in `openapi.json`.
@@ -89,7 +114,8 @@ fn document(paths: Map<String, Value>, mut definitions: Map<String, Value>) -> V
 
 const ABOUT: &str = "Times are RFC 3339 in UTC. Lengths of time are text such as `30s` or `72h`. \
     Unknown fields are refused. Lists come in pages: `next` of one is `cursor` of the next. \
-    Errors are problem details (RFC 9457) with a stable `code`.";
+    Errors are problem details (RFC 9457) with a stable `code`. A method that a path does not have is answered \
+    with 405, and `Allow` says which ones it has. A text's longest length is in bytes of UTF-8.";
 
 /// The groups that have operations.
 fn tags(paths: &Value) -> Vec<Value> {
@@ -106,6 +132,8 @@ fn tags(paths: &Value) -> Vec<Value> {
 fn keep_referred(paths: &Value, definitions: &mut Map<String, Value>) {
     let mut wanted = BTreeSet::new();
     let mut found = references(paths);
+    // The answers that refuse refer to it.
+    found.push("Problem".to_owned());
     while let Some(name) = found.pop() {
         if let Some(schema) = definitions.get(&name)
             && wanted.insert(name)
@@ -133,45 +161,6 @@ pub(super) fn referred_name(reference: &str) -> String {
     reference.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-fn operation(
-    route: &Route,
-    described: &Described,
-    problem: &Schema,
-    schemas: &mut SchemaGenerator,
-) -> Value {
-    let mut operation = json!({
-        "summary": route.summary,
-        "tags": [tag(route.path)],
-        "parameters": parameters(route, described, schemas),
-        "responses": responses(described, problem),
-        "security": [],
-    });
-    if route.needs != Needs::Nothing {
-        operation["security"] = json!([{ "api_key": [] }]);
-        operation["description"] = format!("Needs {}.", needs_text(route.needs)).into();
-    }
-    if !described.body.is_empty() {
-        operation["requestBody"] = request_body(described, schemas);
-    }
-    operation
-}
-
-/// A body may be left out where all of its fields may.
-fn request_body(described: &Described, schemas: &SchemaGenerator) -> Value {
-    let required = |schema: &Schema| {
-        let name = schema.get("$ref").and_then(Value::as_str).map(referred_name);
-        let named = name.and_then(|name| schemas.definitions().get(&name));
-        named.is_none_or(|schema| schema.get("required").is_some())
-    };
-    let content: Map<String, Value> = described
-        .body
-        .iter()
-        .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": schema })))
-        .collect();
-    let required = described.body.iter().any(|(_, schema)| required(schema));
-    json!({ "required": required, "content": content })
-}
-
 /// What a route needs, in words.
 pub(crate) fn needs_text(needs: Needs) -> &'static str {
     match needs {
@@ -182,52 +171,6 @@ pub(crate) fn needs_text(needs: Needs) -> &'static str {
         Needs::Manage => "a key of scope `tenant` or `admin`",
         Needs::Admin => "a key of scope `admin`",
     }
-}
-
-/// The group a route is shown in: the first word of its path that is not about whose it is.
-fn tag(path: &str) -> &str {
-    let inside = path.strip_prefix("/v1/tenants/{tenant}/").or(path.strip_prefix("/v1/"));
-    let first = inside.unwrap_or(path.trim_start_matches('/')).split('/').next();
-    match first.unwrap_or_default() {
-        "openapi.json" => "docs",
-        "backup" | "prune" | "store" | "lines" => "maintenance",
-        first => first,
-    }
-}
-
-fn parameters(route: &Route, described: &Described, schemas: &mut SchemaGenerator) -> Vec<Value> {
-    let in_path = described.path.iter().map(|(name, about)| {
-        json!({ "name": name, "in": "path", "required": true, "description": about, "schema": { "type": "string" } })
-    });
-    let mut parameters: Vec<Value> = in_path.collect();
-    for schema in &described.query {
-        parameters.extend(query_parameters(schema, schemas));
-    }
-    if route.method == http::Method::POST && route.needs != Needs::Nothing {
-        parameters.push(json!({
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": false,
-            "description": "Makes it safe to send the request again: the same answer, the work done once.",
-            "schema": { "type": "string", "maxLength": crate::limits::IDEMPOTENCY_KEY_LEN_MAX },
-        }));
-    }
-    parameters
-}
-
-/// The properties of an object, as parameters of a query.
-fn query_parameters(schema: &Schema, schemas: &SchemaGenerator) -> Vec<Value> {
-    let name = schema.get("$ref").and_then(Value::as_str).map(referred_name).unwrap_or_default();
-    let object = schemas.definitions().get(&name).cloned().unwrap_or_default();
-    let properties = object["properties"].as_object().cloned().unwrap_or_default();
-    let parameter = |(name, mut schema): (String, Value)| {
-        let required = object["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
-        let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        let about = about.unwrap_or_else(|| "".into());
-        let schema = without_null(schema);
-        json!({ "name": name, "in": "query", "required": required, "description": about, "schema": schema })
-    };
-    properties.into_iter().map(parameter).collect()
 }
 
 /// The same schema for a value that is there or not, but never `null`.
@@ -246,23 +189,6 @@ pub(super) fn without_null(mut schema: Value) -> Value {
         fields.retain(|_, value| !value.is_null());
     }
     schema
-}
-
-fn responses(described: &Described, problem: &Schema) -> Value {
-    let mut good = json!({ "description": "It is done." });
-    if let Some((kind, schema)) = &described.answer {
-        good["content"] = json!({ *kind: { "schema": schema } });
-    }
-    let mut responses = Map::new();
-    responses.insert(described.status.to_string(), good);
-    responses.insert(
-        "default".to_owned(),
-        json!({
-            "description": "Why it was refused or failed.",
-            "content": { "application/problem+json": { "schema": problem } },
-        }),
-    );
-    responses.into()
 }
 
 #[cfg(test)]
@@ -289,7 +215,8 @@ mod tests {
         let document = openapi();
         let schemas = &document["components"]["schemas"];
         for name in references(&document) {
-            assert!(schemas.get(&name).is_some(), "{name}");
+            let known = schemas.get(&name).or(document["components"]["responses"].get(&name));
+            assert!(known.is_some(), "{name}");
         }
     }
 }

@@ -7,12 +7,14 @@ use railpost_wire::{
     ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, SecretId, TenantId,
 };
 
+use schemars::{Schema, SchemaGenerator};
+
 use super::problem::Problem;
 
 /// Reads what a path names. The names are those between braces in the route's path.
 pub(crate) trait FromPath: Sized + Send + 'static {
-    /// The parameters, in order, each with what it is.
-    const PARAMS: &[(&'static str, &'static str)];
+    /// The parameters, in order, each with what it is and its schema.
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<(&'static str, &'static str, Schema)>;
 
     fn from_path(params: &Params<'_>) -> Result<Self, Problem>;
 }
@@ -22,7 +24,9 @@ pub(crate) trait FromPath: Sized + Send + 'static {
 pub(crate) struct NoPath;
 
 impl FromPath for NoPath {
-    const PARAMS: &[(&'static str, &'static str)] = &[];
+    fn describe(_: &mut SchemaGenerator) -> Vec<(&'static str, &'static str, Schema)> {
+        Vec::new()
+    }
 
     fn from_path(_: &Params<'_>) -> Result<Self, Problem> {
         Ok(NoPath)
@@ -37,8 +41,11 @@ macro_rules! paths {
             pub(crate) struct $name { $(pub(crate) $field: $kind),+ }
 
             impl FromPath for $name {
-                const PARAMS: &[(&'static str, &'static str)] =
-                    &[$((stringify!($field), $about)),+];
+                fn describe(
+                    schemas: &mut SchemaGenerator,
+                ) -> Vec<(&'static str, &'static str, Schema)> {
+                    vec![$((stringify!($field), $about, schemas.subschema_for::<$kind>())),+]
+                }
 
                 fn from_path(params: &Params<'_>) -> Result<Self, Problem> {
                     Ok(Self { $($field: one(params, stringify!($field))?),+ })

@@ -240,6 +240,9 @@ impl From<StoreError> for Problem {
                 };
                 Self { field: Some(field), ..Self::new(code, problem) }
             }
+            StoreError::Invalid { field, problem } if field == "cursor" => {
+                Self::parameter(field, problem)
+            }
             StoreError::Invalid { field, problem } => out_of_bounds(&field, problem),
             StoreError::NotFound(_) => Self::new(Code::NotFound, text),
             StoreError::LastAdminKey => Self::new(Code::LastAdminKey, text),

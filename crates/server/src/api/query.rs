@@ -1,6 +1,7 @@
 //! What a route's query asks for.
 
-use railpost_store::PageRequest;
+use railpost_store::limits::LIST_LIMIT_MAX;
+use railpost_store::{Cursor, PageRequest};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,8 +66,11 @@ pub(crate) struct Everything {}
 #[serde(deny_unknown_fields)]
 struct PageParameters {
     /// Most items: 1 to 500. 50 if not given.
+    #[schemars(range(min = 1, max = LIST_LIMIT_MAX))]
     limit: Option<u32>,
     /// The `next` of the page before; nothing for the first page.
+    #[serde(default)]
+    #[schemars(schema_with = "super::bounds::cursor")]
     cursor: Option<String>,
 }
 
@@ -76,11 +80,14 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Paged<T> {
         let (page, filter): (Vec<&str>, Vec<&str>) =
             query.split('&').partition(|pair| of_page(pair));
         let page: PageParameters = parse(&page.join("&"))?;
-        let after = page.cursor.map(|cursor| cursor.parse());
-        let after = after.transpose().map_err(|error: railpost_store::StoreError| {
-            Problem::parameter("cursor", error.to_string())
-        })?;
-        let page = PageRequest { limit: page.limit.unwrap_or(PAGE_LIMIT_DEFAULT), after };
+        let after = page.cursor.map(|cursor| cursor.parse::<Cursor>());
+        let after = after.transpose()?;
+        let limit = page.limit.unwrap_or(PAGE_LIMIT_DEFAULT);
+        if !(1..=LIST_LIMIT_MAX).contains(&limit) {
+            let detail = format!("expected 1 to {LIST_LIMIT_MAX}; got {limit}");
+            return Err(Problem::parameter("limit", detail));
+        }
+        let page = PageRequest { limit, after };
         Ok(Self { filter: parse(&filter.join("&"))?, page })
     }
 
@@ -108,6 +115,7 @@ pub(crate) struct Page<T> {
     /// The items. There may be fewer than asked for, even none, with more to come.
     pub(crate) items: Vec<T>,
     /// What `cursor` must be for the next page; nothing when this was the last.
+    #[schemars(schema_with = "super::bounds::cursor")]
     pub(crate) next: Option<String>,
 }
 

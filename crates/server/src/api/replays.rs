@@ -102,6 +102,7 @@ pub(crate) struct NewReplay {
     pub(crate) filter: DeliveryFilter,
     /// Most deliveries per second; nothing for as fast as it goes.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::rate_per_s")]
     pub(crate) rate_per_s: Option<u32>,
     /// Whether it only counts what it would do, and shows with what it would begin.
     #[serde(default)]

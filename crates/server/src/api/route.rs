@@ -9,11 +9,11 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::Method;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use schemars::{Schema, SchemaGenerator};
 
-use super::answer::Answer;
+use super::answer::{Answer, DescribedAnswer};
 use super::auth::{self, Needs};
 use super::body::FromBody;
 use super::call::Ctx;
@@ -41,6 +41,8 @@ pub struct Route {
     pub needs: Needs,
     /// What it does, in a line.
     pub summary: &'static str,
+    /// Statuses with which it refuses beside those that all like it have.
+    pub(crate) refusals: &'static [StatusCode],
     pub(crate) describe: fn(&mut SchemaGenerator) -> Described,
     /// Serves a request to the route with this number.
     pub(super) serve: Serve,
@@ -48,11 +50,14 @@ pub struct Route {
 
 /// What the types of a route's handler say about it.
 pub(crate) struct Described {
-    pub(crate) path: &'static [(&'static str, &'static str)],
+    /// The parameters, each with what it is and its schema.
+    pub(crate) path: Vec<(&'static str, &'static str, Schema)>,
     pub(crate) query: Vec<Schema>,
     pub(crate) body: Vec<(&'static str, Schema)>,
-    pub(crate) status: u16,
-    pub(crate) answer: Option<(&'static str, Schema)>,
+    /// Whether a request that comes again can be known as such.
+    pub(crate) repeatable: bool,
+    /// The answers when all went well.
+    pub(crate) answers: Vec<DescribedAnswer>,
 }
 
 impl Route {
@@ -107,7 +112,13 @@ impl Route {
                 guarded(response)
             })
         });
-        Self { method, path, needs, summary, describe: describe::<P, Q, B, A>, serve }
+        let describe = describe::<P, Q, B, A>;
+        Self { method, path, needs, summary, refusals: &[], describe, serve }
+    }
+
+    /// The same, which refuses with these statuses too.
+    pub(crate) fn also_refuses(self, refusals: &'static [StatusCode]) -> Self {
+        Self { refusals, ..self }
     }
 }
 
@@ -115,11 +126,11 @@ fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
     schemas: &mut SchemaGenerator,
 ) -> Described {
     Described {
-        path: P::PARAMS,
+        path: P::describe(schemas),
         query: Q::schemas(schemas),
         body: B::describe(schemas),
-        status: A::STATUS.as_u16(),
-        answer: A::describe(schemas),
+        repeatable: B::REPEATABLE,
+        answers: A::describe(schemas),
     }
 }
 

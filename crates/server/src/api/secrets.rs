@@ -153,24 +153,34 @@ impl<T> JsonSchema for SecretText<T> {
 /// A secret that is to be made.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(rename = "NewSecret", example = json!({ "kind": "signing" }))]
+#[schemars(
+    rename = "NewSecret",
+    example = json!({ "kind": "signing" }),
+    extend("oneOf" = super::bounds::secret_of_its_kind())
+)]
 pub(crate) struct NewSecretBody {
     /// What kind; `shared` if not given.
     kind: SecretKind,
     /// The secret itself, `whsec_…` or `whsk_…` as the kind is; one is made if none is given.
+    #[schemars(schema_with = "crate::api::bounds::secret")]
     value: Option<String>,
 }
 
 /// How the secrets of an endpoint are exchanged.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(example = json!({ "overlap": "24h" }))]
+#[schemars(
+    example = json!({ "overlap": "24h" }),
+    extend("oneOf" = super::bounds::secret_of_its_kind())
+)]
 pub(crate) struct Rotation {
     /// How long the others of its kind still sign: up to 30 days; a day if not given.
+    #[schemars(schema_with = "crate::api::bounds::overlap")]
     overlap: Option<Span>,
     /// Which kind; `shared` if not given.
     kind: SecretKind,
     /// The new secret, `whsec_…` or `whsk_…` as the kind is; one is made if none is given.
+    #[schemars(schema_with = "crate::api::bounds::secret")]
     value: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! JSON read as the specification has it: an object is never an array, and a word is never an object.
+//! JSON read as the specification has it: an object is never an array, a word is never an object, and a whole
+//! number is one however it is written.
 //!
 //! Derived readers of structs take an array for the fields in their order, and those of enums take
 //! `{"word": null}` for `"word"`. [`Strict`] stands between them and the JSON, at every depth, and refuses
@@ -24,22 +25,21 @@ macro_rules! forward {
     };
 }
 
+/// The same for whole numbers.
+macro_rules! forward_whole {
+    ($($method:ident)+) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+            self.0.$method(Whole(visitor))
+        })+
+    };
+}
+
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     type Error = D::Error;
 
     forward! {
         deserialize_any();
         deserialize_bool();
-        deserialize_i8();
-        deserialize_i16();
-        deserialize_i32();
-        deserialize_i64();
-        deserialize_i128();
-        deserialize_u8();
-        deserialize_u16();
-        deserialize_u32();
-        deserialize_u64();
-        deserialize_u128();
         deserialize_f32();
         deserialize_f64();
         deserialize_char();
@@ -57,6 +57,19 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_map();
         deserialize_identifier();
         deserialize_ignored_any();
+    }
+
+    forward_whole! {
+        deserialize_i8
+        deserialize_i16
+        deserialize_i32
+        deserialize_i64
+        deserialize_i128
+        deserialize_u8
+        deserialize_u16
+        deserialize_u32
+        deserialize_u64
+        deserialize_u128
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -113,6 +126,35 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Word<V> {
 
     fn visit_str<E: Error>(self, word: &str) -> Result<V::Value, E> {
         self.0.visit_enum(word.into_deserializer())
+    }
+}
+
+/// A visitor of a whole number, however it is written: to JSON, `3`, `3.0` and `3e0` are one number.
+struct Whole<V>(V);
+
+/// The largest whole number up to which a double tells each from its neighbours: 2^53.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Whole<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<V::Value, E> {
+        self.0.visit_i64(number)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<V::Value, E> {
+        self.0.visit_u64(number)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<V::Value, E> {
+        match number.fract() == 0.0 && number.abs() <= EXACT_MAX {
+            true => self.0.visit_i64(number as i64),
+            false => Err(E::invalid_type(Unexpected::Float(number), &self)),
+        }
     }
 }
 

@@ -106,12 +106,14 @@ pub(crate) struct NewTenant {
     pub(crate) id: TenantId,
     /// Its name, for people.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::text")]
     pub(crate) name: String,
     /// Most attempts per period over all its endpoints.
     #[serde(default)]
     pub(crate) rate_limit: Option<RateLimit>,
     /// Most open deliveries.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::backlog_max")]
     pub(crate) backlog_max: Option<u64>,
 }
 
@@ -121,12 +123,14 @@ pub(crate) struct NewTenant {
 pub(crate) struct TenantFields {
     /// Its name, for people.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::text")]
     name: String,
     /// Most attempts per period over all its endpoints.
     #[serde(default)]
     rate_limit: Option<RateLimit>,
     /// Most open deliveries.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::backlog_max")]
     backlog_max: Option<u64>,
 }
 

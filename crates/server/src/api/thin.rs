@@ -1,10 +1,10 @@
 //! The event behind a thin envelope, for whoever has the signed URL.
 
-use http::Method;
+use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::answer::Plain;
+use super::answer::{Payload, Plain};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -16,13 +16,14 @@ use super::route::Route;
 use crate::thin::BadLink;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::new(
+    let route = Route::new(
         Method::GET,
         "/v1/thin/{tenant}/{endpoint}/{event}",
         Needs::Nothing,
         "Fetch the event behind a thin envelope: the signed URL is the credential",
         fetch,
-    )]
+    );
+    vec![route.also_refuses(&[StatusCode::GONE])]
 }
 
 /// What makes the URL a credential.
@@ -42,7 +43,7 @@ pub(crate) async fn fetch(
     path: OfThinEvent,
     Query(signed): Query<Signed>,
     _: NoBody,
-) -> Result<Plain, Problem> {
+) -> Result<Plain<Payload>, Problem> {
     let gone = || Problem::not_found("event", &path.event);
     let parts = (&path.tenant, path.endpoint, &path.event);
     let checked = ctx.app.thin.check(parts, signed.expires, &signed.signature, ctx.now());
@@ -58,5 +59,5 @@ pub(crate) async fn fetch(
         return Err(gone());
     }
     let stored = ctx.app.store.event(&path.tenant, &path.event).await?.ok_or_else(gone)?;
-    Ok(Plain(payload_response(stored.event)))
+    Ok(Plain::new(payload_response(stored.event)))
 }

@@ -51,7 +51,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 32] = [
+pub const FIELDS: [Field; 33] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -65,6 +65,7 @@ pub const FIELDS: [Field; 32] = [
     field("delivery.in_flight_max", Kind::Number(1, 1_000_000)),
     field("delivery.allow_networks", Kind::Networks),
     field("delivery.allow_loopback", Kind::Choice(&["auto", "always", "never"])),
+    field("delivery.allow_public", Kind::Truth),
     field("delivery.https_only", Kind::Truth),
     field("delivery.thin_url_ttl", Kind::Time(Span::from_mins(1), Span::from_days(30))),
     field("limits.body_bytes_max", Kind::Number(1024, 64 * 1024 * 1024)),
@@ -214,6 +215,7 @@ mod tests {
             ("delivery.in_flight_max", "1", "0"),
             ("delivery.allow_networks", "10.1.0.0/16, fd12::/48", "10.1.2.3/16"),
             ("delivery.allow_loopback", "never", "no"),
+            ("delivery.allow_public", "false", "no"),
             ("delivery.https_only", "true", "yes"),
             ("limits.body_bytes_max", "67108864", "67108865"),
             ("limits.request_timeout", "1s", "999ms"),

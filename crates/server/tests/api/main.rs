@@ -5,6 +5,7 @@
 mod world;
 mod receiver;
 mod scene;
+mod contract;
 mod things;
 mod sign_in;
 mod http2;

@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
+use crate::contract::contract;
 use crate::world::World;
 
 fn golden() -> std::path::PathBuf {
@@ -44,5 +47,73 @@ fn the_server_shows_its_specification_and_pages_to_browse_it() {
     assert_eq!(get("/docs/style.css").headers["content-type"], "text/css; charset=utf-8");
     for route in railpost::api::routes() {
         assert!(get("/docs").text.contains(route.path), "{} is not on the page", route.path);
+    }
+}
+
+/// Every schema that is named, and every place within that has examples.
+fn examples(schema: &Value, found: &mut Vec<(Value, Value)>) {
+    match schema {
+        Value::Object(fields) => {
+            for example in fields.get("examples").and_then(Value::as_array).into_iter().flatten() {
+                found.push((schema.clone(), example.clone()));
+            }
+            fields.values().for_each(|within| examples(within, found));
+        }
+        Value::Array(items) => items.iter().for_each(|within| examples(within, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_example_and_every_default_of_the_specification_is_valid() {
+    let mut found = Vec::new();
+    examples(&contract().document["components"]["schemas"], &mut found);
+    examples(&contract().document["paths"], &mut found);
+    assert!(found.len() >= 10, "{}", found.len());
+    for (schema, example) in found {
+        contract().validate(&schema, &example, &format!("the example {example} of {schema} says"));
+    }
+    let mut defaults = Vec::new();
+    with_defaults(&contract().document["components"]["schemas"], &mut defaults);
+    for schema in defaults {
+        let default = schema["default"].clone();
+        contract().validate(&schema, &default, &format!("the default {default} says"));
+    }
+}
+
+fn with_defaults(schema: &Value, found: &mut Vec<Value>) {
+    match schema {
+        Value::Object(fields) => {
+            let is_schema = fields.contains_key("type") || fields.contains_key("$ref");
+            found.extend((is_schema && fields.contains_key("default")).then(|| json!(fields)));
+            fields.values().for_each(|within| with_defaults(within, found));
+        }
+        Value::Array(items) => items.iter().for_each(|within| with_defaults(within, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_operation_says_what_it_answers_when_it_refuses() {
+    for (path, item) in contract().document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(!responses.contains_key("default"), "{method} {path}");
+            let keyed = operation["security"] != json!([]);
+            let body = operation["requestBody"].is_object();
+            for (status, expected) in [
+                ("400", true),
+                ("401", keyed),
+                ("429", keyed),
+                ("404", path.contains('{')),
+                ("409", method != "get"),
+                ("413", method != "get"),
+                ("415", body),
+                ("422", body),
+                ("503", true),
+            ] {
+                assert!(!expected || responses.contains_key(status), "{method} {path}: {status}");
+            }
+        }
     }
 }

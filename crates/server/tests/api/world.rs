@@ -6,6 +6,8 @@ use railpost::config::{AllowLoopback, Config};
 use railpost::serve::Server;
 use railpost::telemetry::{Level, Log};
 use serde_json::Value;
+
+use crate::contract;
 use tokio::runtime::Runtime;
 
 /// Longest that a test waits for something that must come. Far longer than it takes.
@@ -129,7 +131,8 @@ impl World {
         self.call("DELETE", path, &self.admin, &[], b"")
     }
 
-    /// One request with this key and these headers.
+    /// One request with this key and these headers. Its answer is held against the specification.
+    #[track_caller]
     pub(crate) fn call(
         &self,
         method: &str,
@@ -138,7 +141,10 @@ impl World {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Answer {
-        request(method, &self.url(path), key, headers, body).expect("the server should answer")
+        let url = self.url(path);
+        let answer = request(method, &url, key, headers, body).expect("the server should answer");
+        contract::check(method, &url, &answer);
+        answer
     }
 }
 

@@ -17,6 +17,9 @@ mod scene;
 #[allow(dead_code, reason = "the tests of the API use more of it")]
 #[path = "../api/sign_in.rs"]
 mod sign_in;
+#[allow(dead_code, reason = "the tests of the API use more of it")]
+#[path = "../api/contract.rs"]
+mod contract;
 
 mod webdriver;
 mod signing_in;

@@ -12,7 +12,11 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(Arc<str>);
 
-shared_text!(Source);
+shared_text!(Source, {
+    "minLength": 1,
+    "maxLength": ATTRIBUTE_LEN_MAX,
+    "format": "uri-reference"
+});
 
 impl FromStr for Source {
     type Err = Unexpected;

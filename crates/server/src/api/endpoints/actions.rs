@@ -105,6 +105,7 @@ pub(crate) struct NewTest {
     /// `railpost.test`, or a type below it, such as `railpost.test.order`: a receiver must be able to
     /// tell a test from the real thing. `railpost.test` if not given.
     #[serde(default, rename = "type")]
+    #[schemars(extend("pattern" = r"^railpost\.test(\.[A-Za-z0-9_-]+)*$"))]
     event_type: Option<EventType>,
     /// What the receiver gets.
     #[serde(default)]
@@ -172,6 +173,7 @@ fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct HowFar {
     /// Most attempts: 1 to 1,000. 20 if not given.
+    #[schemars(range(min = 1, max = PLANNED_ATTEMPTS_MAX))]
     attempts: Option<usize>,
 }
 

@@ -5,7 +5,9 @@ use std::fmt::Display;
 
 use railpost_dispatch::{Certificates, CustomHeaders, Target, Timeouts};
 use railpost_engine::{Policy, Span};
-use railpost_store::limits::{FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX};
+use railpost_store::limits::{
+    FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX, PEM_LEN_MAX,
+};
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
 use railpost_wire::HeaderNames;
 
@@ -66,6 +68,10 @@ fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> R
     settings.timeout.map_or(Ok(()), check_timeout)?;
     settings.thin_above.map_or(Ok(()), check_thin_above)?;
     if let Some(pem) = &settings.authorities_pem {
+        if pem.len() > PEM_LEN_MAX {
+            let detail = format!("expected at most {PEM_LEN_MAX} bytes; got {}", pem.len());
+            return Err(Problem::field("authorities_pem", detail));
+        }
         Certificates::roots_from_pem(pem.as_bytes()).map_err(at("authorities_pem"))?;
     }
     if let Some(ClientIdentity { certificate_pem, key_pem }) = &private.client_identity {

@@ -155,8 +155,10 @@ pub(crate) struct EndpointCreated {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientIdentity {
     /// The certificate chain in PEM, the client's own first.
+    #[schemars(schema_with = "crate::api::bounds::pem")]
     pub(crate) certificate_pem: String,
     /// The private key in PEM.
+    #[schemars(schema_with = "crate::api::bounds::pem")]
     pub(crate) key_pem: String,
 }
 
@@ -173,13 +175,16 @@ impl From<railpost_store::ClientIdentity> for ClientIdentity {
 #[schemars(example = example_endpoint())]
 pub(crate) struct NewEndpoint {
     /// Where attempts go: `https://…` or `http://…`.
+    #[schemars(schema_with = "crate::api::bounds::url")]
     url: String,
     /// What it is for.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::text")]
     description: String,
     /// Which event types it wants: names, `order.*` for all below, `*` for everything. Everything if
     /// not given.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::optional_event_type_filters")]
     types: Option<Vec<EventTypeFilter>>,
     /// How it is delivered to. Fields that are left out have their defaults.
     #[serde(default)]
@@ -200,18 +205,22 @@ pub(crate) struct NewEndpoint {
     tls_min: Option<TlsVersion>,
     /// Certificates of authorities to trust beside the public ones, in PEM.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::optional_pem")]
     authorities_pem: Option<String>,
     /// The longest that one attempt may take.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::timeout")]
     timeout: Option<Span>,
     /// Static headers of every attempt. Their values are encrypted and not shown again.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::headers")]
     headers: BTreeMap<String, String>,
     /// With what attempts prove who sends them. It is encrypted and not shown again.
     #[serde(default)]
     client_identity: Option<ClientIdentity>,
     /// The secret to sign with, `whsec_…`; one is made if none is given.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::shared_secret")]
     secret: Option<SecretText<Secret>>,
 }
 
@@ -251,12 +260,15 @@ impl NewEndpoint {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndpointFields {
     /// Where attempts go.
+    #[schemars(schema_with = "crate::api::bounds::url")]
     pub(super) url: String,
     /// What it is for.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::text")]
     pub(super) description: String,
     /// Which event types it wants.
     #[serde(default = "all_types")]
+    #[schemars(schema_with = "crate::api::bounds::event_type_filters")]
     pub(super) types: Vec<EventTypeFilter>,
     /// How it is delivered to.
     #[serde(default)]
@@ -277,12 +289,15 @@ pub(crate) struct EndpointFields {
     pub(super) tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::optional_pem")]
     pub(super) authorities_pem: Option<String>,
     /// The longest that one attempt may take.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::timeout")]
     pub(super) timeout: Option<Span>,
     /// Static headers of every attempt.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::headers")]
     pub(super) headers: BTreeMap<String, String>,
     /// With what attempts prove who sends them.
     #[serde(default)]

@@ -80,6 +80,7 @@ pub(crate) struct NewEvent<'a> {
     /// The trace it belongs to, as W3C Trace Context writes it. The request's own header counts for
     /// events that name none.
     #[serde(default)]
+    #[schemars(schema_with = "crate::api::bounds::traceparent")]
     traceparent: Option<String>,
 }
 
@@ -89,6 +90,7 @@ pub(crate) struct NewEvent<'a> {
 pub(crate) struct NewEvents<'a> {
     /// The events: 1 to 1,000.
     #[serde(borrow)]
+    #[schemars(length(min = 1, max = BATCH_EVENTS_MAX))]
     events: Vec<NewEvent<'a>>,
 }
 
@@ -150,11 +152,17 @@ impl<const BATCH: bool> FromBody for Published<BATCH> {
     }
 
     fn describe(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        let (json, structured) = match BATCH {
-            true => (schemas.subschema_for::<NewEvents<'static>>(), BATCHED),
-            false => (schemas.subschema_for::<NewEvent<'static>>(), STRUCTURED),
-        };
-        vec![("application/json", json), (structured, schemars::json_schema!({}))]
+        const JSON: &str = "application/json";
+        match BATCH {
+            true => vec![
+                (JSON, schemas.subschema_for::<NewEvents<'static>>()),
+                (BATCHED, super::schema::batch(schemas)),
+            ],
+            false => vec![
+                (JSON, schemas.subschema_for::<NewEvent<'static>>()),
+                (STRUCTURED, schemas.subschema_for::<super::schema::CloudEvent>()),
+            ],
+        }
     }
 }
 

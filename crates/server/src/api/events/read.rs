@@ -12,7 +12,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::cloudevents::AttributesView;
-use crate::api::answer::{Accepted, Json, Plain};
+use crate::api::answer::{Accepted, Json, Payload, Plain};
 use crate::api::audit::Action;
 use crate::api::auth::Needs;
 use crate::api::body::{JsonBody, NoBody};
@@ -207,8 +207,8 @@ pub(crate) async fn payload(
     path: OfEvent,
     _: NoQuery,
     _: NoBody,
-) -> Result<Plain, Problem> {
-    Ok(Plain(payload_response(find(&ctx, &path.tenant, &path.event).await?.event)))
+) -> Result<Plain<Payload>, Problem> {
+    Ok(Plain::new(payload_response(find(&ctx, &path.tenant, &path.event).await?.event)))
 }
 
 pub(crate) async fn deliveries(

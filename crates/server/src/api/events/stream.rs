@@ -20,7 +20,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::publish::{NewEvent, Receipt, bounded, event, trace_of};
-use crate::api::answer::Plain;
+use crate::api::answer::{JsonLines, Plain};
 use crate::api::auth::Needs;
 use crate::api::body::{FromBody, media_type, parse_json, too_slow, unsupported};
 use crate::api::call::Ctx;
@@ -52,6 +52,8 @@ pub(crate) struct Lines {
 }
 
 impl FromBody for Lines {
+    const REPEATABLE: bool = false;
+
     async fn from_body(
         _: &App,
         parts: &Parts,
@@ -84,7 +86,7 @@ async fn publish_stream(
     path: OfTenant,
     _: NoQuery,
     lines: Lines,
-) -> Result<Plain, Problem> {
+) -> Result<Plain<JsonLines>, Problem> {
     let patience = duration(ctx.app.config.limits.request_timeout);
     let publisher = Publisher {
         input: Input { body: lines.body, buffer: BytesMut::new(), skipping: false, patience },
@@ -95,7 +97,7 @@ async fn publish_stream(
         ended: false,
     };
     let body = Body::from_stream(publisher.answers());
-    Ok(Plain(([(header::CONTENT_TYPE, NDJSON)], body).into_response()))
+    Ok(Plain::new(([(header::CONTENT_TYPE, NDJSON)], body).into_response()))
 }
 
 /// One stream under way. It ends when its client does: whoever drives it drops it then.
