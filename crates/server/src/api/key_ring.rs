@@ -90,10 +90,10 @@ impl KeyRing {
         }
     }
 
-    /// A key was made: it counts at once.
+    /// A key was made: it counts at once, and need not take a turn. The store still has to say that it is valid.
     pub(crate) fn made(&self, key: ApiKey, now: Timestamp) {
         self.unknown.forget(&key.hash);
-        self.keep(Arc::new(key), now);
+        self.keep(Arc::new(key), now, now);
     }
 
     /// Forgets a key, so that its change counts at once.
@@ -112,17 +112,17 @@ impl KeyRing {
             let _ = app.store.commit(Change::from(Write::TouchApiKey(key.id, now))).await;
         }
         let key = Arc::new(key);
-        self.keep(key.clone(), now);
+        self.keep(key.clone(), now, now + KEY_BELIEVED_FOR);
         key
     }
 
-    fn keep(&self, key: Arc<ApiKey>, now: Timestamp) {
+    fn keep(&self, key: Arc<ApiKey>, now: Timestamp, until: Timestamp) {
         let mut known = self.lock();
         if known.len() >= KEYS_REMEMBERED_MAX {
             known.retain(|_, remembered| now < remembered.until);
         }
         if known.len() < KEYS_REMEMBERED_MAX {
-            known.insert(key.hash, Remembered { key, until: now + KEY_BELIEVED_FOR });
+            known.insert(key.hash, Remembered { key, until });
         }
     }
 
