@@ -18,6 +18,7 @@ mod stream;
 mod dial;
 mod body;
 mod framing;
+mod chunks;
 mod h1;
 mod h2;
 mod idle_limit;
