@@ -1,6 +1,8 @@
 //! CloudEvents, as the specification describes them. What reads them is in `railpost_wire`.
 
-use railpost_store::limits::{BATCH_EVENTS_MAX, CLOUDEVENT_ID_LEN_MAX, CLOUDEVENT_SOURCE_LEN_MAX};
+use railpost_store::limits::{
+    BATCH_EVENTS_MAX, CLOUDEVENT_EXTENSIONS_MAX, CLOUDEVENT_ID_LEN_MAX, CLOUDEVENT_URI_LEN_MAX,
+};
 use railpost_wire::limits::{ATTRIBUTE_LEN_MAX, KEY_LEN_MAX};
 use railpost_wire::{ContentType, EventType};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,6 +16,9 @@ const PLAIN_TEXT: &str = r"^[^\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]*$";
 
 /// Content types whose data is JSON.
 const JSON_TYPES: &str = r"^[^;]*[/+][Jj][Ss][Oo][Nn] *(;.*)?$";
+
+/// What every event has.
+const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 
 /// One event in structured mode.
 pub(super) struct CloudEvent;
@@ -50,7 +55,7 @@ impl JsonSchema for CloudEvent {
         json_schema!({
             "type": "object",
             "description": "A CloudEvent 1.0 in JSON: the attributes, extensions and data as members of one object.",
-            "required": ["specversion", "id", "source", "type"],
+            "required": REQUIRED,
             "properties": {
                 "specversion": { "type": "string", "const": "1.0" },
                 "id": {
@@ -64,7 +69,7 @@ impl JsonSchema for CloudEvent {
                     "type": "string",
                     "format": "uri-reference",
                     "minLength": 1,
-                    "maxLength": CLOUDEVENT_SOURCE_LEN_MAX,
+                    "maxLength": CLOUDEVENT_URI_LEN_MAX,
                 },
                 "type": schemas.subschema_for::<EventType>(),
                 "subject": key,
@@ -94,7 +99,7 @@ impl JsonSchema for CloudEvent {
             },
             "propertyNames": { "pattern": "^([a-z0-9]{1,64}|data_base64)$" },
             "additionalProperties": scalar,
-            "maxProperties": 74,
+            "maxProperties": REQUIRED.len() + CLOUDEVENT_EXTENSIONS_MAX,
             "not": { "required": ["data", "data_base64"] },
             "if": {
                 "required": ["datacontenttype"],
