@@ -1,7 +1,9 @@
-/** A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, or a thin event. */
+/** A delivery as it arrived, and what can be read out of it: JSON, a CloudEvent, an event, or a thin one. */
 
-import type { Buffer } from "node:buffer";
+import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
 import { modeOf, parseBinary, parseStructured, type CloudEvent } from "./cloudevents.js";
+import { type EventBody, readEvent } from "./event-body.js";
 import { HEADERS_KEPT_MAX } from "./limits.js";
 import { parseEventId, parseEventType, readAs, type Received } from "./received.js";
 import { Rejection } from "./rejection.js";
@@ -18,6 +20,7 @@ export class Delivery implements Received {
   readonly after: bigint | undefined;
   readonly attempt: number | undefined;
   readonly replay: boolean;
+  readonly isThin: boolean;
   readonly timestamp: number;
   readonly eventType: string | undefined;
   readonly eventTime: Date | undefined;
@@ -37,6 +40,7 @@ export class Delivery implements Received {
     this.after = received.after;
     this.attempt = received.attempt;
     this.replay = received.replay;
+    this.isThin = received.isThin ?? false;
     this.timestamp = received.timestamp;
     this.eventType = received.eventType;
     this.eventTime = received.eventTime;
@@ -50,27 +54,57 @@ export class Delivery implements Received {
 
   /** The body as JSON of the application's own. A body that is no JSON is rejected. */
   json<T = unknown>(): T {
+    this.#checkWhole();
+    return this.#parse() as T;
+  }
+
+  #parse(): unknown {
     try {
-      return JSON.parse(this.text()) as T;
+      return JSON.parse(this.text());
     } catch (error) {
       throw Rejection.unreadable(`the body is not JSON: ${String((error as Error).message)}`);
     }
   }
 
-  /** The CloudEvent that it is, in structured or binary mode. Its id must be the one that was signed. */
+  /**
+   * The CloudEvent that it is, in structured or binary mode. Its id must be the one that was signed, or be hashed with
+   * its source in that one, as Railpost does with events that were published as CloudEvents: an id is unique within its
+   * source only.
+   */
   cloudEvent(): CloudEvent {
+    this.#checkWhole();
     const mode = modeOf(this.headers["content-type"] ?? "");
     if (mode === "batched") throw Rejection.unreadable("a batch, where one event was expected");
     const event = mode === "structured" ? parseStructured(this.body) : parseBinary(this.headers, this.body);
+    if (this.eventId !== hashedId(event.source, event.id)) this.#checkId(event.id);
+    return event;
+  }
+
+  /** The event of an `event` envelope. Its id must be the one that was signed. */
+  event(): EventBody {
+    this.#checkWhole();
+    const event = readEvent(this.body);
     this.#checkId(event.id);
     return event;
   }
 
+  /** The delivery with the payload that was fetched for it, as a raw delivery has it. */
+  withPayload(payload: Uint8Array, contentType: string): Delivery {
+    return new Delivery({ ...this, isThin: false }, { "content-type": contentType }, Buffer.from(payload));
+  }
+
   /** The thin event that it is. Its id must be the one that was signed. */
   thin(): Thin {
-    const thin = Thin.read(this.json());
+    const thin = Thin.read(this.#parse());
     this.#checkId(thin.id);
     return thin;
+  }
+
+  /** A reference is JSON too: nobody should take it for the payload. */
+  #checkWhole(): void {
+    if (this.isThin) {
+      throw Rejection.unreadable("the body is a reference to the event, not the event: fetch it first");
+    }
   }
 
   #checkId(id: string): void {
@@ -78,6 +112,16 @@ export class Delivery implements Received {
       throw Rejection.unreadable("the body has another event id than the headers");
     }
   }
+}
+
+/** The event id of a CloudEvent that was published to Railpost as one. */
+export function hashedId(source: string, id: string): string {
+  const first = Buffer.from(source, "utf8");
+  // With its length, so that no other source and id make the same bytes.
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64BE(BigInt(first.length));
+  const digest = createHash("sha256").update(length).update(first).update(id, "utf8").digest();
+  return `ce_${digest.subarray(0, 24).toString("hex")}`;
 }
 
 /** Keeps the headers that belong to the body. */

@@ -10,15 +10,16 @@ export const DEFAULT_NAMES = {
   webhook_signature: "webhook-signature",
   x_webhook_signature: "X-Webhook-Signature",
   idempotency_key: "Idempotency-Key",
+  x_event_type: "X-Event-Type",
+  x_event_time: "X-Event-Time",
+  x_schema_version: "X-Schema-Version",
   x_key: "X-Key",
   x_lane: "X-Lane",
   x_seq: "X-Seq",
   x_after: "X-After",
   x_attempt: "X-Attempt",
   x_replay: "X-Replay",
-  x_event_type: "X-Event-Type",
-  x_event_time: "X-Event-Time",
-  x_schema_version: "X-Schema-Version",
+  x_thin: "X-Thin",
 } as const;
 
 /** A header of an attempt, as the sender's API calls it. */

@@ -13,6 +13,7 @@
 
 export { Receiver, type Profile, type ReceiverOptions } from "./receiver.js";
 export { Delivery, Thin, type KeptHeaders } from "./delivery.js";
+export type { EventBody } from "./event-body.js";
 export type { Received } from "./received.js";
 export { isRejection, Rejection, type RejectionCode } from "./rejection.js";
 export { BadHeaderName, type HeaderKey, type HeadersLike } from "./header-names.js";

@@ -26,6 +26,8 @@ export interface Received {
   readonly attempt?: number | undefined;
   /** Whether a person asked for it. */
   readonly replay: boolean;
+  /** Whether the body says where to fetch the event instead of holding it (`X-Thin`). */
+  readonly isThin?: boolean | undefined;
   /** When it was sent, in seconds since 1970. */
   readonly timestamp: number;
   /** The event's type, if the sender says so. */
@@ -80,7 +82,8 @@ export function parseReceived(incoming: Incoming): Received {
     seq: incoming.read("x_seq", parseSeq),
     after: incoming.read("x_after", parseAfter),
     attempt: incoming.read("x_attempt", parseAttempt),
-    replay: incoming.read("x_replay", parseReplay) ?? false,
+    replay: incoming.read("x_replay", parseTruth) ?? false,
+    isThin: incoming.read("x_thin", parseTruth) ?? false,
     timestamp: Number(incoming.require("webhook_timestamp", parseTimestamp)),
     eventType: incoming.read("x_event_type", parseEventType),
     eventTime: incoming.read("x_event_time", parseEventTime),
@@ -135,7 +138,7 @@ function parseAttempt(text: string): number {
   return attempt;
 }
 
-function parseReplay(text: string): boolean {
+function parseTruth(text: string): boolean {
   if (text === "true" || text === "false") return text === "true";
   throw new BadText("`true` or `false`", text);
 }
@@ -151,7 +154,7 @@ export function parseEventType(text: string): string {
   throw new BadText("an event type of 1 to 128 characters such as `order.paid`", text);
 }
 
-function parseEventTime(text: string): Date {
+export function parseEventTime(text: string): Date {
   if (!isTime(text)) throw new BadText("a time by RFC 3339", text);
   return new Date(text);
 }

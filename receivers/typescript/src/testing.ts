@@ -26,6 +26,8 @@ export interface TestEvent {
   /** The seq that must have been applied before, where that is not the one before. */
   readonly after?: bigint | undefined;
   readonly replay?: boolean;
+  /** Whether its body says where to fetch it instead of holding it. */
+  readonly isThin?: boolean;
   readonly type?: string | undefined;
   /** When it happened, by RFC 3339. */
   readonly time?: string | undefined;
@@ -122,15 +124,16 @@ export class TestSender {
       webhook_timestamp: String(timestamp),
       ...this.#signatures(event, timestamp),
       idempotency_key: event.id,
+      x_event_type: event.type,
+      x_event_time: event.time,
+      x_schema_version: event.schemaVersion?.toString(),
       x_key: event.key === undefined ? undefined : encodePercent(event.key),
       x_lane: event.line,
       x_seq: event.seq?.toString(),
       x_after: event.after?.toString(),
       x_attempt: String(attempt),
       x_replay: event.replay === true ? "true" : undefined,
-      x_event_type: event.type,
-      x_event_time: event.time,
-      x_schema_version: event.schemaVersion?.toString(),
+      x_thin: event.isThin === true ? "true" : undefined,
     };
     const headers: Record<string, string> = { "content-type": event.contentType ?? "application/json" };
     for (const header of Object.keys(DEFAULT_NAMES) as HeaderKey[]) {

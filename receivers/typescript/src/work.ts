@@ -94,8 +94,9 @@ interface Head {
   /** Names and the bytes of values. */
   headers: [string, number[]][];
   event_type?: string | null;
-  event_time?: string | null;
+  event_unix_ms?: number | null;
   schema_version?: number | null;
+  thin?: boolean;
 }
 
 /** A job's head, as it is stored. Seqs are written as digits: a double would round the largest. */
@@ -112,8 +113,9 @@ export function headOf(delivery: Delivery): string {
     timestamp: delivery.timestamp,
     headers: headers.map(([name, value]) => [name, [...Buffer.from(value, "latin1")]]),
     event_type: delivery.eventType ?? null,
-    event_time: delivery.eventTime?.toISOString() ?? null,
+    event_unix_ms: delivery.eventTime?.getTime() ?? null,
     schema_version: delivery.schemaVersion ?? null,
+    thin: delivery.isThin,
   };
   return JSON.stringify(head).replace(/"(seq|after)":"(\d+)"/g, '"$1":$2');
 }
@@ -129,9 +131,10 @@ export function deliveryOf(text: string, body: Uint8Array): Delivery {
     after: head.after == null ? undefined : BigInt(head.after),
     attempt: head.attempt ?? undefined,
     replay: head.replay,
+    isThin: head.thin ?? false,
     timestamp: head.timestamp,
     eventType: head.event_type ?? undefined,
-    eventTime: head.event_time == null ? undefined : new Date(head.event_time),
+    eventTime: head.event_unix_ms == null ? undefined : new Date(head.event_unix_ms),
     schemaVersion: head.schema_version ?? undefined,
   };
   const headers = head.headers.map(([name, value]) => [name, Buffer.from(value).toString("latin1")]);

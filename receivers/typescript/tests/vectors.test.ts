@@ -1,12 +1,14 @@
+import { Buffer } from "node:buffer";
 import { describe, expect, it } from "vitest";
 import { modeOf, parseBatch, parseBinary, parseStructured, type CloudEvent } from "../src/cloudevents.js";
-import { Delivery } from "../src/delivery.js";
+import { Delivery, hashedId } from "../src/delivery.js";
 import { headerNames, readHeaders } from "../src/header-names.js";
 import { isContentType, isJsonType } from "../src/media-type.js";
 import {
   encodePercent,
   Incoming,
   parseEventId,
+  parseEventTime,
   parseEventType,
   parseKey,
   parseLine,
@@ -165,20 +167,30 @@ describe("headers.json", () => {
       seq: big("seq"),
       after: big("after"),
       replay: attempt["replay"] as boolean,
+      isThin: attempt["thin"] as boolean,
     };
+    const names = headerNames(attempt["names"]);
     const sender = new TestSender({ signers: attempt["signers"], names: attempt["names"] });
     const about = {
       type: attempt["event_type"] ?? undefined,
-      time: attempt["event_time"] ?? undefined,
+      time: Object.fromEntries(attempt["headers"])[names.x_event_time] as string | undefined,
       schemaVersion: attempt["schema_version"] ?? undefined,
     };
     const event = { id: attempt["event_id"], ...fields, ...about, body: bytes(attempt, "body") };
     const { headers } = sender.request(event, attempt["attempt"], attempt["timestamp"]);
     const { "content-type": _, ...sent } = headers;
     expect(sent).toEqual(Object.fromEntries(attempt["headers"]));
-    const read = parseReceived(new Incoming(headerNames(attempt["names"]), readHeaders(attempt["headers"])));
+    const read = parseReceived(new Incoming(names, readHeaders(attempt["headers"])));
     const { event_id: eventId, attempt: number, timestamp } = attempt;
     expect(read).toMatchObject({ eventId, ...fields, attempt: number, timestamp });
+    expect(read).toMatchObject({ eventType: about.type, schemaVersion: about.schemaVersion });
+    // Beyond the year 9999 a time has no form.
+    const time = about.time === undefined ? undefined : attempt["event_unix_ms"];
+    expect(read.eventTime?.getTime()).toBe(time);
+  });
+
+  it.each(cases("headers", "event_times"))("the time $value", ({ value, unix_ms: unixMs }) => {
+    expect(parseEventTime(value).getTime()).toBe(unixMs);
   });
 
   it.each(cases("headers", "refused"))("refused: $name", (refused) => {
@@ -245,20 +257,45 @@ describe("cloudevents.json", () => {
   });
 });
 
+describe("event_ids of cloudevents.json", () => {
+  it.each(cases("cloudevents", "event_ids"))("$event_id", ({ source, id, event_id: eventId }) => {
+    expect(hashedId(source, id)).toBe(eventId);
+  });
+});
+
+describe("a reference", () => {
+  it("is not read as the payload, and is whole once it is fetched", () => {
+    const body = Buffer.from('{"id": "1", "type": "t", "url": "https://a.example/x"}');
+    const delivery = new Delivery({ eventId: "1", replay: false, timestamp: 0, isThin: true }, {}, body);
+    expect(delivery.thin().url).toBe("https://a.example/x");
+    for (const read of [() => delivery.json(), () => delivery.cloudEvent(), () => delivery.event()]) {
+      expect(read).toThrow("a reference to the event");
+    }
+    expect(delivery.withPayload(Buffer.from("[1]"), "application/json").json()).toEqual([1]);
+  });
+});
+
 describe("envelopes.json", () => {
-  it.each(cases("envelopes", "cases"))("$name", (envelopes) => {
-    const { id, type, key, url } = envelopes["event"] as Case;
+  it.each(cases("envelopes", "cases"))("$name", ({ event, envelopes }) => {
+    const { id, type, key, url } = event as Case;
     const delivery = (envelope: string) => {
       const { headers, ...body } = envelopes[envelope] as Case;
       const received = { eventId: id as string, replay: false, timestamp: 0 };
       return new Delivery(received, Object.fromEntries(headers as [string, string][]), bytes(body, "body"));
     };
-    expect(delivery("raw").body).toEqual(bytes(envelopes["event"], "payload"));
+    expect(delivery("raw").body).toEqual(bytes(event, "payload"));
     // A key with control characters is no subject.
     const { subject } = delivery("cloudevents-structured").json<{ subject?: string }>();
     for (const mode of ["cloudevents-structured", "cloudevents-binary"]) {
-      expect(delivery(mode).cloudEvent()).toMatchObject({ id, type, subject });
+      const identity = (event["cloudevent"] as Case | undefined)?.["id"] ?? id;
+      expect(delivery(mode).cloudEvent()).toMatchObject({ id: identity, type, subject });
     }
+    const wrapped = delivery("event").event();
+    expect(wrapped).toMatchObject({ id, type, key: key ?? undefined, version: event["schema_version"] ?? undefined });
+    const payload = bytes(event, "payload");
+    if (wrapped.data.kind === "binary") expect(wrapped.data.bytes).toEqual(payload);
+    else if (wrapped.data.kind === "json") expect(wrapped.data.text).toBe(payload.toString("utf8").trim());
+    else expect((event["cloudevent"] as Case)["no_data"]).toBe(true);
     expect({ ...delivery("thin").thin() }).toEqual({ id, type, key: key ?? undefined, url });
   });
 });
