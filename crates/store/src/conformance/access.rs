@@ -81,7 +81,7 @@ pub(super) async fn the_last_admin_key_without_an_end_stays(world: World) {
     let revoke = |key: &ApiKey| world.store.commit(Write::RevokeApiKey(key.id, now).into());
     assert_eq!(revoke(&first).await, Ok(()));
     assert_eq!(revoke(&second).await, Err(StoreError::LastAdminKey));
-    // What is revoked already, or no admin's, is nobody's last.
+    // A key that is revoked, or of another scope, is not the last admin key.
     for key in [&first, &tenants, &ending] {
         assert_eq!(revoke(key).await, Ok(()), "{}", key.id);
     }
