@@ -197,7 +197,7 @@ fn a_secret_is_added_revealed_and_deleted() {
     let revealed = &world.look(&format!("audit?target={id}"))["items"][0];
     assert_eq!(revealed["action"], "secret.reveal");
     browser.click(&format!("form[action$='{id}/delete'] button"));
-    browser.wait_for(".flash");
+    browser.wait_without(&format!("form[action$='{id}/delete']"));
     assert_eq!(secrets().as_array().unwrap().len(), 1);
     let last = secrets()[0]["id"].as_str().unwrap().to_owned();
     browser.click(&format!("form[action$='{last}/delete'] button"));
