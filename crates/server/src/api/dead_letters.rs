@@ -112,6 +112,7 @@ pub(crate) async fn list(
     query: Paged<DeadLetterFilter>,
     _: NoBody,
 ) -> Result<Json<Page<DeadLetter>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
     let DeadLetterFilter { endpoint, event_type, key, created_after, created_before } =
         query.filter;
     let query = DeliveryQuery {

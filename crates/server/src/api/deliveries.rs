@@ -153,6 +153,7 @@ pub(crate) async fn list(
     query: Paged<DeliveryFilter>,
     _: NoBody,
 ) -> Result<Json<Page<DeliveryView>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
     let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
         query.filter;
     let query = DeliveryQuery {

@@ -103,6 +103,7 @@ pub(crate) async fn list(
     query: Paged<LaneFilter>,
     _: NoBody,
 ) -> Result<Json<Page<HeldLaneView>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
     let Paged { filter, page } = query;
     let query = HeldLaneQuery { tenant: path.tenant, endpoint: filter.endpoint, page };
     let listing = ctx.app.store.held_lanes(query).await?;

@@ -217,6 +217,7 @@ pub(crate) async fn list(
     query: Paged<Everything>,
     _: NoBody,
 ) -> Result<Json<Page<ReplayView>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.replays(&path.tenant, query.page).await?;
     Ok(Json(Page::of(listing, ReplayView::from)))
 }

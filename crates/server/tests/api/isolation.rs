@@ -105,6 +105,18 @@ fn what_one_may_look_at_is_there() {
 }
 
 #[test]
+fn of_a_tenant_that_does_not_exist_nothing_is_shown() {
+    let world = World::new();
+    let mut things = furnish(&world, "own");
+    things.insert("tenant", "nobody".to_owned());
+    let looks = |route: &&Route| route.method == "GET";
+    for route in of_tenant().iter().filter(looks) {
+        let answer = call(&world, route, &things, &world.admin);
+        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{}", route.path);
+    }
+}
+
+#[test]
 fn without_a_valid_key_every_door_is_closed() {
     let world = World::new();
     let things = furnish(&world, "victim");

@@ -22,6 +22,7 @@ use crate::api::path::{OfEvent, OfTenant};
 use crate::api::problem::Problem;
 use crate::api::query::{NoQuery, Page, Paged};
 use crate::api::route::Route;
+use crate::api::tenants;
 use crate::api::time::Time;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -187,6 +188,7 @@ pub(crate) async fn list(
     query: Paged<EventFilter>,
     _: NoBody,
 ) -> Result<Json<Page<EventHeadView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
     let EventFilter { event_type, key, created_after, created_before } = query.filter;
     let accepted = period(created_after, created_before);
     let query = EventQuery { tenant: path.tenant, event_type, key, accepted, page: query.page };
