@@ -225,7 +225,9 @@ describe("the README", () => {
     const code = readmeBlocks().find((block) => block.includes('from "vitest"')) ?? "";
     writeFileSync(join(withLibraries, "own.test.ts"), code);
     const vitest = join(installed(), "node_modules", "vitest", "vitest.mjs");
-    const { stdout } = await run(process.execPath, [vitest, "run", "--root", withLibraries], { cwd: withLibraries });
+    // Where `CI` is set, vitest would write in colours.
+    const options = { cwd: withLibraries, env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" } };
+    const { stdout } = await run(process.execPath, [vitest, "run", "--root", withLibraries], options);
     expect(stdout).toMatch(/Tests +1 passed/);
   });
 });
