@@ -6,12 +6,25 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Every crate of the workspace, and the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     ("railpost-wire", &[]),
     ("railpost-engine", &["railpost-wire"]),
     ("railpost-store", &["railpost-wire", "railpost-engine"]),
+    ("railpost-sqlite", &["railpost-wire", "railpost-engine", "railpost-store"]),
+    ("railpost-postgres", &["railpost-wire", "railpost-engine", "railpost-store"]),
+    ("railpost-conformance", &["railpost-wire", "railpost-engine", "railpost-store"]),
     ("railpost-dispatch", &["railpost-wire", "railpost-engine", "railpost-store"]),
-    ("railpost", &["railpost-wire", "railpost-engine", "railpost-store", "railpost-dispatch"]),
+    (
+        "railpost",
+        &[
+            "railpost-wire",
+            "railpost-engine",
+            "railpost-store",
+            "railpost-sqlite",
+            "railpost-postgres",
+            "railpost-dispatch",
+        ],
+    ),
     ("railpost-receiver", &["railpost-wire"]),
     ("railpost-outbox", &["railpost-wire"]),
     ("railpost-sim", &["railpost-wire", "railpost-engine", "railpost-receiver"]),
@@ -108,6 +121,11 @@ mod tests {
             ("railpost-engine", "railpost-store", true),
             ("railpost-receiver", "railpost-engine", true),
             ("railpost-outbox", "railpost-store", true),
+            ("railpost-store", "railpost-sqlite", true),
+            ("railpost-sqlite", "railpost-store", false),
+            ("railpost-sqlite", "railpost-postgres", true),
+            ("railpost-dispatch", "railpost-postgres", true),
+            ("railpost", "railpost-conformance", true),
             ("railpost-dispatch", "railpost", true),
             ("railpost-engine", "tokio", true),
             ("railpost-wire", "getrandom", true),

@@ -30,7 +30,7 @@ commands:
            specification, with N examples each (3 if not given, 100 for a long look)
   with-services <cargo arguments>
            runs cargo with throwaway PostgreSQL and Redis servers, the libraries that the interop
-           tests compare with, and a browser: cargo xtask with-services test -p railpost-store
+           tests compare with, and a browser: cargo xtask with-services test -p railpost-postgres
 ";
 
 fn main() -> ExitCode {

@@ -18,9 +18,10 @@ use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
 use railpost_engine::Timestamp;
+use railpost_sqlite::SqliteStore;
 use railpost_store::{
     AcceptBatch, EndpointPrivate, EndpointSettings, Event, MasterKey, MemoryStore, NewEndpoint,
-    NewSecret, SecretValue, Setup, SqliteStore, Store, SystemSource, TenantSettings, Write,
+    NewSecret, SecretValue, Setup, Store, SystemSource, TenantSettings, Write,
 };
 use railpost_wire::{EndpointId, EventId, Secret, SecretId};
 use tokio::net::TcpListener;

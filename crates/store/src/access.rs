@@ -9,7 +9,7 @@ use railpost_wire::{ApiKeyId, AuditId, TenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::numbers::endpoint_status_number;
+use crate::backend::numbers::endpoint_status_number;
 use crate::{Listing, PageRequest, Period, Result};
 
 /// API keys, audit and idempotency. They are written by [`Registry::commit`](crate::Registry::commit),
@@ -108,7 +108,7 @@ pub const AUDIT_SWITCH_OFF: &str = "endpoint.switch_off";
 impl AuditEntry {
     /// The entry of an endpoint that the engine switches off, if that is what `record` says. The same
     /// record gives the same id, so that one that is written again is one entry.
-    pub(crate) fn of_switch_off(record: &EndpointRecord, tenant: Option<TenantId>) -> Option<Self> {
+    pub fn of_switch_off(record: &EndpointRecord, tenant: Option<TenantId>) -> Option<Self> {
         use EndpointStatus::{Failing, Gone, Quarantined};
         if record.status == record.was || !matches!(record.status, Quarantined | Gone | Failing) {
             return None;
@@ -144,7 +144,7 @@ pub struct AuditQuery {
 
 impl AuditQuery {
     /// Whether the list shows `entry`.
-    pub(crate) fn wants(&self, entry: &AuditEntry) -> bool {
+    pub fn wants(&self, entry: &AuditEntry) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| entry.tenant.as_ref() == Some(tenant))
             && self.target.as_ref().is_none_or(|target| entry.target == *target)
             && self.at.contains(entry.at)

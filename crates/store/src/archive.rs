@@ -5,9 +5,10 @@ use railpost_engine::{AttemptResult, DeadReason, Delivery, LaneId, Stage, Timest
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::numbers;
 use crate::{
     AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution,
-    Result, numbers,
+    Result,
 };
 
 /// The read side. Lists are newest first unless they say otherwise.
@@ -123,12 +124,12 @@ impl EventQuery {
     }
 
     /// Whether the list shows everything of the tenant.
-    pub(crate) fn wants_all(&self) -> bool {
+    pub fn wants_all(&self) -> bool {
         self.event_type.is_none() && self.key.is_none() && self.accepted == Period::default()
     }
 
     /// Whether the list shows `head`, if it is the tenant's.
-    pub(crate) fn wants(&self, head: &EventHead) -> bool {
+    pub fn wants(&self, head: &EventHead) -> bool {
         self.event_type.as_ref().is_none_or(|wanted| head.event_type == *wanted)
             && self.key.as_ref().is_none_or(|wanted| head.key.as_ref() == Some(wanted))
             && self.accepted.contains(head.accepted_at)
@@ -151,14 +152,14 @@ impl Period {
     }
 
     /// Its bounds as columns hold instants: the first one in it, and the first one after it.
-    pub(crate) fn millis(&self) -> (i64, i64) {
+    pub fn millis(&self) -> (i64, i64) {
         let from = self.from.map_or(i64::MIN, numbers::millis);
         (from, self.before.map_or(i64::MAX, numbers::millis))
     }
 
     /// The first id of a delivery that was made in it, and the first one after it: ids begin with
     /// their time.
-    pub(crate) fn delivery_ids(&self) -> ([u8; 16], [u8; 16]) {
+    pub fn delivery_ids(&self) -> ([u8; 16], [u8; 16]) {
         let from = self.from.map_or([0; 16], first_id);
         (from, self.before.map_or([u8::MAX; 16], first_id))
     }
@@ -226,13 +227,13 @@ impl DeliveryQuery {
 
     /// Whether the list shows everything of its endpoints and its period; dead letters are found
     /// without looking at others.
-    pub(crate) fn wants_all(&self) -> bool {
+    pub fn wants_all(&self) -> bool {
         let any_stage = matches!(self.stage, None | Some(Stage::Dead));
         any_stage && self.key.is_none() && self.event_type.is_none()
     }
 
     /// Whether the list shows `view`, if it is the tenant's and its endpoint is wanted.
-    pub(crate) fn wants(&self, view: &DeliveryView) -> bool {
+    pub fn wants(&self, view: &DeliveryView) -> bool {
         self.stage.is_none_or(|wanted| view.delivery.state.stage() == wanted)
             && self.event_type.as_ref().is_none_or(|wanted| view.event_type == *wanted)
             && self.key.as_ref().is_none_or(|wanted| view.key.as_ref() == Some(wanted))

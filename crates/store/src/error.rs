@@ -85,7 +85,7 @@ impl StoreError {
     }
 
     /// Whether the trouble is the store's surroundings, not the call.
-    pub(crate) fn is_environment(&self) -> bool {
+    pub fn is_environment(&self) -> bool {
         matches!(
             self,
             StoreError::Unavailable(_)
@@ -98,22 +98,25 @@ impl StoreError {
     }
 
     /// The same, naming the row that does not read back.
-    pub(crate) fn of_row(self, what: &str, id: impl fmt::Display) -> Self {
+    pub fn of_row(self, what: &str, id: impl fmt::Display) -> Self {
         match self {
             StoreError::Corrupt(problem) => StoreError::Corrupt(format!("{what} {id}: {problem}")),
             other => other,
         }
     }
 
-    pub(crate) fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    /// A value of this field is out of bounds.
+    pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Self {
         StoreError::Invalid { field: field.into(), problem: problem.into() }
     }
 
-    pub(crate) fn conflict(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    /// This field is at odds with what is stored.
+    pub fn conflict(field: impl Into<String>, problem: impl Into<String>) -> Self {
         StoreError::Conflict { field: field.into(), problem: problem.into() }
     }
 
-    pub(crate) fn not_found(what: &str, id: impl fmt::Display) -> Self {
+    /// There is no such row.
+    pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
         StoreError::NotFound(format!("{what} `{id}`"))
     }
 }

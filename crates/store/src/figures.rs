@@ -6,8 +6,9 @@ use railpost_engine::{Span, Timestamp};
 use railpost_wire::{EndpointId, TenantId};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::packed;
 use crate::limits::{FIGURES_BUCKETS_MAX, FIGURES_HOURS_KEPT, FIGURES_MINUTES_KEPT};
-use crate::{Histogram, Result, StoreError, packed};
+use crate::{Histogram, Result, StoreError};
 
 /// Whose figures.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,7 +48,7 @@ impl Resolution {
     }
 
     /// The minutes or hours that begin before this are not kept.
-    pub(crate) fn kept_from(self, now: Timestamp) -> Timestamp {
+    pub fn kept_from(self, now: Timestamp) -> Timestamp {
         let kept = match self {
             Resolution::Minute => FIGURES_MINUTES_KEPT,
             Resolution::Hour => FIGURES_HOURS_KEPT,
@@ -102,7 +103,7 @@ impl Figures {
     }
 
     /// What is to be stored where `stored` is, if anything.
-    pub(crate) fn on_top_of(&self, stored: Option<&[u8]>) -> Result<Vec<u8>> {
+    pub fn on_top_of(&self, stored: Option<&[u8]>) -> Result<Vec<u8>> {
         let mut sum = stored.map_or_else(|| Ok(Self::default()), packed::decode)?;
         sum.merge(self);
         Ok(packed::encode(&sum))
@@ -111,16 +112,17 @@ impl Figures {
 
 /// Which minute or hour of whom: in the order in which the rows are stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Bucket {
-    pub(crate) resolution: Resolution,
-    pub(crate) at: Timestamp,
-    pub(crate) scope: FiguresScope,
+pub struct Bucket {
+    /// Whether it is a minute or an hour.
+    pub resolution: Resolution,
+    /// When it begins.
+    pub at: Timestamp,
+    /// Whose figures.
+    pub scope: FiguresScope,
 }
 
 /// Everything that a batch adds, by minute and by hour.
-pub(crate) fn by_bucket(
-    batch: Vec<(FiguresScope, Timestamp, Figures)>,
-) -> BTreeMap<Bucket, Figures> {
+pub fn by_bucket(batch: Vec<(FiguresScope, Timestamp, Figures)>) -> BTreeMap<Bucket, Figures> {
     let mut sums: BTreeMap<Bucket, Figures> = BTreeMap::new();
     for (scope, at, figures) in batch {
         if figures == Figures::default() {
@@ -135,10 +137,10 @@ pub(crate) fn by_bucket(
 }
 
 /// One row more than may be asked for: it tells that there are too many.
-pub(crate) const READ_MAX: usize = FIGURES_BUCKETS_MAX + 1;
+pub const READ_MAX: usize = FIGURES_BUCKETS_MAX + 1;
 
 /// The answer made of up to [`READ_MAX`] rows; refused if there are as many.
-pub(crate) fn answer(rows: Vec<(Timestamp, Vec<u8>)>) -> Result<Vec<(Timestamp, Figures)>> {
+pub fn answer(rows: Vec<(Timestamp, Vec<u8>)>) -> Result<Vec<(Timestamp, Figures)>> {
     if rows.len() == READ_MAX {
         let problem = format!("expected one of at most {FIGURES_BUCKETS_MAX} minutes or hours");
         return Err(StoreError::invalid("period", problem));

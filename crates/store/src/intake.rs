@@ -111,7 +111,7 @@ impl From<IdempotencyRecord> for AcceptRecord {
 
 impl AcceptRecord {
     /// The record with its body.
-    pub(crate) fn complete(&self, outcomes: &[EventOutcome]) -> IdempotencyRecord {
+    pub fn complete(&self, outcomes: &[EventOutcome]) -> IdempotencyRecord {
         let mut record = self.record.clone();
         record.response.body = (self.body)(outcomes);
         record
@@ -182,7 +182,7 @@ pub struct LinePlace {
 
 impl LinePlace {
     /// The place of number `seq` of a lane in the line that began after `before`.
-    pub(crate) fn new(era: u64, lane: LaneId, seq: Seq, before: u64) -> Self {
+    pub fn new(era: u64, lane: LaneId, seq: Seq, before: u64) -> Self {
         let number = seq.get().saturating_sub(before);
         let seq = Seq::new(number).unwrap_or(Seq::FIRST);
         Self { line: LineId::of(era, lane.0), seq, before }

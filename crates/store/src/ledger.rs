@@ -89,7 +89,7 @@ impl RecordBatch {
     }
 
     /// The partitions that it touches.
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = Partition> {
+    pub fn partitions(&self) -> impl Iterator<Item = Partition> {
         let deliveries = self.transitions.iter().map(|(transition, _)| transition.endpoint);
         let endpoints = self.endpoints.iter().map(|record| record.endpoint);
         deliveries.chain(endpoints).map(Partition::of)
@@ -152,7 +152,7 @@ pub struct AttemptDetail {
 
 impl AttemptDetail {
     /// About how many bytes it takes.
-    pub(crate) fn stored_len(&self) -> usize {
+    pub fn stored_len(&self) -> usize {
         let headers = self.response_headers.iter().map(|(name, value)| name.len() + value.len());
         let message = self.message.as_ref().map_or(0, String::len);
         headers.sum::<usize>() + message + self.response_body.len()

@@ -1,4 +1,4 @@
-//! Where it is written: the store contract and three backends that keep it.
+//! Where it is written: the store contract, what its backends share, and the memory store.
 //!
 //! The contract is in the words of the domain, in six narrow roles:
 //!
@@ -19,11 +19,12 @@
 //! - A refused call has written nothing, and says which field or state was in the way.
 //! - Callers at once share one commit: speed comes from batches and from many callers.
 //!
-//! No SQL and no driver's type leaves this crate. It holds no delivery rules: which transitions are
+//! No SQL and no driver's type is in the contract. It holds no delivery rules: which transitions are
 //! legal and which lane a key belongs to, the engine says.
 //!
-//! Start with [`Intake`] and [`Ledger`]; the backends are [`MemoryStore`], [`SqliteStore`]
-//! and [`PostgresStore`].
+//! Start with [`Intake`] and [`Ledger`]. The backends are [`MemoryStore`] and two crates of their own,
+//! `railpost-sqlite` and `railpost-postgres`; what they share is in [`backend`]. The suite that all of them
+//! pass is `railpost-conformance`.
 
 pub mod limits;
 
@@ -43,23 +44,9 @@ mod access;
 mod archive;
 mod upkeep;
 
-mod brief;
-mod check;
-mod delivery_ids;
-mod fanout;
-mod lines;
-mod loading;
-mod numbers;
-mod packed;
-mod private;
-mod rows;
+pub mod backend;
 
 mod memory;
-mod sqlite;
-mod postgres;
-
-#[cfg(feature = "conformance")]
-pub mod conformance;
 
 pub use access::{
     AUDIT_ACTOR_SELF, AUDIT_SWITCH_OFF, Access, ApiKey, AuditEntry, AuditQuery, Digest,
@@ -69,9 +56,9 @@ pub use archive::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
     HeldLaneQuery, LastAttempt, Period, StoredEvent,
 };
+pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use epoch::{Epoch, Partition};
 pub use error::{Result, StoreError};
-pub use fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use figures::{Figures, FiguresScope, Resolution};
 pub use histogram::Histogram;
 pub use intake::{
@@ -83,7 +70,6 @@ pub use ledger::{
 };
 pub use listing::{Cursor, Listing, PageRequest};
 pub use memory::MemoryStore;
-pub use postgres::{PostgresAddress, PostgresStore};
 pub use registry::{
     Change, ClientIdentity, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
     ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant,
@@ -92,7 +78,6 @@ pub use registry::{
 pub use replays::{Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState};
 pub use seal::MasterKey;
 pub use source::{Source, SystemSource};
-pub use sqlite::SqliteStore;
 pub use upkeep::{Health, PruneStep, Pruned, Upkeep};
 
 use std::sync::Arc;

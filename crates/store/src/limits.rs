@@ -148,124 +148,20 @@ pub const UPKEEP_STEP_MAX: u32 = 1_000;
 
 /// Most figures of one resolution that one step of pruning deletes. They lie together, so it is
 /// quick; a thousand endpoints bring a thousand rows a minute, so it has to be more than a step's.
-pub(crate) const FIGURES_PRUNE_MAX: u32 = 5_000;
+pub const FIGURES_PRUNE_MAX: u32 = 5_000;
 
 /// How long a caller waits for its turn with a backend that has stopped answering.
 pub const PATIENCE: Span = Span::from_secs(5);
 
-// The SQLite backend's own.
-
-/// Connections for reading. Reads take turns past it; more would compete for the same disk.
-pub(crate) const SQLITE_READERS: usize = 4;
-
-/// Page cache of a reader: lists and loads walk, they do not return.
-pub(crate) const SQLITE_READER_CACHE_KIB: i64 = 8 * 1024;
-
-/// Bytes of a page in a new file. Half as many pages as with SQLite's 4096 means half as many writes
-/// for what is appended; still larger ones cost more where a backlog is touched here and there.
-pub(crate) const SQLITE_PAGE_LEN: i64 = 8192;
-
-/// Page cache of the writer: what every group touches fits many times over. No larger, because SQLite
-/// walks all cached pages at the end of a transaction that split one; what is not in it, the
-/// operating system has.
-pub(crate) const SQLITE_WRITER_CACHE_KIB: i64 = 8 * 1024;
-
-/// Prepared statements kept per connection: there are fewer.
-pub(crate) const SQLITE_STATEMENTS_CACHED: usize = 128;
-
 /// Jobs that may wait for the writer. Past it callers wait to be let in.
-pub(crate) const QUEUE_MAX: usize = 4096;
+pub const QUEUE_MAX: usize = 4096;
 
 /// Most events and records in one group: past it latency grows and nothing is gained.
-pub(crate) const GROUP_ITEMS_MAX: usize = 4096;
+pub const GROUP_ITEMS_MAX: usize = 4096;
 
 /// Bytes of payloads and responses from which on a group takes no more jobs: a group is kept in memory,
 /// and its last job may bring a whole batch.
-pub(crate) const GROUP_BYTES_MAX: usize = BATCH_BYTES_MAX;
-
-/// Jobs in one group from which on the writer has a crowd before it, and expects the next ones to be on
-/// their way.
-pub(crate) const CROWD_JOBS: usize = 4;
-
-/// How long the writer naps for the rest of a crowd, and how often at most: all of it a fraction of what
-/// a commit takes, and every job that comes meanwhile saves its pages a second writing.
-pub(crate) const CROWD_NAP: std::time::Duration = std::time::Duration::from_micros(50);
-pub(crate) const CROWD_NAPS: u32 = 2;
-
-/// Events and records in one group from which on waiting for more gains little. Few enough that of the producers
-/// some wait for this commit and some for the next: if all wait for the same, a processor has nothing to do
-/// while the disk is.
-pub(crate) const CROWD_ITEMS: usize = 32;
-
-/// Groups that look events up before they insert them, after one was found to have been accepted before:
-/// where a producer sends things again there are more of them, and each costs its group a second try.
-pub(crate) const LOOKUP_GROUPS: u32 = 64;
-
-/// Rows that one statement adds: as many as most groups bring, so that the rest of a group takes a few runs.
-pub(crate) const INSERT_ROWS: [usize; 4] = [64, 16, 4, 1];
-
-/// Pages in the write-ahead log before it is copied into the file: 128 MiB. Pages that change with
-/// every group are then copied once for many changes.
-pub(crate) const SQLITE_CHECKPOINT_PAGES: u32 = 16_384;
-
-/// The part of a full write-ahead log that is left for the writer to copy: an eighth. The rest is copied
-/// ahead, by a thread of its own.
-pub(crate) const SQLITE_CHECKPOINT_LEFT_SHARE: u32 = 8;
-
-/// Lanes whose last seq the writer remembers, in each of two generations.
-pub(crate) const LANES_CACHED: usize = 100_000;
-
-/// Lane ids that the writer takes at once: a count that is written once in so many new lanes.
-pub(crate) const LANE_IDS_TAKEN: u64 = 1_024;
-
-/// Lanes that one step of pruning looks at: two reads for each.
-pub(crate) const LANES_PRUNED_MAX: usize = 1_000;
-
-/// Problems that a check of the whole file names: a few tell where to look.
-pub(crate) const PROBLEMS_TOLD_MAX: usize = 10;
-
-// The PostgreSQL backend's own.
-
-/// Connections for reading; each carries several statements at once.
-pub(crate) const POSTGRES_READERS: usize = 3;
-
-/// Rows of a list that are fetched at once when most of them may not be wanted.
-pub(crate) const LIST_SCAN_CHUNK: u32 = 1_000;
-
-/// How long to wait for a connection before the server counts as gone.
-pub(crate) const CONNECT_PATIENCE: Span = Span::from_secs(2);
-
-/// How long a statement may run, or wait for a lock, or a transaction may wait for its client: a little
-/// less than a caller waits, so that what nobody waits for ends by itself.
-pub(crate) const STATEMENT_PATIENCE: Span = Span::from_millis(4_500);
-
-/// After how long a connection that says nothing is asked whether it is there, how long each answer is
-/// waited for, and how often it is asked: a machine that vanished is noticed within 15 seconds, and its
-/// lock is free then.
-pub(crate) const KEEPALIVE_IDLE: Span = Span::from_secs(5);
-pub(crate) const KEEPALIVE_INTERVAL: Span = Span::from_secs(2);
-pub(crate) const KEEPALIVE_RETRIES: u32 = 5;
-
-/// How long a starting server waits for the lock of one that is just stopping.
-pub(crate) const LOCK_PATIENCE: Span = Span::from_secs(1);
-
-/// Records that are answered and may not be on disk yet: they are kept, to be written again if the
-/// server crashes. When there are so many or they are so old, the next ones wait for the disk.
-pub(crate) const UNFLUSHED_CALLS_MAX: usize = 4_096;
-pub(crate) const UNFLUSHED_BYTES_MAX: usize = 8 * 1024 * 1024;
-pub(crate) const UNFLUSHED_AGE_MAX: Span = Span::from_secs(5);
-
-/// How long a server that could not be reached is left alone: callers hear so at once meanwhile.
-pub(crate) const RECONNECT_AFTER: Span = Span::from_millis(200);
-
-/// How often a group is tried when another node's group got in its way.
-pub(crate) const COLLISIONS_MAX: usize = 10;
-
-/// After how long a tenant's open deliveries are counted anew: other nodes change them too.
-pub(crate) const BACKLOG_RECOUNT: Span = Span::from_secs(30);
-
-/// How long a count is good enough to refuse by.
-pub(crate) const BACKLOG_REFUSE_WITHIN: Span = Span::from_secs(1);
+pub const GROUP_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// Random bytes that a thread fetches at once: enough for a few dozen ids, few enough to be near.
 pub(crate) const RANDOM_AHEAD: usize = 512;

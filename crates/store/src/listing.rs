@@ -32,7 +32,7 @@ impl PageRequest {
     }
 
     /// The checked limit.
-    pub(crate) fn limit(&self) -> Result<usize> {
+    pub fn limit(&self) -> Result<usize> {
         if (1..=LIST_LIMIT_MAX).contains(&self.limit) {
             return Ok(self.limit as usize);
         }
@@ -41,7 +41,7 @@ impl PageRequest {
     }
 
     /// The position within the list `kind` after which the page starts.
-    pub(crate) fn position<P: Position>(&self, kind: ListKind) -> Result<Option<P>> {
+    pub fn position<P: Position>(&self, kind: ListKind) -> Result<Option<P>> {
         self.after.as_ref().map(|cursor| cursor.position(kind)).transpose()
     }
 }
@@ -67,7 +67,7 @@ impl<T: PartialEq> PartialEq for Listing<T> {
 impl<T> Listing<T> {
     /// A page out of up to `limit + 1` rows in the list's order: the one too many says that there is
     /// another page.
-    pub(crate) fn cut<P: Position>(mut rows: Vec<(P, T)>, limit: usize, kind: ListKind) -> Self {
+    pub fn cut<P: Position>(mut rows: Vec<(P, T)>, limit: usize, kind: ListKind) -> Self {
         let (more, looked_at) = (rows.len() > limit, rows.len() as u64);
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|(position, _)| Cursor::at(kind, position));
@@ -77,7 +77,7 @@ impl<T> Listing<T> {
 
 /// Looks through `rows` in the list's order for the up to `limit` that are wanted, and at no more than
 /// `most` of them.
-pub(crate) fn scan<P: Position, T>(
+pub fn scan<P: Position, T>(
     rows: impl Iterator<Item = Result<(P, T)>>,
     (limit, most): (usize, usize),
     kind: ListKind,
@@ -108,16 +108,26 @@ pub struct Cursor(Vec<u8>);
 
 /// Which list a cursor belongs to. Stable: cursors outlive a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListKind {
+pub enum ListKind {
+    /// Events of a tenant.
     Events = 1,
+    /// Deliveries.
     Deliveries = 2,
+    /// Attempts of a delivery.
     Attempts = 3,
+    /// Held lanes.
     HeldLanes = 4,
+    /// Tenants.
     Tenants = 5,
+    /// Endpoints.
     Endpoints = 6,
+    /// Event types of a tenant.
     EventTypes = 7,
+    /// API keys.
     ApiKeys = 8,
+    /// Audit entries.
     Audit = 9,
+    /// Replays of a tenant.
     Replays = 10,
 }
 
@@ -133,13 +143,15 @@ impl Cursor {
         Some(DeliveryId::from_u128(u128::from_be_bytes(id)))
     }
 
-    pub(crate) fn at<P: Position>(kind: ListKind, position: &P) -> Self {
+    /// The place of what stands at `position` in the list `kind`.
+    pub fn at<P: Position>(kind: ListKind, position: &P) -> Self {
         let mut bytes = vec![kind as u8];
         position.write(&mut bytes);
         Self(bytes)
     }
 
-    pub(crate) fn position<P: Position>(&self, kind: ListKind) -> Result<P> {
+    /// The position in the list `kind`. Refuses a cursor of another list.
+    pub fn position<P: Position>(&self, kind: ListKind) -> Result<P> {
         let refuse = || StoreError::invalid("cursor", "expected a cursor that this list gave out");
         let (first, rest) = self.0.split_first().ok_or_else(refuse)?;
         if *first != kind as u8 {
@@ -150,8 +162,10 @@ impl Cursor {
 }
 
 /// What a list is ordered by, as bytes.
-pub(crate) trait Position: Sized {
+pub trait Position: Sized {
+    /// Appends it to `bytes`.
     fn write(&self, bytes: &mut Vec<u8>);
+    /// Reads it back.
     fn read(bytes: &[u8]) -> Option<Self>;
 }
 

@@ -85,7 +85,7 @@ pub struct Change {
 impl Change {
     /// Whether accepts that are answered later may come out otherwise. Progress of a replay is
     /// written often, and nobody who accepts events should have to look anew for it.
-    pub(crate) fn concerns_accepts(&self) -> bool {
+    pub fn concerns_accepts(&self) -> bool {
         self.writes.iter().any(|write| !matches!(write, Write::PutReplay(_)))
     }
 }

@@ -61,12 +61,12 @@ impl MasterKey {
     }
 
     /// What a new store keeps, to know its master key by.
-    pub(crate) fn check_value(&self, source: &dyn Source) -> Vec<u8> {
+    pub fn check_value(&self, source: &dyn Source) -> Vec<u8> {
         self.seal(source, CHECK, CHECK.as_bytes())
     }
 
     /// Refuses if `check_value` was made by another key.
-    pub(crate) fn verify(&self, check_value: &[u8]) -> Result<()> {
+    pub fn verify(&self, check_value: &[u8]) -> Result<()> {
         self.open(CHECK, check_value).map(drop).map_err(|_| StoreError::WrongMasterKey)
     }
 }

@@ -85,7 +85,7 @@ impl PruneStep {
     }
 
     /// The number of the last event that the step before looked at.
-    pub(crate) fn position(&self) -> Result<i64> {
+    pub fn position(&self) -> Result<i64> {
         let position = |cursor: &Cursor| cursor.position(ListKind::Events);
         self.after.as_ref().map_or(Ok(0), position)
     }

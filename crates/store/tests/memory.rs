@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_store::conformance::Harness;
+use railpost_conformance::Harness;
 use railpost_store::{MemoryStore, Result, Setup, Store};
 
 struct Memory;
@@ -20,4 +20,4 @@ impl Harness for Memory {
     }
 }
 
-railpost_store::conformance_tests!(Memory);
+railpost_conformance::conformance_tests!(Memory);

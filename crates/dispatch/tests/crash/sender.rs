@@ -9,10 +9,11 @@ use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
 use railpost_engine::Timestamp;
+use railpost_postgres::PostgresStore;
+use railpost_sqlite::SqliteStore;
 use railpost_store::{
     AcceptBatch, Change, EndpointPrivate, EndpointSettings, Event, MasterKey, NewEndpoint,
-    NewSecret, PostgresStore, SecretValue, Setup, SqliteStore, Store, SystemSource, TenantSettings,
-    Write as StoreWrite,
+    NewSecret, SecretValue, Setup, Store, SystemSource, TenantSettings, Write as StoreWrite,
 };
 use railpost_wire::{EndpointId, Secret, SecretId, TenantId};
 use serde_json::json;

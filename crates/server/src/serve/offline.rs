@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use railpost_engine::Timestamp;
-use railpost_store::{
-    PostgresAddress, PostgresStore, Source, SqliteStore, Store, StoreError, SystemSource,
-};
+use railpost_postgres::{PostgresAddress, PostgresStore};
+use railpost_sqlite::SqliteStore;
+use railpost_store::{Source, Store, StoreError, SystemSource};
 
 use super::opening::{self, advised, setup};
 use super::{StartError, failed};

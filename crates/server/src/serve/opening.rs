@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use railpost_store::{
-    MasterKey, MemoryStore, PostgresAddress, PostgresStore, Setup, Source, SqliteStore, Store,
-    StoreError,
-};
+use railpost_postgres::{PostgresAddress, PostgresStore};
+use railpost_sqlite::SqliteStore;
+use railpost_store::{MasterKey, MemoryStore, Setup, Source, Store, StoreError};
 
 use super::{StartError, failed};
 use crate::config::{Config, is_postgres_url};

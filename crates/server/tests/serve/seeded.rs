@@ -4,9 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use railpost_sqlite::SqliteStore;
 use railpost_store::{
     EndpointPrivate, EndpointSettings, MasterKey, NewEndpoint, NewSecret, SecretValue, Setup,
-    SqliteStore, SystemSource, TenantSettings, Write,
+    SystemSource, TenantSettings, Write,
 };
 use railpost_wire::{EndpointId, Secret, SecretId, TenantId};
 use serde_json::json;

@@ -6,11 +6,12 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::MemoryStore;
 use super::state::{EventRow, State};
+use crate::backend::check;
 use crate::listing::{ListKind, scan};
 use crate::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, Figures,
     FiguresScope, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Period, Resolution,
-    Result, StoredEvent, check,
+    Result, StoredEvent,
 };
 
 #[async_trait]

@@ -8,12 +8,13 @@ use railpost_wire::{DeliveryId, EndpointId, Key, Seq, TenantId};
 
 use super::MemoryStore;
 use super::state::{DeliveryRow, EventRow, LaneRow, Line, State};
-use crate::delivery_ids::nth;
-use crate::fanout::Subscriber;
+use crate::backend::check;
+use crate::backend::delivery_ids::nth;
+use crate::backend::fanout::Subscriber;
 use crate::limits::BACKLOG_MAX;
 use crate::{
     AcceptBatch, Event, EventOutcome, IdempotencyRecord, Intake, NewDelivery, Receipt,
-    RedeliverBatch, Result, Source, StoreError, check,
+    RedeliverBatch, Result, Source, StoreError,
 };
 
 #[async_trait]

@@ -12,11 +12,12 @@ use railpost_wire::{DeliveryId, EndpointId, Seq};
 
 use super::MemoryStore;
 use super::state::{DeliveryRow, State};
+use crate::backend::check;
+use crate::backend::loading::{attempt_view, lane_page};
 use crate::limits::PARCELS_MAX;
-use crate::loading::{attempt_view, lane_page};
 use crate::{
     AttemptDetail, AuditEntry, Epoch, Ledger, Parcel, Partition, RecordBatch, Recorded, Result,
-    Skipped, StoreError, Sweep, Swept, check,
+    Skipped, StoreError, Sweep, Swept,
 };
 
 #[async_trait]

@@ -6,13 +6,14 @@ use railpost_wire::{ApiKeyId, EndpointId, EventType, ReplayId, SecretId, TenantI
 
 use super::MemoryStore;
 use super::state::{EndpointRow, RegistryRows, SecretRow};
-use crate::check::RunningReplays;
+use crate::backend::check::RunningReplays;
+use crate::backend::{check, private};
 use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::{
     Change, Endpoint, EndpointPrivate, EndpointSecret, ErasingTenant, EventTypeRecord, Listing,
     NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup, StoreError, Tenant,
-    Write, check, private,
+    Write,
 };
 
 #[async_trait]

@@ -12,10 +12,10 @@ use railpost_wire::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::delivery_ids::DeliveryIds;
-use crate::fanout::Subscriber;
+use crate::backend::delivery_ids::DeliveryIds;
+use crate::backend::fanout::Subscriber;
+use crate::backend::numbers::{STANDINGS, Standing};
 use crate::figures::Bucket;
-use crate::numbers::{STANDINGS, Standing};
 use crate::{
     ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
     EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, Replay, Tenant,

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::MemoryStore;
 use super::state::{DeliveryRow, EventRow, RegistryRows, Rows, State};
+use crate::backend::check;
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
 use crate::{
     AuditEntry, Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result,
-    Source, StoreError, Upkeep, check,
+    Source, StoreError, Upkeep,
 };
 
 /// The version of the backup's form.

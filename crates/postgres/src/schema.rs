@@ -1,0 +1,87 @@
+//! The tables and functions of a PostgreSQL store, and how an older schema becomes a current one.
+//!
+//! Everything lies in the first schema of the connection's `search_path`. Migrations go forward only,
+//! run at start under a lock, and commit as a whole. A schema newer than is known here is refused.
+
+use tokio_postgres::{Client, Transaction};
+
+use super::errors::Translated;
+use railpost_store::{Result, Setup, StoreError};
+
+/// One script per version: the first makes version 1 out of nothing.
+const MIGRATIONS: [&str; 5] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
+];
+
+/// The newest schema known here.
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// Brings the schema up to date, or refuses it.
+pub(super) async fn prepare(client: &mut Client, setup: &Setup) -> Result<()> {
+    let change = client.transaction().await.translated()?;
+    lock(&change).await?;
+    let found = version(&change).await?;
+    if found > SCHEMA {
+        return Err(StoreError::NewerSchema { found, known: SCHEMA });
+    }
+    if found > 0 {
+        let check = change.query_one("SELECT key_check FROM store", &[]).await.translated()?;
+        setup.master_key.verify(check.get(0))?;
+    }
+    if found == SCHEMA {
+        return Ok(());
+    }
+    upgrade(&change, found).await?;
+    if found == 0 {
+        let check = setup.master_key.check_value(&*setup.source);
+        let sql = "INSERT INTO store (id, version, key_check) VALUES (1, $1, $2)";
+        change.execute(sql, &[&(SCHEMA as i32), &check]).await.translated()?;
+    }
+    change.commit().await.translated()
+}
+
+/// Makes the newest version out of an earlier one.
+pub(super) async fn upgrade(change: &Transaction<'_>, from: u32) -> Result<()> {
+    migrate(change, from, SCHEMA).await?;
+    change.execute("UPDATE store SET version = $1", &[&(SCHEMA as i32)]).await.translated()?;
+    Ok(())
+}
+
+/// Makes the tables of a version out of nothing.
+pub(super) async fn create(change: &Transaction<'_>, version: u32) -> Result<()> {
+    migrate(change, 0, version).await
+}
+
+async fn migrate(change: &Transaction<'_>, from: u32, to: u32) -> Result<()> {
+    for script in &MIGRATIONS[from as usize..to as usize] {
+        change.batch_execute(script).await.translated()?;
+    }
+    Ok(())
+}
+
+/// Nodes that start together take turns.
+pub(super) async fn lock(change: &Transaction<'_>) -> Result<()> {
+    let sql = "SELECT pg_advisory_xact_lock(hashtext('railpost ' || current_schema()))";
+    change.execute(sql, &[]).await.translated()?;
+    Ok(())
+}
+
+/// Whether there is a store.
+pub(super) async fn exists(change: &Transaction<'_>) -> Result<bool> {
+    let sql = "SELECT to_regclass(quote_ident(current_schema()) || '.store') IS NOT NULL";
+    Ok(change.query_one(sql, &[]).await.translated()?.get(0))
+}
+
+/// The version of what is there: 0 if nothing is.
+pub(super) async fn version(change: &Transaction<'_>) -> Result<u32> {
+    if !exists(change).await? {
+        return Ok(0);
+    }
+    let version: i32 =
+        change.query_one("SELECT version FROM store", &[]).await.translated()?.get(0);
+    Ok(u32::try_from(version).unwrap_or(u32::MAX))
+}

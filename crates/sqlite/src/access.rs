@@ -1,0 +1,74 @@
+//! API keys, audit and idempotency in SQLite.
+
+use railpost_engine::Timestamp;
+use railpost_wire::{ApiKeyId, TenantId};
+use rusqlite::Connection;
+
+use super::rows::{Scan, all, listing, one};
+use railpost_store::backend::listing::ListKind;
+use railpost_store::backend::numbers::millis;
+use railpost_store::backend::rows::{self, Columns};
+use railpost_store::limits::LIST_SCAN_MAX;
+use railpost_store::{
+    ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, Listing, PageRequest, Recall, Result,
+};
+
+pub(super) fn api_key(db: &Connection, id: ApiKeyId) -> Result<Option<ApiKey>> {
+    let sql = "SELECT record FROM api_keys WHERE id = ?1";
+    one(db, sql, [id.to_bytes()], |columns| columns.json("an API key"))
+}
+
+pub(super) fn api_key_by_hash(db: &Connection, hash: &Digest) -> Result<Option<ApiKey>> {
+    let sql = "SELECT record FROM api_keys WHERE hash = ?1";
+    one(db, sql, [hash], |columns| columns.json("an API key"))
+}
+
+/// The API keys that are no tenant's: there are few.
+pub(super) fn api_keys_of_nobody(db: &Connection) -> Result<Vec<ApiKey>> {
+    let sql = "SELECT record FROM api_keys WHERE tenant IS NULL";
+    all(db, sql, [], |columns| columns.json("an API key"))
+}
+
+pub(super) fn api_keys(
+    db: &Connection,
+    tenant: Option<&TenantId>,
+    page: &PageRequest,
+) -> Result<Listing<ApiKey>> {
+    let (limit, after) = (page.limit()?, page.position::<[u8; 16]>(ListKind::ApiKeys)?);
+    let sql = "SELECT id, record FROM api_keys WHERE id > ?1 ORDER BY id";
+    let wants = |key: &ApiKey| tenant.is_none_or(|tenant| key.tenant.as_ref() == Some(tenant));
+    let scan = Scan { kind: ListKind::ApiKeys, limit, most: LIST_SCAN_MAX as usize, wants: &wants };
+    listing(db, sql, [after.unwrap_or_default()], &scan, |columns| {
+        Ok((columns.array::<16>("an id")?, columns.json("an API key")?))
+    })
+}
+
+pub(super) fn audit(db: &Connection, query: &AuditQuery) -> Result<Listing<AuditEntry>> {
+    let limit = query.page.limit()?;
+    let after = query.page.position::<[u8; 16]>(ListKind::Audit)?.unwrap_or([u8::MAX; 16]);
+    let whose = if query.tenant.is_some() { "tenant = ?2" } else { "?2 IS NULL" };
+    let sql = format!("SELECT id, record FROM audit WHERE {whose} AND id < ?1 ORDER BY id DESC");
+    let scan = Scan {
+        kind: ListKind::Audit,
+        limit,
+        most: LIST_SCAN_MAX as usize,
+        wants: &|entry| query.wants(entry),
+    };
+    let values = (after, query.tenant.as_ref().map(TenantId::as_str));
+    listing(db, &sql, values, &scan, |columns| {
+        Ok((columns.array::<16>("an id")?, columns.json("an audit entry")?))
+    })
+}
+
+pub(super) fn recall(
+    db: &Connection,
+    key: &IdempotencyKey,
+    fingerprint: &Digest,
+    now: Timestamp,
+) -> Result<Recall> {
+    let sql = "SELECT fingerprint, status, body FROM idempotency \
+               WHERE owner = ?1 AND route = ?2 AND key = ?3 AND expires_at > ?4";
+    let values = (&key.owner, &key.route, &key.key, millis(now));
+    let found = one(db, sql, values, |columns| rows::recall(columns, fingerprint))?;
+    Ok(found.unwrap_or(Recall::Absent))
+}

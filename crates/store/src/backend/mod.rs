@@ -1,0 +1,36 @@
+//! For the authors of stores: what every backend shares. Callers of a store need none of it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`check`] | bounds and conflicts, refused before anything is written |
+//! | [`fanout`], [`delivery_ids`] | which endpoints get an event, and the ids of its deliveries |
+//! | [`listing`], [`loading`] | pages of lists for people, and of lanes for the engine |
+//! | [`numbers`], [`brief`], [`packed`] | stored values in numbers and bytes: stable |
+//! | [`private`] | encryption of what is secret, for its own row |
+//! | [`figures`] | figures by the minute and by the hour |
+//! | [`rows`], [`lines`] | for databases in SQL: columns that are read back, a restored store's new lines |
+//!
+//! A new backend passes the suite of `railpost-conformance`.
+
+pub mod brief;
+pub mod check;
+pub mod delivery_ids;
+pub mod fanout;
+pub mod lines;
+pub mod loading;
+pub mod numbers;
+pub mod packed;
+pub mod private;
+pub mod rows;
+
+pub mod figures {
+    //! Figures by the minute and by the hour, as rows.
+
+    pub use crate::figures::{Bucket, READ_MAX, answer, by_bucket};
+}
+
+pub mod listing {
+    //! Lists in pages: what each is ordered by, and how a page is cut out of it.
+
+    pub use crate::listing::{ListKind, Position, scan};
+}

@@ -1,0 +1,43 @@
+//! What is sealed: secrets and the private part of an endpoint, each bound to its own row.
+
+use railpost_wire::{EndpointId, SecretId, SigningKey};
+use zeroize::Zeroizing;
+
+use crate::{EndpointPrivate, MasterKey, Result, SecretValue, Setup, StoreError};
+
+/// Encrypts the private part of an endpoint for that endpoint's row.
+pub fn seal_endpoint(setup: &Setup, id: EndpointId, private: &EndpointPrivate) -> Vec<u8> {
+    let plain = serde_json::to_vec(private).expect("texts and maps of texts are JSON");
+    let plain = Zeroizing::new(plain);
+    setup.master_key.seal(&*setup.source, &id.to_string(), &plain)
+}
+
+/// Decrypts what [`seal_endpoint`] made.
+pub fn open_endpoint(key: &MasterKey, id: EndpointId, sealed: &[u8]) -> Result<EndpointPrivate> {
+    let plain = key.open(&id.to_string(), sealed)?;
+    serde_json::from_slice(&plain).map_err(|_| unreadable(&id.to_string()))
+}
+
+/// Encrypts a secret for that secret's row.
+pub fn seal_secret(setup: &Setup, id: SecretId, value: &SecretValue) -> Vec<u8> {
+    let text = match value {
+        SecretValue::Shared(secret) => secret.reveal(),
+        SecretValue::Signing(key) => key.reveal(),
+    };
+    setup.master_key.seal(&*setup.source, &id.to_string(), text.as_bytes())
+}
+
+/// Decrypts what [`seal_secret`] made.
+pub fn open_secret(key: &MasterKey, id: SecretId, sealed: &[u8]) -> Result<SecretValue> {
+    let refuse = || unreadable(&id.to_string());
+    let plain = key.open(&id.to_string(), sealed)?;
+    let text = str::from_utf8(&plain).map_err(|_| refuse())?;
+    if text.starts_with(SigningKey::PREFIX) {
+        return text.parse().map(SecretValue::Signing).map_err(|_| refuse());
+    }
+    text.parse().map(SecretValue::Shared).map_err(|_| refuse())
+}
+
+fn unreadable(id: &str) -> StoreError {
+    StoreError::Corrupt(format!("the secret part of {id} decrypts to something else"))
+}
