@@ -225,7 +225,7 @@ checks! { $
         a_finished_replay_cannot_be_changed
         a_replay_belongs_to_one_tenant_that_exists
         replays_list_the_latest_first
-        running_replays_are_found_whosever_they_are
+        running_replays_of_all_tenants_are_found
         a_replay_is_made_once_with_its_audit_entry_and_its_answer
         a_tenant_has_a_bounded_number_of_running_replays
         no_tenant_can_take_the_places_of_all_replays

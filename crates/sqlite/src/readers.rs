@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
-use super::errors::At;
+use super::errors::Translate;
 use super::statements;
 use crate::limits::{SQLITE_READER_CACHE_KIB, SQLITE_READERS};
 use railpost_store::{Result, StoreError};

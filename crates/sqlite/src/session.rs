@@ -8,7 +8,7 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
 use super::cache::WriterCache;
 use super::checkpointer::WalCheckpointer;
-use super::errors::At;
+use super::errors::Translate;
 use super::inserts::Inserts;
 use super::stop::{StopReason, is_io_failure, is_sync_failure};
 use super::{schema, statements};
@@ -32,7 +32,7 @@ pub(super) struct OpenFile {
 pub(super) struct WriteSession<'f> {
     pub(super) db: &'f Connection,
     pub(super) setup: &'f Setup,
-    /// Whoever looks for events or deliveries that this group may have accepted adds these first.
+    /// A look-up of events or deliveries that this group may have accepted adds these first.
     pub(super) inserts: Inserts<'f>,
     pub(super) cache: WriterCache,
     /// Whether commits are synced.

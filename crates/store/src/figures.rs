@@ -6,7 +6,7 @@ use railpost_engine::{Span, Timestamp};
 use railpost_wire::{EndpointId, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::backend::packed;
+use crate::backend::packed_figures;
 use crate::limits::{FIGURES_BUCKETS_MAX, FIGURES_HOURS_KEPT, FIGURES_MINUTES_KEPT};
 use crate::{Histogram, Result, StoreError};
 
@@ -104,9 +104,9 @@ impl Figures {
 
     /// What is to be stored where `stored` is, if anything.
     pub fn on_top_of(&self, stored: Option<&[u8]>) -> Result<Vec<u8>> {
-        let mut sum = stored.map_or_else(|| Ok(Self::default()), packed::decode)?;
+        let mut sum = stored.map_or_else(|| Ok(Self::default()), packed_figures::decode)?;
         sum.merge(self);
-        Ok(packed::encode(&sum))
+        Ok(packed_figures::encode(&sum))
     }
 }
 
@@ -145,7 +145,7 @@ pub fn answer(rows: Vec<(Timestamp, Vec<u8>)>) -> Result<Vec<(Timestamp, Figures
         let problem = format!("expected one of at most {FIGURES_BUCKETS_MAX} minutes or hours");
         return Err(StoreError::invalid("period", problem));
     }
-    rows.into_iter().map(|(at, bytes)| Ok((at, packed::decode(&bytes)?))).collect()
+    rows.into_iter().map(|(at, bytes)| Ok((at, packed_figures::decode(&bytes)?))).collect()
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ fn write(write: &Write) -> Result<()> {
 }
 
 /// Whether `key` may be revoked at `at`, given all keys that are no tenant's.
-pub fn an_admin_stays(key: &ApiKey, at: Timestamp, all: &[ApiKey]) -> Result<()> {
+pub fn admin_key_remains(key: &ApiKey, at: Timestamp, all: &[ApiKey]) -> Result<()> {
     let is_worth_something = key.revoked_at.is_none() && key.expires_at.is_none_or(|end| at < end);
     let stays = |other: &ApiKey| {
         let lasts = other.revoked_at.is_none() && other.expires_at.is_none();
