@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Every crate of the workspace, and the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("railpost-wire", &[]),
     ("railpost-engine", &["railpost-wire"]),
     ("railpost-store", &["railpost-wire", "railpost-engine"]),
@@ -14,6 +14,33 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("railpost-postgres", &["railpost-wire", "railpost-engine", "railpost-store"]),
     ("railpost-conformance", &["railpost-wire", "railpost-engine", "railpost-store"]),
     ("railpost-dispatch", &["railpost-wire", "railpost-engine", "railpost-store"]),
+    (
+        "railpost-telemetry",
+        &["railpost-wire", "railpost-engine", "railpost-store", "railpost-dispatch"],
+    ),
+    ("railpost-schema", &["railpost-wire", "railpost-engine", "railpost-store"]),
+    (
+        "railpost-api",
+        &[
+            "railpost-wire",
+            "railpost-engine",
+            "railpost-store",
+            "railpost-dispatch",
+            "railpost-telemetry",
+            "railpost-schema",
+        ],
+    ),
+    (
+        "railpost-dashboard",
+        &[
+            "railpost-wire",
+            "railpost-engine",
+            "railpost-store",
+            "railpost-telemetry",
+            "railpost-api",
+        ],
+    ),
+    ("railpost-cli", &["railpost-wire", "railpost-engine"]),
     (
         "railpost",
         &[
@@ -23,6 +50,10 @@ const ROOMS: [(&str, &[&str]); 13] = [
             "railpost-sqlite",
             "railpost-postgres",
             "railpost-dispatch",
+            "railpost-telemetry",
+            "railpost-api",
+            "railpost-dashboard",
+            "railpost-cli",
         ],
     ),
     ("railpost-receiver", &["railpost-wire"]),
@@ -127,6 +158,16 @@ mod tests {
             ("railpost-dispatch", "railpost-postgres", true),
             ("railpost", "railpost-conformance", true),
             ("railpost-dispatch", "railpost", true),
+            ("railpost-telemetry", "railpost-api", true),
+            ("railpost-schema", "railpost-api", true),
+            ("railpost-schema", "railpost-dispatch", true),
+            ("railpost-api", "railpost-schema", false),
+            ("railpost-api", "railpost-dashboard", true),
+            ("railpost-dashboard", "railpost-dispatch", true),
+            ("railpost-cli", "railpost-engine", false),
+            ("railpost-cli", "railpost-api", true),
+            ("railpost-cli", "railpost-store", true),
+            ("railpost", "railpost-cli", false),
             ("railpost-engine", "tokio", true),
             ("railpost-wire", "getrandom", true),
             ("railpost-store", "tokio", false),

@@ -23,6 +23,7 @@
 pub mod limits;
 
 mod time;
+mod rfc3339;
 mod state;
 mod classify;
 mod retry;
@@ -50,6 +51,7 @@ pub use policy::{
     PolicyFields, RateLimit,
 };
 pub use retry::{Backoff, Jitter, Plan, PlannedAttempt, Progress, RetryPolicy};
+pub use rfc3339::{BadTime, Time};
 #[cfg(feature = "schema")]
 pub use schema::{optional_span_between, span_between};
 pub use state::{DeadReason, DeliveryState, DiscardReason, EDGES, Stage};

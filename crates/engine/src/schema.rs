@@ -1,14 +1,31 @@
-//! JSON Schemas of lengths of time within bounds, for specifications.
+//! JSON Schemas of instants and of lengths of time within bounds, for specifications.
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::Span;
 use crate::limits::{
     BREAKER_OPEN_MAX, DISABLE_AFTER_MAX, RATE_PERIOD_MAX, RETRY_DELAY_MAX, TTL_MAX,
 };
 use crate::time::UNITS;
+use crate::{Span, Time};
 
 const MOMENT: Span = Span::from_millis(1);
+
+impl JsonSchema for Time {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "format": "date-time",
+            "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]\
+                        ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?\
+                        ([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
+            "description": "An instant of RFC 3339, from 1970 on.",
+        })
+    }
+}
 
 /// The schema of a length of time within these bounds, both included. JSON Schema has no bounds for texts, so
 /// they are a pattern; people find them in `x-minimum` and `x-maximum`.

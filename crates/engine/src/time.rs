@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Add;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -84,6 +85,12 @@ impl Span {
     /// This length that many times over.
     pub const fn times(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        Duration::from_millis(span.0)
     }
 }
 

@@ -1,43 +1,16 @@
-//! The command line: the server, and everything about it over the API, like any other client.
-//!
-//! Results go to stdout, progress and hints to stderr. Exit codes: 0 for done, 1 for failed, 2 for a
-//! command line that cannot be followed.
-
-mod failure;
-mod out;
-mod input;
-mod client;
-mod list;
-mod policy;
+//! The command line of the binary: the client's commands, and those that run a server or open a store.
 
 mod config;
 mod demo;
 mod serve;
-mod listen;
-mod send;
-mod endpoints;
-mod secrets;
-mod tenants;
-mod event_types;
-mod events;
-mod deliveries;
-mod lanes;
-mod dead_letters;
-mod replay;
-mod keys;
-mod audit;
-mod upkeep;
-mod restore;
-mod schedule;
-mod signatures;
+mod offline;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use railpost_cli::{Out, Outcome, Session, Target, upkeep};
 
-use client::{Client, Target};
-use failure::Outcome;
-use out::Out;
+use offline::{LinesAction, StoreAction};
 
 const HELP: &str = "\
 {about}
@@ -110,36 +83,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Watch it all at work, on this machine alone
     Demo(demo::Arguments),
-    /// Receive deliveries here: verify them, print them, misbehave on request
-    Listen(Box<listen::Arguments>),
-    /// Publish events
-    Send(Box<send::Arguments>),
-    /// Where events go
-    #[command(subcommand)]
-    Endpoints(endpoints::Action),
-    /// What was published
-    #[command(subcommand)]
-    Events(events::Action),
-    /// Each event on its way to each endpoint
-    #[command(subcommand)]
-    Deliveries(deliveries::Action),
-    /// Keys that stand still behind a dead letter
-    #[command(subcommand)]
-    Lanes(lanes::Action),
-    /// Deliveries that were given up on
-    #[command(subcommand)]
-    DeadLetters(dead_letters::Action),
-    /// Send again, skip or discard many deliveries, as a job
-    Replay(replay::Arguments),
-    /// Who changed what
-    #[command(subcommand)]
-    Audit(audit::Action),
-    /// Print the planned attempts of a retry policy
-    Schedule(schedule::Arguments),
-    /// Sign a body, print the headers
-    Sign(signatures::SignArguments),
-    /// Check the signature of a request
-    Verify(signatures::VerifyArguments),
+    #[command(flatten)]
+    Client(railpost_cli::Command),
     /// Print the API's specification
     Openapi,
     /// Print completions for a shell
@@ -147,96 +92,44 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Whose events these are
-    #[command(subcommand)]
-    Tenants(tenants::Action),
-    /// JSON Schemas for payloads
-    #[command(subcommand)]
-    EventTypes(event_types::Action),
-    /// API keys and their scopes
-    #[command(subcommand)]
-    Keys(keys::Action),
-    /// What this API key may do
-    Whoami,
-    /// Write a copy of the store
-    Backup(upkeep::BackupArguments),
     /// Put a backup in the place of the store
-    Restore(restore::Arguments),
+    Restore(offline::Arguments),
     /// Look through the store for damage
     #[command(subcommand)]
-    Store(upkeep::StoreAction),
+    Store(StoreAction),
     /// Runs of numbers by which receivers keep their place
     #[command(subcommand)]
-    Lines(upkeep::LinesAction),
-    /// Delete what is past its retention
-    Prune,
+    Lines(LinesAction),
     /// What is configured, and where it comes from
     #[command(subcommand)]
     Config(config::Action),
-}
-
-/// What a command that talks to a server has at hand.
-#[derive(Clone, Debug)]
-struct Session {
-    client: Client,
-    out: Out,
 }
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
     let Arguments { command, target, json } = Arguments::parse();
     let out = Out::new(json);
-    let session = || Ok(Session { client: Client::new(&target)?, out });
+    let session = || Session::new(&target, out);
     let outcome = match command {
         Command::Serve(arguments) => return serve::run(arguments),
         Command::Demo(arguments) => return demo::run(&arguments),
         Command::Config(action) => return config::run(&action),
-        Command::Schedule(arguments) => schedule::run(&arguments, out, &session),
-        Command::Sign(arguments) => signatures::sign(&arguments, out),
-        Command::Verify(arguments) => signatures::verify(&arguments, out),
-        Command::Restore(arguments) => restore::run(arguments, out),
-        Command::Store(upkeep::StoreAction::Verify(how)) if how.offline => {
-            restore::verify(how.place, out)
+        Command::Client(command) => railpost_cli::run(command, &target, out),
+        Command::Restore(arguments) => offline::run(arguments, out),
+        Command::Store(StoreAction::Verify(how)) if how.offline => offline::verify(how.place, out),
+        Command::Store(StoreAction::Verify(_)) => {
+            session().and_then(|session| upkeep::verify(&session))
         }
-        Command::Lines(upkeep::LinesAction::Renew(how)) if how.access.offline => {
-            restore::renew_lines(how, out)
+        Command::Lines(LinesAction::Renew(how)) if how.access.offline => {
+            offline::renew_lines(how, out)
         }
-        Command::Openapi => out.bytes(crate::api::openapi_text().as_bytes()),
+        Command::Lines(LinesAction::Renew(how)) => {
+            session().and_then(|session| upkeep::renew_lines(&session, how.yes))
+        }
+        Command::Openapi => out.bytes(railpost_api::openapi_text().as_bytes()),
         Command::Completions { shell } => completions(shell, out),
-        online => session().and_then(|session| run_online(online, &session)),
     };
     outcome.map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
-}
-
-fn run_online(command: Command, session: &Session) -> Outcome {
-    match command {
-        Command::Listen(arguments) => listen::run(*arguments, session),
-        Command::Send(arguments) => send::run(&arguments, session),
-        Command::Endpoints(action) => endpoints::run(action, session),
-        Command::Events(action) => events::run(action, session),
-        Command::Deliveries(action) => deliveries::run(action, session),
-        Command::Lanes(action) => lanes::run(action, session),
-        Command::DeadLetters(action) => dead_letters::run(action, session),
-        Command::Replay(arguments) => replay::run(arguments, session),
-        Command::Audit(action) => audit::run(action, session),
-        Command::Tenants(action) => tenants::run(action, session),
-        Command::EventTypes(action) => event_types::run(action, session),
-        Command::Keys(action) => keys::run(action, session),
-        Command::Whoami => keys::whoami(session),
-        Command::Backup(arguments) => upkeep::backup(&arguments, session),
-        Command::Store(upkeep::StoreAction::Verify(_)) => upkeep::verify(session),
-        Command::Lines(upkeep::LinesAction::Renew(how)) => upkeep::renew_lines(session, how.yes),
-        Command::Prune => upkeep::prune(session),
-        Command::Serve(_)
-        | Command::Demo(_)
-        | Command::Config(_)
-        | Command::Schedule(_)
-        | Command::Sign(_)
-        | Command::Verify(_)
-        | Command::Restore(_)
-        | Command::Openapi
-        | Command::Completions { .. } => unreachable!("these need no session"),
-    }
 }
 
 fn completions(shell: clap_complete::Shell, out: Out) -> Outcome {

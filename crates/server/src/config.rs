@@ -17,10 +17,10 @@ pub use show::{DEFAULT_TOML, show};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use railpost_api::{ApiSettings, LimitsConfig, RetentionConfig};
 use railpost_engine::Span;
+use railpost_telemetry::Level;
 use serde::{Deserialize, Serialize};
-
-use crate::limits::BODY_LEN_MAX_DEFAULT;
 
 /// Everything that can be configured. `default.toml` is the same in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,17 @@ pub struct Config {
     pub log: LogConfig,
     /// Traces.
     pub telemetry: TelemetryConfig,
+}
+
+impl Config {
+    /// What the API reads of it.
+    pub fn api_settings(&self) -> ApiSettings {
+        ApiSettings {
+            limits: self.limits.clone(),
+            retention: self.retention.clone(),
+            data_dir: self.server.data_dir.clone(),
+        }
+    }
 }
 
 /// Where the server listens and keeps its files.
@@ -134,74 +145,6 @@ impl Default for DeliveryConfig {
     }
 }
 
-/// What clients may ask for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitsConfig {
-    /// Bytes of a request's body.
-    pub body_bytes_max: usize,
-    /// How long a client may take to send a request's head.
-    pub head_timeout: Span,
-    /// How long a client may take to send a request's body.
-    pub request_timeout: Span,
-    /// How long a client may take nothing of an answer that is ready.
-    pub answer_timeout: Span,
-    /// How long a connection is kept without a request.
-    pub idle_timeout: Span,
-    /// Requests a second of one API key, and how many of them may come at once.
-    pub requests_per_second: u32,
-    /// See `requests_per_second`.
-    pub requests_burst: u32,
-    /// Endpoints of one tenant.
-    pub endpoints_per_tenant: u32,
-    /// Connections at once.
-    pub connections_max: u32,
-}
-
-impl Default for LimitsConfig {
-    fn default() -> Self {
-        Self {
-            body_bytes_max: BODY_LEN_MAX_DEFAULT,
-            head_timeout: Span::from_secs(10),
-            request_timeout: Span::from_secs(30),
-            answer_timeout: Span::from_secs(30),
-            idle_timeout: Span::from_secs(60),
-            requests_per_second: 50_000,
-            requests_burst: 50_000,
-            endpoints_per_tenant: 1_000,
-            connections_max: 10_000,
-        }
-    }
-}
-
-/// How long things are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RetentionConfig {
-    /// Events all of whose deliveries are closed, and audit entries.
-    pub closed: Span,
-    /// Dead letters that hold no lane.
-    pub dead: Span,
-    /// Lanes with nothing open, from their last delivery on.
-    pub lanes: Span,
-    /// Answers to requests that may come again.
-    pub idempotency: Span,
-    /// How often what is past its time is deleted.
-    pub prune_every: Span,
-}
-
-impl Default for RetentionConfig {
-    fn default() -> Self {
-        Self {
-            closed: Span::from_days(30),
-            dead: Span::from_days(90),
-            lanes: Span::from_days(90),
-            idempotency: Span::from_hours(48),
-            prune_every: Span::from_mins(10),
-        }
-    }
-}
-
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -222,7 +165,7 @@ pub struct LogConfig {
     /// How they look.
     pub format: LogFormat,
     /// The least that is worth a line.
-    pub level: crate::telemetry::Level,
+    pub level: Level,
 }
 
 /// Traces.

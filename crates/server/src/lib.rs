@@ -1,34 +1,23 @@
-//! The server: everything around the delivery engine that a person or a program talks to.
+//! The binary `railpost`: configuration, listening, background jobs and wiring.
 //!
 //! - [`config`]: what can be configured, and where it comes from.
 //! - [`serve`]: opens the store, starts the dispatcher, listens, and drains.
-//! - [`api`]: the HTTP API as one table of routes; types are its specification.
-//! - [`dashboard`]: the pages for people, over the API's own routes.
-//! - [`demo`]: the protocol shown live, on loopback.
-//! - [`telemetry`]: log lines, metrics, traces.
-//! - [`cli`]: the command line, over the API like any other client.
+//! - [`demo`]: a server of its own for the demo.
+//! - [`cli`]: the command line: the commands of `railpost_cli`, and those that run a server or open a store.
 //!
-//! It holds no delivery rules: what happens next to a delivery, the engine says, through the
-//! dispatcher. It holds no SQL: the store's roles are all it knows of where things are written. No
-//! static holds state: two servers fit in one process.
+//! It must not hold delivery rules, routes, pages or SQL: what happens next to a delivery, the engine says; what is
+//! answered, `railpost_api` and `railpost_dashboard` say. No static holds state: two servers fit in one process.
 //!
-//! Start with [`serve::Server`], then [`api::routes`].
+//! Start with [`serve::Server`].
 
 pub mod limits;
 
 pub mod config;
-pub mod telemetry;
-pub mod app;
-pub mod api;
-pub mod dashboard;
 pub mod serve;
 pub mod demo;
 pub mod cli;
 
-mod client_address;
 mod data_dir;
 mod loopback;
 mod replays;
-mod seal;
-mod thin;
 mod upkeep;

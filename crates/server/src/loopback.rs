@@ -4,13 +4,17 @@
 //! attempts go there while everybody who can create an endpoint is on this machine already. As soon as something says
 //! otherwise, it is closed for as long as the process lives.
 
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use http::HeaderMap;
+use railpost_api::{TenantWatch, is_proxied};
 use railpost_dispatch::Loopback;
 use railpost_store::{PageRequest, Store};
+use railpost_telemetry::{Level, Log, Value};
 
-use crate::client_address::is_proxied;
 use crate::config::{AllowLoopback, Config};
-use crate::telemetry::{Level, Log, Value};
 
 /// The setting.
 pub(crate) const SETTING: &str = "delivery.allow_loopback";
@@ -67,10 +71,10 @@ pub(crate) fn in_words(config: &Config, closed_by: Option<ClosedBy>) -> String {
 }
 
 /// Loopback while the server runs.
-#[derive(Debug)]
 pub(crate) struct LoopbackWatch {
     loopback: Loopback,
     is_auto: bool,
+    store: Arc<dyn Store>,
     log: Log,
 }
 
@@ -78,13 +82,13 @@ impl LoopbackWatch {
     /// Loopback as the configuration and the store have it, and what has closed it.
     pub(crate) async fn begin(
         config: &Config,
-        store: &dyn Store,
+        store: Arc<dyn Store>,
         log: Log,
     ) -> (Self, Option<ClosedBy>) {
         let is_auto = config.delivery.allow_loopback == AllowLoopback::Auto;
         let loopback = Loopback::new(SETTING, closed_by(config).is_none());
-        let watch = Self { loopback, is_auto, log };
-        let by_tenant = watch.look_for_tenants(store).await;
+        let watch = Self { loopback, is_auto, store, log };
+        let by_tenant = watch.look_for_tenants().await;
         (watch, closed_by(config).or(by_tenant))
     }
 
@@ -101,11 +105,11 @@ impl LoopbackWatch {
     }
 
     /// Closes loopback if there is more than one tenant, or nobody can say.
-    pub(crate) async fn look_for_tenants(&self, store: &dyn Store) -> Option<ClosedBy> {
+    async fn look_for_tenants(&self) -> Option<ClosedBy> {
         if !self.may_close() {
             return None;
         }
-        let tenants = store.tenants(PageRequest::first(2)).await;
+        let tenants = self.store.tenants(PageRequest::first(2)).await;
         let several = tenants.map_or(true, |tenants| tenants.items.len() > 1);
         several.then(|| self.close(ClosedBy::SecondTenant))
     }
@@ -120,5 +124,18 @@ impl LoopbackWatch {
             self.log.line(Level::Warn, "loopback_closed", &fields);
         }
         by
+    }
+}
+
+#[async_trait]
+impl TenantWatch for LoopbackWatch {
+    async fn tenant_created(&self) {
+        self.look_for_tenants().await;
+    }
+}
+
+impl fmt::Debug for LoopbackWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopbackWatch").field("loopback", &self.loopback).finish_non_exhaustive()
     }
 }

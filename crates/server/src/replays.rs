@@ -11,6 +11,7 @@ mod walk;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use railpost_api::{App, Problem, command_delivery};
 use railpost_engine::Command;
 use railpost_store::limits::REPLAY_PREVIEW_MAX;
 use railpost_store::{
@@ -18,27 +19,12 @@ use railpost_store::{
     ReplayState, StoreError, Write,
 };
 use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Duration, Instant};
 
-use crate::api::command_delivery;
-use crate::api::problem::Problem;
-use crate::app::App;
 use crate::limits::{REPLAY_PAUSE, REPLAY_SAVE_EVERY, REPLAY_SAVE_WITHIN};
-use crate::serve::duration;
 use walk::Walk;
-
-/// Tells the runner that there is something to do.
-#[derive(Debug, Default)]
-pub(crate) struct ReplayBell(Notify);
-
-impl ReplayBell {
-    /// A replay was asked for or cancelled.
-    pub(crate) fn ring(&self) {
-        self.0.notify_one();
-    }
-}
 
 /// The jobs under way.
 #[derive(Default)]
@@ -63,12 +49,12 @@ pub(crate) async fn run(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
         let known = jobs.start(&app, &stopping).await.is_ok();
         tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => break,
-            () = app.replays.0.notified() => {}
+            () = app.replay_changes.notified() => {}
             Some(ended) = jobs.tasks.join_next_with_id() => {
                 let id = ended.map_or_else(|died| died.id(), |(id, ())| id);
                 jobs.known.remove(&id);
             }
-            () = tokio::time::sleep(duration(REPLAY_PAUSE)), if !known => {}
+            () = tokio::time::sleep(Duration::from(REPLAY_PAUSE)), if !known => {}
         }
     }
     // Each saves how far it has got. Whoever waits for this has a bound.
@@ -143,7 +129,7 @@ impl StopSignals {
 
     /// Leaves what stands in the way alone for a moment.
     async fn pause(&mut self) -> Result<(), Stop> {
-        self.unless_stopped(tokio::time::sleep(duration(REPLAY_PAUSE))).await
+        self.unless_stopped(tokio::time::sleep(Duration::from(REPLAY_PAUSE))).await
     }
 }
 
@@ -274,7 +260,7 @@ impl Job {
 
     async fn save_if_due(&mut self) -> Result<(), Stop> {
         self.unsaved += 1;
-        let long_ago = self.saved_at.elapsed() >= duration(REPLAY_SAVE_WITHIN);
+        let long_ago = self.saved_at.elapsed() >= Duration::from(REPLAY_SAVE_WITHIN);
         if self.unsaved >= REPLAY_SAVE_EVERY || long_ago { self.save().await } else { Ok(()) }
     }
 

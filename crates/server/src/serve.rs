@@ -17,27 +17,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
+use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
-use railpost_engine::Span;
 use railpost_store::{Source, Store, SystemSource};
+use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
+use railpost_telemetry::{Log, Telemetry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::api;
-use crate::app::App;
-use crate::client_address::TrustedProxies;
 use crate::config::Config;
-use crate::limits::SPANS_LAST_TIMEOUT;
 use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::replays;
-use crate::seal::Seal;
-use crate::telemetry::{Log, Telemetry};
-use crate::thin::ThinLinks;
 use crate::upkeep;
 use first_keys::Opened;
-use listen::HttpListener;
+use listen::{HttpListener, Served};
 
 pub use first_keys::DEFAULT_TENANT;
 pub(crate) use offline::{Restored, renew_lines, restore, verify};
@@ -45,7 +41,9 @@ pub(crate) use offline::{Restored, renew_lines, restore, verify};
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
+    config: Config,
     app: Arc<App>,
+    dashboard: Dashboard,
     address: SocketAddr,
     url: String,
     opened: Opened,
@@ -105,13 +103,14 @@ impl Server {
     ) -> Result<Self, StartError> {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let (loopback, loopback_closed_by) =
-            LoopbackWatch::begin(&config, &*store, log.clone()).await;
+            LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
+        let loopback = Arc::new(loopback);
         let guard = guard(&config)?.with_loopback(loopback.switch());
         let trusted_proxies = TrustedProxies::new(&config.server.trusted_proxies);
         let trusted_proxies =
             trusted_proxies.map_err(|error| failed("server.trusted_proxies", error))?;
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
-        let routes = api::routes();
+        let routes = railpost_api::routes();
         let routes = routes.iter().map(|route| (route.method.to_string(), route.path));
         let otlp_url = &config.telemetry.otlp_url;
         let telemetry = Telemetry::new(log, routes, otlp_url, source.clone());
@@ -130,32 +129,19 @@ impl Server {
         dispatch.engine.in_flight_max = config.delivery.in_flight_max;
         let (dispatcher, dispatching) =
             Dispatcher::start(parts, &dispatch).await.map_err(|error| failed("store", error))?;
-        let app = Arc::new(App {
-            config,
+        let app = Arc::new(App::new(AppParts {
+            settings: config.api_settings(),
             store,
             dispatcher,
             guard,
             source,
             telemetry,
-            thin,
+            thin_links: thin,
             seal: Seal::new(&master),
-            keys: Default::default(),
-            rates: Default::default(),
-            under_way: Default::default(),
-            session_store: Default::default(),
-            replays: Default::default(),
-            catalogue: Default::default(),
-            validation: Default::default(),
-            pages: Default::default(),
-            sampled: Default::default(),
-            readiness: Default::default(),
-            trusted_proxies,
-            loopback,
-            removals: Default::default(),
-            erasures: Default::default(),
-            secret_changes: Default::default(),
-        });
-        let opened = first_keys::prepare(&app).await?;
+            tenant_watch: loopback.clone(),
+        }));
+        let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
+        let opened = first_keys::prepare(&app, &config.server.admin_key).await?;
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
         let upkeep = [
@@ -167,9 +153,12 @@ impl Server {
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;
         let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
-        let listening = tokio::spawn(listener.listen(app.clone(), stopping));
+        let served = Served::new(app.clone(), &dashboard, trusted_proxies, loopback).into();
+        let listening = tokio::spawn(listener.listen(served, stopping));
         Ok(Self {
+            config,
             app,
+            dashboard,
             address,
             url,
             opened,
@@ -215,6 +204,16 @@ impl Server {
         self.app.telemetry.store_stopped().await
     }
 
+    /// What was configured.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its pages for people.
+    pub fn dashboard(&self) -> &Dashboard {
+        &self.dashboard
+    }
+
     /// What its requests have at hand.
     pub fn app(&self) -> &Arc<App> {
         &self.app
@@ -224,9 +223,9 @@ impl Server {
     /// time; what has not ended then is found in the store by the next start. Says whether all of it
     /// ended.
     pub async fn drain(self) -> bool {
-        let patience = duration(self.app.config.server.drain_timeout);
+        let patience = Duration::from(self.config.server.drain_timeout);
         let _ = self.stop.send(true);
-        self.app.session_store.close();
+        self.dashboard.close();
         let drained = async {
             // A client that does not read its answer must not cost the attempts their time.
             let answered = tokio::time::timeout(patience / 2, self.listening).await.is_ok();
@@ -242,14 +241,10 @@ impl Server {
         let drained = tokio::time::timeout(patience, drained).await.unwrap_or(false);
         let _ = self.last.send(true);
         if let Some(exporting) = self.exporting {
-            let _ = tokio::time::timeout(duration(SPANS_LAST_TIMEOUT), exporting).await;
+            let _ = tokio::time::timeout(Duration::from(SPANS_LAST_TIMEOUT), exporting).await;
         }
         drained
     }
-}
-
-pub(crate) fn duration(span: Span) -> Duration {
-    Duration::from_millis(span.as_millis())
 }
 
 /// The URL by which this server is reached.
@@ -259,6 +254,12 @@ fn public_url(config: &Config, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         url => url.trim_end_matches('/').to_owned(),
     }
+}
+
+/// Whether browsers reach this server by TLS alone.
+fn is_reached_by_tls(config: &Config) -> bool {
+    let server = &config.server;
+    server.public_url.starts_with("https:") || !server.tls_certificate.is_empty()
 }
 
 fn guard(config: &Config) -> Result<Guard, StartError> {

@@ -2,56 +2,22 @@
 //! had open, the erasing of tenants, and the writing of figures.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use railpost_engine::{Span, Timestamp};
+use railpost_api::{AUDIT_TENANT_ERASED, App, prune};
+use railpost_engine::Time;
 use railpost_store::limits::UPKEEP_STEP_MAX;
-use railpost_store::{AUDIT_ACTOR_SELF, AuditEntry, ErasingTenant, PruneStep, Pruned, StoreError};
+use railpost_store::{AUDIT_ACTOR_SELF, AuditEntry, ErasingTenant, StoreError};
+use railpost_telemetry::{Level, Value};
 use railpost_wire::AuditId;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 
-use crate::api::time::Time;
-use crate::app::App;
 use crate::limits::{FIGURES_EVERY, UPKEEP_RETRY};
-use crate::serve::duration;
-use crate::telemetry::{Level, Value};
-
-/// The audit trail's name for the end of erasing a tenant. Stable.
-pub(crate) const AUDIT_TENANT_ERASED: &str = "tenant.erased";
-
-/// Deletes what is past its time, in small steps, until nothing is left of it. Says how much that was.
-pub(crate) async fn prune(app: &App) -> Result<Pruned, StoreError> {
-    let now = app.source.now();
-    let retention = &app.config.retention;
-    let before =
-        |span: Span| Timestamp::from_millis(now.as_millis().saturating_sub(span.as_millis()));
-    let mut step = PruneStep {
-        closed_before: before(retention.closed),
-        dead_before: before(retention.dead),
-        lanes_before: before(retention.lanes),
-        after: None,
-        limit: UPKEEP_STEP_MAX,
-    };
-    let mut all = Pruned::default();
-    loop {
-        let pruned = app.store.prune(step.clone()).await?;
-        all.events += pruned.events;
-        all.deliveries += pruned.deliveries;
-        all.lanes += pruned.lanes;
-        all.others += pruned.others;
-        app.telemetry.metrics.pruned_events.fetch_add(pruned.events, Ordering::Relaxed);
-        match pruned.next {
-            Some(next) => step.after = Some(next),
-            None => return Ok(all),
-        }
-    }
-}
 
 /// Prunes now and then, until the server stops.
 pub(crate) async fn prune_regularly(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
-    let every = duration(app.config.retention.prune_every);
+    let every = Duration::from(app.settings.retention.prune_every);
     while !stops_within(every, &mut stopping).await {
         if let Err(problem) = prune(&app).await {
             app.telemetry.note_stopped(&problem);
@@ -75,10 +41,10 @@ pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<b
 
 /// How long to rest after a round. One that failed is told of, and tried again soon.
 fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> Duration {
-    let Err(problem) = done else { return duration(app.config.retention.prune_every) };
+    let Err(problem) = done else { return Duration::from(app.settings.retention.prune_every) };
     app.telemetry.note_stopped(&problem);
     app.telemetry.log.line(Level::Warn, failed, &[("problem", Value::Shown(&problem))]);
-    duration(UPKEEP_RETRY)
+    Duration::from(UPKEEP_RETRY)
 }
 
 /// Rests, or less if there is something new to do. Says whether the server stops.
@@ -160,7 +126,7 @@ fn erased(app: &App, tenant: &ErasingTenant) -> AuditEntry {
 
 /// Writes figures now and then, until the server stops.
 pub(crate) async fn write_figures_regularly(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
-    while !stops_within(duration(FIGURES_EVERY), &mut stopping).await {
+    while !stops_within(Duration::from(FIGURES_EVERY), &mut stopping).await {
         app.telemetry.write_figures(&*app.store).await;
     }
 }

@@ -1,12 +1,12 @@
 //! `railpost demo`: the protocol shown live, on loopback.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
+use railpost_cli::demo::Options;
 use railpost_engine::Span;
 use tokio::runtime::Runtime;
 
-use crate::demo::{self, Options};
+use crate::demo;
 
 /// What `demo` may be told.
 #[derive(Debug, clap::Args)]
@@ -28,10 +28,9 @@ pub(super) struct Arguments {
 #[allow(clippy::print_stderr, reason = "a command talks to its user")]
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let options = Options {
-        port: arguments.port,
         scenes: arguments.scenes.unwrap_or(usize::MAX),
         exit_after_scenes: arguments.exit_after_scenes,
-        down_for: Duration::from_millis(arguments.down_for.as_millis()),
+        down_for: arguments.down_for.into(),
     };
     let runtime = Runtime::new().expect("threads can be made");
     let stop = async {
@@ -40,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             std::future::pending::<()>().await;
         }
     };
-    match runtime.block_on(demo::run(options, &mut std::io::stdout(), stop)) {
+    match runtime.block_on(demo::run(arguments.port, options, &mut std::io::stdout(), stop)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("railpost: {error}");

@@ -4,18 +4,18 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use railpost_telemetry::{Level, Log, Look, Value};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::config::{self, EXIT_CONFIG, File};
 use crate::config::{Config, LogFormat, show_url};
-use crate::dashboard::one_time_link;
 use crate::data_dir;
 use crate::limits::STORE_STOPPED_GRACE;
 use crate::loopback;
-use crate::serve::{Server, duration};
-use crate::telemetry::{Level, Log, Look, Value};
+use crate::serve::Server;
 
 /// The exit code when something under way did not end in time, or a second signal came.
 const EXIT_NOT_DRAINED: u8 = 3;
@@ -144,7 +144,7 @@ async fn serve(config: Config, log: &Log) -> ExitCode {
         signal = signals.next() => signal,
         _ = server.store_stopped() => {
             // Nothing that is under way could be recorded: the next start finds it in the store.
-            tokio::time::sleep(duration(STORE_STOPPED_GRACE)).await;
+            tokio::time::sleep(Duration::from(STORE_STOPPED_GRACE)).await;
             log.flush();
             std::process::exit(i32::from(EXIT_STORE_STOPPED));
         }
@@ -153,7 +153,7 @@ async fn serve(config: Config, log: &Log) -> ExitCode {
 }
 
 async fn stop(server: Server, log: &Log, signal: &str, signals: &mut Signals) -> ExitCode {
-    let patience = server.app().config.server.drain_timeout;
+    let patience = server.config().server.drain_timeout;
     let fields = [("signal", Value::Text(signal)), ("drain_timeout", Value::Shown(&patience))];
     log.line(Level::Info, "stopping", &fields);
     let drained = tokio::select! {
@@ -191,7 +191,7 @@ impl Signals {
 }
 
 fn tell_started(server: &Server, log: &Log) {
-    let config = &server.app().config;
+    let config = server.config();
     let fields = [
         ("version", Value::Text(env!("CARGO_PKG_VERSION"))),
         ("address", Value::Shown(&server.address())),
@@ -206,9 +206,9 @@ fn tell_started(server: &Server, log: &Log) {
 }
 
 fn warning(server: &Server) -> Option<&'static str> {
-    let plain = server.app().config.server.tls_certificate.is_empty();
+    let plain = server.config().server.tls_certificate.is_empty();
     let open = !server.address().ip().is_loopback();
-    let public = &server.app().config.server.public_url;
+    let public = &server.config().server.public_url;
     (plain && open && !public.starts_with("https://")).then_some(
         "API keys travel unencrypted: set server.tls_certificate, or put a proxy with TLS in front \
          and set server.public_url to its https URL",
@@ -225,7 +225,7 @@ fn place(config: &Config) -> String {
 }
 
 fn greeting(server: &Server) -> String {
-    let (config, url) = (&server.app().config, server.url());
+    let (config, url) = (server.config(), server.url());
     let kept = match config.store.url.as_str() {
         "memory:" => "memory: it is gone when the server stops".to_owned(),
         _ => place(config),
@@ -254,7 +254,7 @@ fn greeting(server: &Server) -> String {
 /// The dashboard's path. On a terminal it signs whoever reads it in, once; a log that is kept must not.
 fn dashboard(server: &Server) -> String {
     match std::io::stdout().is_terminal() {
-        true => one_time_link(server.app()),
+        true => server.dashboard().one_time_link(),
         false => "/dashboard".to_owned(),
     }
 }

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use railpost_api::KEY_PREFIX;
+use railpost_api::limits::{API_KEY_CHOSEN_LEN_MIN, API_KEY_LEN_MAX};
 use railpost_dispatch::NamedNetwork;
 use railpost_engine::Span;
 use toml::Value;
-
-use crate::api::auth::KEY_PREFIX;
-use crate::limits::{API_KEY_CHOSEN_LEN_MIN, API_KEY_LEN_MAX};
 
 /// A field, by its path.
 #[derive(Clone, Copy, Debug)]

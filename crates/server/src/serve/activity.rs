@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::duration;
-use crate::config::LimitsConfig;
+use railpost_api::LimitsConfig;
 
 /// How long each kind of wait may take.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +23,9 @@ pub(super) struct Deadlines {
 impl Deadlines {
     pub(super) fn of(limits: &LimitsConfig) -> Self {
         Self {
-            head: duration(limits.head_timeout),
-            answer: duration(limits.answer_timeout),
-            idle: duration(limits.idle_timeout),
+            head: Duration::from(limits.head_timeout),
+            answer: Duration::from(limits.answer_timeout),
+            idle: Duration::from(limits.idle_timeout),
         }
     }
 }

@@ -87,7 +87,7 @@ mod tests {
 
     use super::super::activity::{Activity, Deadlines};
     use super::*;
-    use crate::config::LimitsConfig;
+    use railpost_api::LimitsConfig;
 
     #[tokio::test]
     async fn with_http2_a_long_part_is_given_in_pieces_and_nothing_of_it_is_lost() {

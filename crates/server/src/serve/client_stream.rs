@@ -155,7 +155,7 @@ mod tests {
 
     use super::super::activity::Deadlines;
     use super::*;
-    use crate::config::LimitsConfig;
+    use railpost_api::LimitsConfig;
 
     const BARE: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\
                         date: Sat, 01 Jan 2022 00:00:00 GMT\r\n\r\n";

@@ -7,8 +7,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use railpost_api::guarded;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -30,9 +31,8 @@ use super::activity::{Activity, Deadlines, Exchange, Expiry};
 use super::answer_body::AnswerBody;
 use super::client_stream::ClientStream;
 use super::drive::{End, Step, drive};
-use super::{duration, refusal};
-use crate::api::{Api, guarded};
-use crate::app::App;
+use super::listen::Served;
+use super::refusal;
 use crate::limits::{
     HTTP2_HEAD_LEN_MAX, LINGER_LEN_MAX, LINGER_TIMEOUT, PEER_PROBE_AFTER, PEER_PROBE_EVERY,
     PEER_PROBES_MAX, REQUEST_HEAD_LEN_MAX, REQUEST_HEADERS_MAX, SNIFFED_LEN_MAX,
@@ -40,9 +40,7 @@ use crate::limits::{
 
 /// What serves a connection, and its place among those that may be open.
 pub(super) struct Connection {
-    pub(super) api: Api,
-    pub(super) dashboard: Router,
-    pub(super) app: Arc<App>,
+    pub(super) served: Arc<Served>,
     pub(super) peer: IpAddr,
     pub(super) stopping: watch::Receiver<bool>,
     pub(super) _place: OwnedSemaphorePermit,
@@ -54,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Bytestream for S {}
 
 impl Connection {
     pub(super) async fn receive(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
-        let telemetry = self.app.telemetry.clone();
+        let telemetry = self.served.app.telemetry.clone();
         telemetry.metrics.connections_open.fetch_add(1, Ordering::Relaxed);
         prepare(&stream);
         // A connection that breaks is its client's affair.
@@ -73,7 +71,7 @@ impl Connection {
     }
 
     async fn serve(self, mut stream: impl Bytestream) -> io::Result<()> {
-        let activity = Arc::new(Activity::new(Deadlines::of(&self.app.config.limits)));
+        let activity = Arc::new(Activity::new(Deadlines::of(&self.served.app.settings.limits)));
         let mut sniffed = BytesMut::with_capacity(SNIFFED_LEN_MAX);
         let found = self.in_time(speaks_http2(&mut stream, &mut sniffed)).await;
         let is_silent = sniffed.is_empty();
@@ -94,7 +92,7 @@ impl Connection {
     async fn in_time<T>(&self, words: impl Future<Output = T>) -> Option<T> {
         let mut stopping = self.stopping.clone();
         tokio::select! {
-            said = timeout(duration(self.app.config.limits.head_timeout), words) => said.ok(),
+            said = timeout(Duration::from(self.served.app.settings.limits.head_timeout), words) => said.ok(),
             _ = stopping.wait_for(|stop| *stop) => None,
         }
     }
@@ -156,7 +154,7 @@ impl Connection {
     }
 
     async fn refuse_slow_head(&self, stream: ClientStream<impl Bytestream>) -> io::Result<()> {
-        let problem = refusal::too_slow(self.app.config.limits.head_timeout);
+        let problem = refusal::too_slow(self.served.app.settings.limits.head_timeout);
         hang_up(stream, &refusal::last_answer(problem)).await
     }
 
@@ -175,11 +173,11 @@ impl Connection {
             let refused = guarded(refusal::too_large().into_response());
             return Box::pin(std::future::ready(refused));
         }
-        self.app.loopback.note_request(request.headers());
-        let client = self.app.trusted_proxies.client(self.peer, request.headers());
-        self.api.take(request, client).unwrap_or_else(|mut request| {
+        self.served.loopback.note_request(request.headers());
+        let client = self.served.trusted_proxies.client(self.peer, request.headers());
+        self.served.api.take(request, client).unwrap_or_else(|mut request| {
             request.extensions_mut().insert(client);
-            let answer = self.dashboard.clone().call(*request);
+            let answer = self.served.dashboard.clone().call(*request);
             Box::pin(answer.map(|answer| answer.unwrap_or_else(|never| match never {})))
         })
     }
@@ -189,8 +187,8 @@ impl Connection {
 fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let probes = TcpKeepalive::new()
-        .with_time(duration(PEER_PROBE_AFTER))
-        .with_interval(duration(PEER_PROBE_EVERY))
+        .with_time(Duration::from(PEER_PROBE_AFTER))
+        .with_interval(Duration::from(PEER_PROBE_EVERY))
         .with_retries(PEER_PROBES_MAX);
     let _ = SockRef::from(stream).set_tcp_keepalive(&probes);
 }
@@ -227,6 +225,6 @@ async fn hang_up(mut stream: ClientStream<impl Bytestream>, last: &[u8]) -> io::
         let mut unread = (&mut stream).take(LINGER_LEN_MAX);
         tokio::io::copy(&mut unread, &mut tokio::io::sink()).await
     };
-    timeout(duration(LINGER_TIMEOUT), close).await??;
+    timeout(Duration::from(LINGER_TIMEOUT), close).await??;
     Ok(())
 }

@@ -3,12 +3,12 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::activity::{Activity, Expiry};
-use super::duration;
 use crate::limits::CLOSE_TIMEOUT;
 
 /// How the driving of a connection ended.
@@ -84,7 +84,7 @@ impl Watchdog<'_> {
     fn deadline(&self) -> Option<(Instant, Expiry)> {
         match (self.activity.deadline(), self.closing_since) {
             (Some((_, Expiry::Idle)), Some(since)) => {
-                Some((since + duration(CLOSE_TIMEOUT), Expiry::Idle))
+                Some((since + Duration::from(CLOSE_TIMEOUT), Expiry::Idle))
             }
             (deadline, _) => deadline,
         }

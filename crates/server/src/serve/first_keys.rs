@@ -3,6 +3,7 @@
 //! The configured key is one key. Another text in the configuration replaces it, and so the old one is revoked; taking it
 //! out of the configuration revokes it too, unless nobody could manage the server then.
 
+use railpost_api::{Action, App, CONFIGURED_KEY_NAME, generate, hash_of};
 use railpost_store::{
     ApiKey, AuditEntry, Change, PageRequest, Scope, StoreError, TenantSettings, Write,
 };
@@ -10,10 +11,6 @@ use railpost_wire::{ApiKeyId, AuditId, TenantId};
 use serde_json::json;
 
 use super::{StartError, failed};
-use crate::api::Action;
-use crate::api::auth::hash_of;
-use crate::api::keys::{CONFIGURED_KEY_NAME, generate};
-use crate::app::App;
 
 /// The tenant that exists from the first start on.
 pub const DEFAULT_TENANT: &str = "default";
@@ -32,14 +29,13 @@ pub(super) struct Opened {
 
 /// On the first start there is nobody yet: makes the default tenant, and an admin key unless one is configured. On every
 /// start the configured key is made the one that counts.
-pub(super) async fn prepare(app: &App) -> Result<Opened, StartError> {
-    follow(app).await.map_err(|error| failed("store", error))
+pub(super) async fn prepare(app: &App, configured: &str) -> Result<Opened, StartError> {
+    follow(app, configured).await.map_err(|error| failed("store", error))
 }
 
-async fn follow(app: &App) -> Result<Opened, StoreError> {
+async fn follow(app: &App, text: &str) -> Result<Opened, StoreError> {
     let mut opened = Opened::default();
     let none_yet = app.store.api_keys(None, PageRequest::first(1)).await?.items.is_empty();
-    let text = app.config.server.admin_key.as_str();
     if none_yet {
         opened.made_key = begin(app, text.is_empty()).await?;
     }
@@ -153,7 +149,7 @@ async fn commit(
 }
 
 fn is_valid(app: &App, key: &ApiKey) -> bool {
-    crate::api::key_ring::is_valid(key, app.source.now())
+    railpost_api::is_valid(key, app.source.now())
 }
 
 fn admin_key(app: &App, key: &str, name: &str) -> ApiKey {

@@ -6,23 +6,47 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use railpost_api::{Api, App, TrustedProxies};
+use railpost_dashboard::Dashboard;
+use railpost_telemetry::{Level, Value};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::Connection;
 use super::{StartError, failed, tls};
-use crate::api::Api;
-use crate::app::App;
 use crate::config::Config;
-use crate::dashboard;
-use crate::telemetry::{Level, Value};
+use crate::loopback::LoopbackWatch;
 
 /// Where connections come in.
 pub(super) struct HttpListener {
     pub(super) address: SocketAddr,
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
+}
+
+/// What answers the requests of all connections.
+pub(super) struct Served {
+    pub(super) app: Arc<App>,
+    pub(super) api: Api,
+    pub(super) dashboard: Router,
+    pub(super) trusted_proxies: TrustedProxies,
+    pub(super) loopback: Arc<LoopbackWatch>,
+}
+
+impl Served {
+    pub(super) fn new(
+        app: Arc<App>,
+        dashboard: &Dashboard,
+        trusted_proxies: TrustedProxies,
+        loopback: Arc<LoopbackWatch>,
+    ) -> Self {
+        let api = Api::new(&app);
+        // With its state a router is complete: without, it would put its handlers together again for
+        // every request.
+        let dashboard = dashboard.router().with_state(());
+        Self { app, api, dashboard, trusted_proxies, loopback }
+    }
 }
 
 impl HttpListener {
@@ -37,12 +61,8 @@ impl HttpListener {
     }
 
     /// Takes connections until told to stop, then waits for those that are open.
-    pub(super) async fn listen(self, app: Arc<App>, mut stopping: watch::Receiver<bool>) {
-        let api = Api::new(&app);
-        // With its state a router is complete: without, it would put its handlers together anew for
-        // every request.
-        let dashboard: Router = dashboard::router(&app, api.clone()).with_state(());
-        let places_max = app.config.limits.connections_max;
+    pub(super) async fn listen(self, served: Arc<Served>, mut stopping: watch::Receiver<bool>) {
+        let places_max = served.app.settings.limits.connections_max;
         let places = Arc::new(Semaphore::new(places_max as usize));
         let stop = stopping.clone();
         loop {
@@ -53,9 +73,7 @@ impl HttpListener {
             match taken {
                 Ok((stream, peer, place)) => {
                     let connection = Connection {
-                        api: api.clone(),
-                        dashboard: dashboard.clone(),
-                        app: app.clone(),
+                        served: served.clone(),
                         peer,
                         stopping: stop.clone(),
                         _place: place,
@@ -64,7 +82,7 @@ impl HttpListener {
                 }
                 // Out of file descriptors, most likely: let some close.
                 Err(problem) => {
-                    tell_not_taken(&app, &problem);
+                    tell_not_taken(&served.app, &problem);
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }

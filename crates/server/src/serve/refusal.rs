@@ -2,10 +2,9 @@
 
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderValue, StatusCode};
+use railpost_api::{Code, Problem, guarded};
 use railpost_engine::Span;
 
-use crate::api::guarded;
-use crate::api::problem::{Code, Problem};
 use crate::limits::{REQUEST_HEAD_LEN_MAX, REQUEST_HEADERS_MAX};
 
 /// Why a head was refused, by the bare answer that hyper gave to it and by what came.

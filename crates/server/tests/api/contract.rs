@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jsonschema::Validator;
-use railpost::api::openapi;
+use railpost_api::openapi;
 use serde_json::Value;
 
 use crate::world::Answer;

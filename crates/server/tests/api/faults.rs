@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use railpost::config::Config;
 use railpost::serve::Server;
-use railpost::telemetry::{Level, Log};
 use railpost_engine::Because;
 use railpost_store::{MasterKey, MemoryStore, Setup, Store, SystemSource};
+use railpost_telemetry::{Level, Log};
 use serde_json::json;
 
 use crate::flaky::Flaky;
@@ -158,7 +158,7 @@ fn a_replay_waits_for_lanes_that_are_not_loaded_yet() {
     let asked = world.post(&of_tenant("replays"), &json!({"action": "replay"})).expect(202).json();
     let path = format!("replays/{}", text(&asked["id"]));
     // More often than one request asks before it gives up.
-    while not_loaded(&world) <= 2 * u64::from(railpost::limits::COMMAND_RETRIES_MAX) {
+    while not_loaded(&world) <= 2 * u64::from(railpost_api::limits::COMMAND_RETRIES_MAX) {
         let found = world.look(&path);
         assert_eq!(found["state"], "running", "{found}");
     }

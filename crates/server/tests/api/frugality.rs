@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use railpost::limits::{KEY_LOOK_UPS_AT_ONCE, UNKNOWN_KEYS_BURST};
+use railpost_api::limits::{KEY_LOOK_UPS_AT_ONCE, UNKNOWN_KEYS_BURST};
 use serde_json::json;
 
 use crate::faults::flaky_world;

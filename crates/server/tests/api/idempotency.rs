@@ -8,8 +8,8 @@ use std::sync::Barrier;
 
 use railpost::config::Config;
 use railpost::serve::Server;
-use railpost::telemetry::{Level, Log};
 use railpost_engine::Span;
+use railpost_telemetry::{Level, Log};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;

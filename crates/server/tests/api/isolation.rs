@@ -1,6 +1,6 @@
 //! Tenants cannot see each other, and a key opens what its scope says: every route is tried.
 
-use railpost::api::{Needs, Route, routes};
+use railpost_api::{Needs, Route, routes};
 use railpost_store::{ApiKey, Change, Scope, Write};
 use railpost_wire::ApiKeyId;
 use ring::digest::{SHA256, digest};
@@ -44,7 +44,7 @@ fn a_key_of_another_tenant_finds_nothing_anywhere() {
     assert_eq!(refused, routes.len() * SCOPES.len());
     println!("wrong tenant: {} routes with {} keys: {refused} refused", routes.len(), keys.len());
     let thin = "/v1/thin/{tenant}/{endpoint}/{event}";
-    let thin = railpost::api::routes().into_iter().find(|route| route.path == thin).unwrap();
+    let thin = railpost_api::routes().into_iter().find(|route| route.path == thin).unwrap();
     let forged = format!("{}?expires=99999999999&signature=AAAA", filled(&thin, &victim));
     assert_eq!(world.call("GET", &forged, &keys[0], &[], b"").expect(404).code(), "not_found");
 }

@@ -17,7 +17,7 @@ fn the_file_in_the_repository_is_what_the_types_say() {
     let stored = std::fs::read_to_string(golden()).unwrap_or_default();
     let advice = "openapi.json differs from the API: if that is meant, renew it with \
                   `cargo run -- openapi > openapi.json` and look at its diff";
-    assert!(stored == railpost::api::openapi_text(), "{advice}");
+    assert!(stored == railpost_api::openapi_text(), "{advice}");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_independent_validator_finds_nothing_wrong() {
 fn the_server_shows_its_specification_and_pages_to_browse_it() {
     let world = World::new();
     let get = |path: &str| world.call("GET", path, "", &[], b"").expect(200);
-    assert_eq!(get("/openapi.json").text, railpost::api::openapi_text());
+    assert_eq!(get("/openapi.json").text, railpost_api::openapi_text());
     for path in ["/docs", "/docs/errors"] {
         let page = get(path);
         assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
@@ -45,7 +45,7 @@ fn the_server_shows_its_specification_and_pages_to_browse_it() {
         assert!(policy.starts_with("default-src 'none'; style-src 'self'"), "{policy}");
     }
     assert_eq!(get("/docs/style.css").headers["content-type"], "text/css; charset=utf-8");
-    for route in railpost::api::routes() {
+    for route in railpost_api::routes() {
         assert!(get("/docs").text.contains(route.path), "{} is not on the page", route.path);
     }
 }

@@ -1,6 +1,6 @@
 //! The shapes of requests: an object is an object and a word a word, at every depth of every operation.
 
-use railpost::api::{Route, openapi, routes};
+use railpost_api::{Route, openapi, routes};
 use serde_json::{Value, json};
 
 use crate::things::{Things, filled, furnish};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use railpost::api::{Route, routes};
+use railpost_api::{Route, routes};
 use serde_json::json;
 
 use crate::receiver::Receiver;

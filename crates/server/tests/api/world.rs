@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use railpost::config::{AllowLoopback, Config};
 use railpost::serve::Server;
-use railpost::telemetry::{Level, Log};
+use railpost_telemetry::{Level, Log};
 use serde_json::Value;
 
 use crate::contract;

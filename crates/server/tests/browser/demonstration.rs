@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use railpost::demo::{Options, run};
+use railpost::demo::run;
+use railpost_cli::demo::Options;
 use tokio::runtime::Runtime;
 
 #[test]
@@ -13,7 +14,7 @@ fn the_demo_shows_every_scene_and_ends() {
         ..Options::default()
     };
     let mut text = Vec::new();
-    Runtime::new().unwrap().block_on(run(options, &mut text, std::future::pending())).unwrap();
+    Runtime::new().unwrap().block_on(run(0, options, &mut text, std::future::pending())).unwrap();
     let text = String::from_utf8(text).unwrap();
     for word in [
         "/dashboard/sign-in?token=",
@@ -31,7 +32,7 @@ fn the_demo_shows_every_scene_and_ends() {
 #[test]
 fn the_demo_ends_when_it_is_told_to() {
     let mut text = Vec::new();
-    let ended = run(Options::default(), &mut text, std::future::ready(()));
+    let ended = run(0, Options::default(), &mut text, std::future::ready(()));
     Runtime::new().unwrap().block_on(ended).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("The demo is over."));
 }

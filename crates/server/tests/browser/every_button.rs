@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railpost::dashboard::{form_paths, one_time_link, page_paths};
+use railpost_dashboard::{form_paths, page_paths};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
@@ -190,7 +190,7 @@ impl Walk {
         let world = World::new();
         let browser = Browser::new(&world);
         browser.chromium("Emulation.setScriptExecutionDisabled", &json!({"value": true}));
-        browser.go(&one_time_link(world.server().app()));
+        browser.go(&world.server().dashboard().one_time_link());
         browser.click("main button.primary");
         browser.chromium("Emulation.setScriptExecutionDisabled", &json!({"value": false}));
         browser.wait_for("nav.tabs");

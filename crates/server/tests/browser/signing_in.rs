@@ -1,7 +1,7 @@
 //! Signing in and out, sessions, and what guards them.
 
 use railpost::config::Config;
-use railpost::dashboard::one_time_link;
+
 use serde_json::{Value, json};
 
 use crate::sign_in::{cookie, send_form, sign_in};
@@ -29,7 +29,7 @@ fn one_signs_in_with_a_key_lands_where_one_wanted_to_go_and_signs_out() {
 #[test]
 fn a_sign_in_link_opens_the_dashboard_once() {
     let world = World::new();
-    let link = one_time_link(world.server().app());
+    let link = world.server().dashboard().one_time_link();
     let browser = Browser::new(&world);
     browser.go(&link);
     browser.wait_for("nav.tabs");
@@ -44,7 +44,7 @@ fn a_sign_in_link_opens_the_dashboard_once() {
 #[test]
 fn looking_at_a_sign_in_link_does_not_use_it_up() {
     let world = World::new();
-    let link = one_time_link(world.server().app());
+    let link = world.server().dashboard().one_time_link();
     for _ in 0..2 {
         world.call("GET", &link, "", &[], b"").expect(200);
     }
@@ -93,7 +93,7 @@ fn signing_in_and_out_is_in_the_trail_with_the_address() {
         sign_ins(&world),
         [entry("session.sign_in", by_key), entry("session.sign_out", out)]
     );
-    let link = one_time_link(world.server().app());
+    let link = world.server().dashboard().one_time_link();
     let token = link.split("token=").nth(1).unwrap();
     send_form(&world, &format!("token={token}"), &[]);
     let (action, target, actor, detail) = sign_ins(&world).pop().unwrap();

@@ -109,7 +109,7 @@ fn a_bad_policy_names_the_field_before_any_request() {
 #[test]
 fn openapi_is_the_document_of_this_executable_and_always_the_same() {
     let document = run(&["openapi"]).expect(0);
-    assert_eq!(document.json(), railpost::api::openapi());
+    assert_eq!(document.json(), railpost_api::openapi());
     assert_eq!(document.out, run(&["openapi"]).out);
 }
 

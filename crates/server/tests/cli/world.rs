@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use railpost::config::Config;
 use railpost::serve::Server;
-use railpost::telemetry::{Level, Log};
+use railpost_telemetry::{Level, Log};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

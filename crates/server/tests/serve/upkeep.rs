@@ -2,9 +2,9 @@
 
 use railpost::config::Config;
 use railpost::serve::Server;
-use railpost::telemetry::{Level, Log};
 use railpost_engine::Span;
 use railpost_store::AcceptBatch;
+use railpost_telemetry::{Level, Log};
 
 use super::process::{PATIENCE, call};
 use super::seeded::tenant;

@@ -1,0 +1,143 @@
+//! What every request has at hand.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use railpost_dispatch::{Dispatcher, Guard};
+use railpost_schema::{Catalogue, ValidationThreads};
+use railpost_store::{Source, Store};
+use railpost_telemetry::{Level, Telemetry, Value};
+use tokio::sync::{Mutex, Notify};
+
+use super::auth::Rates;
+use super::docs_page::Pages;
+use super::health::Readiness;
+use super::idempotency::UnderWay;
+use super::key_ring::KeyRing;
+use super::metrics::Sampled;
+use super::seal::Seal;
+use super::settings::ApiSettings;
+use super::thin_links::ThinLinks;
+
+/// Follows the tenants that are created: a second one ends what only a single one may have.
+#[async_trait]
+pub trait TenantWatch: fmt::Debug + Send + Sync {
+    /// A tenant was created. It is answered for when this ends.
+    async fn tenant_created(&self);
+}
+
+/// What an API is made of.
+pub struct AppParts {
+    /// What was configured.
+    pub settings: ApiSettings,
+    /// Where everything is written.
+    pub store: Arc<dyn Store>,
+    /// Accepts events and sees to it that they arrive.
+    pub dispatcher: Dispatcher,
+    /// Where attempts may go.
+    pub guard: Guard,
+    /// The time, and chance.
+    pub source: Arc<dyn Source>,
+    /// Log lines, metrics and traces.
+    pub telemetry: Arc<Telemetry>,
+    /// Makes and checks the URLs of thin envelopes.
+    pub thin_links: ThinLinks,
+    /// Encrypts answers that may show secrets.
+    pub seal: Seal,
+    /// Told of new tenants.
+    pub tenant_watch: Arc<dyn TenantWatch>,
+}
+
+/// One server's parts. Handlers share it; nothing in it is global.
+pub struct App {
+    /// What was configured.
+    pub settings: ApiSettings,
+    /// Where everything is written.
+    pub store: Arc<dyn Store>,
+    /// Accepts events and sees to it that they arrive.
+    pub dispatcher: Dispatcher,
+    /// Where attempts may go.
+    pub guard: Guard,
+    /// The time, and chance.
+    pub source: Arc<dyn Source>,
+    /// Log lines, metrics and traces.
+    pub telemetry: Arc<Telemetry>,
+    /// API keys that were looked up lately.
+    pub keys: KeyRing,
+    /// A replay was asked for or cancelled: the runner of replays looks again.
+    pub replay_changes: Notify,
+    /// An endpoint was removed: its open deliveries are to be closed.
+    pub removals: Notify,
+    /// A tenant was marked: all that it has is to be erased.
+    pub erasures: Notify,
+    pub(crate) thin: ThinLinks,
+    pub(crate) seal: Seal,
+    pub(crate) rates: Rates,
+    pub(crate) under_way: UnderWay,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) validation: ValidationThreads,
+    pub(crate) pages: Pages,
+    pub(crate) sampled: Sampled,
+    pub(crate) readiness: Readiness,
+    pub(crate) tenant_watch: Arc<dyn TenantWatch>,
+    /// Held by a request that takes a secret away or has an endpoint sign.
+    pub(crate) secret_changes: Mutex<()>,
+}
+
+impl App {
+    /// An API of these parts that has answered nothing yet.
+    pub fn new(parts: AppParts) -> Self {
+        let validation = validation_threads(parts.telemetry.clone());
+        let AppParts { settings, store, dispatcher, guard, source, telemetry, .. } = parts;
+        Self {
+            settings,
+            store,
+            dispatcher,
+            guard,
+            source,
+            telemetry,
+            keys: Default::default(),
+            replay_changes: Default::default(),
+            removals: Default::default(),
+            erasures: Default::default(),
+            thin: parts.thin_links,
+            seal: parts.seal,
+            rates: Default::default(),
+            under_way: Default::default(),
+            catalogue: Default::default(),
+            validation,
+            pages: Default::default(),
+            sampled: Default::default(),
+            readiness: Default::default(),
+            tenant_watch: parts.tenant_watch,
+            secret_changes: Default::default(),
+        }
+    }
+
+    /// Unpredictable bytes, for ids and secrets.
+    pub fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.source.fill_random(&mut bytes);
+        bytes
+    }
+}
+
+fn validation_threads(telemetry: Arc<Telemetry>) -> ValidationThreads {
+    ValidationThreads::new(move |tenant| {
+        let fields = [("tenant", Value::Text(tenant.as_str()))];
+        telemetry.log.line(Level::Warn, "validation_overran", &fields);
+    })
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for AppParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AppParts").finish_non_exhaustive()
+    }
+}

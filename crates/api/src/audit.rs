@@ -1,0 +1,128 @@
+//! The audit trail: who did what to what.
+
+mod action;
+mod changes;
+
+use std::net::IpAddr;
+
+use http::Method;
+use railpost_engine::Time;
+use railpost_store::limits::TEXT_LEN_MAX;
+use railpost_store::{AuditEntry, AuditQuery};
+use railpost_wire::{AuditId, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answer::Json;
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::deliveries::period;
+use super::path::{NoPath, OfTenant};
+use super::problem::Problem;
+use super::query::{Page, Paged};
+use super::route::Route;
+use super::tenants;
+
+pub use action::{AUDIT_TENANT_ERASED, Action};
+pub(crate) use changes::Changes;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/audit",
+            Needs::Manage,
+            "List who did what in a tenant's realm, the latest first",
+            list_own,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/audit",
+            Needs::Admin,
+            "List who did what, the latest first",
+            list,
+        ),
+    ]
+}
+
+/// Who did what to what.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditEntry")]
+pub(crate) struct AuditView {
+    /// Its id.
+    pub(crate) id: AuditId,
+    /// When.
+    pub(crate) at: Time,
+    /// In whose realm; nothing when it concerns no tenant.
+    pub(crate) tenant: Option<TenantId>,
+    /// Who: an API key's id, `railpost` for what it does by itself, `configuration` for what the start makes
+    /// of `server.admin_key`, `nobody` for a failed sign-in.
+    pub(crate) actor: String,
+    /// From which address, if it came over the network.
+    pub(crate) address: Option<IpAddr>,
+    /// Did what, such as `endpoint.pause`.
+    pub(crate) action: String,
+    /// To what, by its id.
+    pub(crate) target: String,
+    /// What else is worth knowing. `changes` has the fields that changed, by their paths, each with `from`
+    /// and `to`; secrets are named and not shown, long values are cut. `more_changes` is the number of
+    /// those left out.
+    pub(crate) detail: serde_json::Value,
+}
+
+impl From<AuditEntry> for AuditView {
+    fn from(entry: AuditEntry) -> Self {
+        let AuditEntry { id, at, tenant, actor, address, action, target, detail } = entry;
+        Self { id, at: at.into(), tenant, actor, address, action, target, detail }
+    }
+}
+
+/// Which entries a list shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditFilter {
+    /// About this target only, by its id.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::bounds::optional_text")]
+    pub(crate) target: Option<String>,
+    /// From then on only.
+    pub(crate) created_after: Option<Time>,
+    /// Before then only.
+    pub(crate) created_before: Option<Time>,
+}
+
+pub(crate) async fn list_own(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<AuditFilter>,
+    _: NoBody,
+) -> Result<Json<Page<AuditView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    page(&ctx, Some(path.tenant), query).await
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    _: NoPath,
+    query: Paged<AuditFilter>,
+    _: NoBody,
+) -> Result<Json<Page<AuditView>>, Problem> {
+    page(&ctx, None, query).await
+}
+
+async fn page(
+    ctx: &Ctx,
+    tenant: Option<TenantId>,
+    query: Paged<AuditFilter>,
+) -> Result<Json<Page<AuditView>>, Problem> {
+    let AuditFilter { target, created_after, created_before } = query.filter;
+    if target.as_ref().is_some_and(|target| target.len() > TEXT_LEN_MAX || target.contains('\0')) {
+        let detail = format!("expected at most {TEXT_LEN_MAX} bytes, none of them NUL");
+        return Err(Problem::parameter("target", detail));
+    }
+    let at = period(created_after, created_before);
+    let query = AuditQuery { tenant, target, at, page: query.page };
+    let listing = ctx.app.store.audit(query).await?;
+    Ok(Json(Page::of(listing, AuditView::from)))
+}

@@ -1,0 +1,177 @@
+//! Dead letters: deliveries that were given up on.
+
+use http::Method;
+use railpost_engine::{Command, Failure, Stage, Time};
+use railpost_store::{DeliveryQuery, DeliveryView as Stored, LastAttempt};
+use railpost_wire::{EndpointId, EventType, Key};
+use ring::digest::{SHA256, digest};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answer::Json;
+use super::attempts;
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::commands::carry_out;
+use super::deliveries::{DeliveryView, find_of, period};
+use super::path::{OfDelivery, OfTenant};
+use super::problem::Problem;
+use super::query::{NoQuery, Page, Paged};
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    let acting = |command| move |ctx, path, _: NoQuery, _: NoBody| act(ctx, path, command);
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/dead-letters",
+            Needs::Read,
+            "List dead letters, the latest first",
+            list,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/dead-letters/{delivery}",
+            Needs::Read,
+            "Show a dead letter",
+            show,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/dead-letters/{delivery}/replay",
+            Needs::Manage,
+            "Send a dead letter again",
+            acting(Command::Replay),
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/dead-letters/{delivery}/skip",
+            Needs::Manage,
+            "Let the lane of a dead letter move on; the dead letter stays",
+            acting(Command::Skip),
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/dead-letters/{delivery}/discard",
+            Needs::Manage,
+            "Decide that a dead letter need not arrive",
+            acting(Command::Discard),
+        ),
+    ]
+}
+
+/// A delivery that was given up on.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct DeadLetter {
+    /// The delivery.
+    #[serde(flatten)]
+    pub(crate) delivery: DeliveryView,
+    /// The status of the last response.
+    pub(crate) last_status: Option<u16>,
+    /// Why the last attempt had no response.
+    pub(crate) last_failure: Option<Failure>,
+    /// The same in words.
+    pub(crate) last_message: Option<String>,
+    /// The headers of the last response, as far as they are kept.
+    pub(crate) response_headers: Vec<(String, String)>,
+}
+
+/// A dead letter by itself. A list leaves out what only the payload tells: it would read every payload of
+/// its page.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct DeadLetterDetail {
+    /// What a list shows of it too.
+    #[serde(flatten)]
+    pub(crate) letter: DeadLetter,
+    /// The SHA-256 of the event's payload, in hex; nothing when the event is gone.
+    pub(crate) body_sha256: Option<String>,
+}
+
+/// Which dead letters a list shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DeadLetterFilter {
+    /// To this endpoint only.
+    pub(crate) endpoint: Option<EndpointId>,
+    /// Of events of this type only.
+    #[serde(rename = "type")]
+    pub(crate) event_type: Option<EventType>,
+    /// Of events with this key only.
+    pub(crate) key: Option<Key>,
+    /// Of deliveries made at or after this instant only.
+    pub(crate) created_after: Option<Time>,
+    /// Of deliveries made before this instant only.
+    pub(crate) created_before: Option<Time>,
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<DeadLetterFilter>,
+    _: NoBody,
+) -> Result<Json<Page<DeadLetter>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
+    let DeadLetterFilter { endpoint, event_type, key, created_after, created_before } =
+        query.filter;
+    let query = DeliveryQuery {
+        tenant: path.tenant,
+        endpoint,
+        stage: Some(Stage::Dead),
+        key,
+        event_type,
+        created: period(created_after, created_before),
+        page: query.page,
+    };
+    let listing = ctx.app.store.deliveries(query).await?;
+    let ids = listing.items.iter().map(|stored| stored.delivery.id);
+    let mut last = attempts::last_of(&ctx, ids).await?;
+    Ok(Json(Page::of(listing, |stored| {
+        let attempt = last.take(stored.delivery.id);
+        view(stored, attempt)
+    })))
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfDelivery,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<DeadLetterDetail>, Problem> {
+    let stored = find_of(&ctx, &path.tenant, path.delivery).await?;
+    if stored.delivery.state.stage() != Stage::Dead {
+        return Err(Problem::not_found("dead letter", path.delivery));
+    }
+    let attempt =
+        attempts::last_of(&ctx, std::iter::once(path.delivery)).await?.take(path.delivery);
+    let event = ctx.app.store.event(&stored.tenant, &stored.event).await?;
+    let body_sha256 = event.map(|stored| sha256_hex(&stored.event.payload));
+    Ok(Json(DeadLetterDetail { letter: view(stored, attempt), body_sha256 }))
+}
+
+/// Acts on a delivery that should be a dead letter; whether its state allows it, the engine says.
+pub(crate) async fn act(
+    ctx: Ctx,
+    path: OfDelivery,
+    command: Command,
+) -> Result<Json<DeliveryView>, Problem> {
+    let stored = find_of(&ctx, &path.tenant, path.delivery).await?;
+    carry_out(&ctx, command, stored, Json).await
+}
+
+fn view(stored: Stored, last: Option<LastAttempt>) -> DeadLetter {
+    let (last_status, last_failure) = attempts::status_and_failure(last.as_ref());
+    let (last_message, response_headers) =
+        last.map(|last| (last.message, last.response_headers)).unwrap_or_default();
+    DeadLetter {
+        delivery: stored.into(),
+        last_status,
+        last_failure,
+        last_message,
+        response_headers,
+    }
+}
+
+fn sha256_hex(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,302 @@
+//! What can be done with an endpoint, and how it is doing.
+
+use http::Method;
+use railpost_engine::{BreakerState, EndpointStatus, Plan, Time, Timestamp};
+use railpost_store::{
+    AcceptBatch, Counts, Endpoint, Event, RedeliverBatch, TEST_EVENT_TYPE, Write, is_test_type,
+};
+use railpost_wire::{DeliveryId, EventId, EventType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{EndpointView, audit_action, commit_change, find};
+use crate::answer::{Accepted, Json};
+use crate::audit::Action;
+use crate::auth::Needs;
+use crate::body::{JsonBody, NoBody};
+use crate::call::Ctx;
+use crate::limits::{PLANNED_ATTEMPTS_DEFAULT, PLANNED_ATTEMPTS_MAX};
+use crate::path::OfEndpoint;
+use crate::problem::{Code, Problem};
+use crate::query::{NoQuery, Query};
+use crate::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    use Needs::{Manage, Read};
+    let (get, post) = (Method::GET, Method::POST);
+    vec![
+        Route::new(
+            post.clone(),
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/pause",
+            Manage,
+            "Pause an endpoint: its backlog is kept",
+            pause,
+        ),
+        Route::new(
+            post.clone(),
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/resume",
+            Manage,
+            "Resume an endpoint, whatever switched it off",
+            resume,
+        ),
+        Route::new(
+            post,
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/test",
+            Manage,
+            "Send a test event to this endpoint alone",
+            test,
+        ),
+        Route::new(
+            get.clone(),
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/schedule",
+            Read,
+            "Show when a delivery that keeps failing would be tried",
+            schedule,
+        ),
+        Route::new(
+            get,
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/health",
+            Read,
+            "Show how an endpoint is doing",
+            health,
+        ),
+    ]
+}
+
+pub(crate) async fn pause(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EndpointView>, Problem> {
+    switch(&ctx, &path, EndpointStatus::Paused, Action::EndpointPause).await
+}
+
+pub(crate) async fn resume(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EndpointView>, Problem> {
+    switch(&ctx, &path, EndpointStatus::Active, Action::EndpointResume).await
+}
+
+async fn switch(
+    ctx: &Ctx,
+    path: &OfEndpoint,
+    status: EndpointStatus,
+    action: Action,
+) -> Result<Json<EndpointView>, Problem> {
+    let before = find(ctx, path).await?;
+    let failing_since = before.failing_since.filter(|_| status != EndpointStatus::Active);
+    let updated_at = ctx.now();
+    let after = Endpoint { status, failing_since, updated_at, ..before.clone() };
+    let write = Write::SetEndpointStatus(after.id, status);
+    commit_change(ctx, write, action, &before, after).await
+}
+
+/// What a test event is like.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(example = json!({ "type": "railpost.test.order", "payload": { "order": 17 } }))]
+pub(crate) struct NewTest {
+    /// `railpost.test`, or a type below it, such as `railpost.test.order`: a receiver must be able to
+    /// tell a test from the real thing. `railpost.test` if not given.
+    #[serde(default, rename = "type")]
+    #[schemars(extend("pattern" = r"^railpost\.test(\.[A-Za-z0-9_-]+)*$"))]
+    event_type: Option<EventType>,
+    /// What the receiver gets.
+    #[serde(default)]
+    payload: Option<Value>,
+}
+
+/// A test event is on its way.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct TestSent {
+    /// The event.
+    pub(crate) event: EventId,
+    /// Its delivery to the endpoint.
+    pub(crate) delivery: DeliveryId,
+}
+
+/// Sends a test event. No filter wants events of such a type, so accepting one makes no delivery, not
+/// even for an endpoint that subscribes to everything; the one delivery is then asked for by name,
+/// which no filter is asked about.
+pub(crate) async fn test(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    JsonBody(new): JsonBody<NewTest>,
+) -> Result<Accepted<TestSent>, Problem> {
+    let endpoint = find(&ctx, &path).await?;
+    let event = test_event(&ctx, new)?;
+    let (tenant, id) = (path.tenant.clone(), event.id.clone());
+    let batch = AcceptBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
+    ctx.app.dispatcher.accept(batch).await?;
+    let orders = vec![(id.clone(), endpoint.id)];
+    let audit = Some(ctx.audit_entry(audit_action(Action::EndpointTest, &endpoint)));
+    let batch = RedeliverBatch { tenant: tenant.clone(), orders, audit, idempotency: None };
+    ctx.app.dispatcher.redeliver(batch).await?;
+    let deliveries = ctx.app.store.deliveries_of(&tenant, &id).await?;
+    let made = deliveries.first().map(|view| view.delivery.id);
+    let gone = || Problem::new(Code::Conflict, "the endpoint was removed meanwhile");
+    let answer = Accepted(TestSent { event: id, delivery: made.ok_or_else(gone)? });
+    ctx.remember(answer).await
+}
+
+fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
+    let own = || TEST_EVENT_TYPE.parse().expect("it is an event type");
+    let event_type = new.event_type.unwrap_or_else(own);
+    if !is_test_type(&event_type) {
+        let detail = format!("expected `{TEST_EVENT_TYPE}` or a type below it, got `{event_type}`");
+        return Err(Problem::field("type", detail));
+    }
+    let now = ctx.now();
+    let payload = new.payload.unwrap_or_else(|| json!({ "message": "a test from Railpost" }));
+    Ok(Event {
+        id: EventId::generate(now.as_millis(), ctx.app.random()),
+        event_type,
+        key: None,
+        payload: payload.to_string().into(),
+        content_type: "application/json".parse().expect("it is a content type"),
+        schema_version: None,
+        time: now,
+        traceparent: None,
+        cloudevent: None,
+    })
+}
+
+/// How far a schedule is shown.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HowFar {
+    /// Most attempts: 1 to 1,000. 20 if not given.
+    #[schemars(range(min = 1, max = PLANNED_ATTEMPTS_MAX))]
+    attempts: Option<usize>,
+}
+
+pub(crate) async fn schedule(
+    ctx: Ctx,
+    path: OfEndpoint,
+    Query(query): Query<HowFar>,
+    _: NoBody,
+) -> Result<Json<Plan>, Problem> {
+    let attempts = query.attempts.unwrap_or(PLANNED_ATTEMPTS_DEFAULT);
+    if !(1..=PLANNED_ATTEMPTS_MAX).contains(&attempts) {
+        let detail = format!("expected 1 to {PLANNED_ATTEMPTS_MAX}; got {attempts}");
+        return Err(Problem::parameter("attempts", detail));
+    }
+    let endpoint = find(&ctx, &path).await?;
+    Ok(Json(endpoint.settings.policy.retry.plan(attempts)))
+}
+
+/// How an endpoint is doing.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct EndpointHealth {
+    /// Whether it is switched on, and if not, why.
+    pub(crate) status: EndpointStatus,
+    /// Why nothing can be sent to it as it is, such as a missing secret.
+    pub(crate) blocked: Option<String>,
+    /// Since when nothing but failures came back.
+    pub(crate) failing_since: Option<Time>,
+    /// What its breaker does; nothing while another node or none serves it.
+    pub(crate) breaker: Option<BreakerView>,
+    /// Until when its receiver asked to be left alone.
+    pub(crate) held_until: Option<Time>,
+    /// Attempts under way.
+    pub(crate) in_flight: u64,
+    /// Deliveries in memory that only wait for a gate to open.
+    pub(crate) ready: usize,
+    /// Deliveries that wait for their turn.
+    pub(crate) pending: u64,
+    /// Deliveries that wait for a retry.
+    pub(crate) waiting: u64,
+    /// Dead letters that hold a lane.
+    pub(crate) held: u64,
+    /// Dead letters that hold none.
+    pub(crate) dead: u64,
+    /// All that is open: pending, under way, waiting and held.
+    pub(crate) open: u64,
+    /// When the oldest open delivery was made.
+    pub(crate) oldest_open_at: Option<Time>,
+    /// How long ago that was, in seconds.
+    pub(crate) oldest_open_age_s: u64,
+    /// How far sending is behind accepting, in seconds: the age of the oldest open delivery while any
+    /// waits to be sent. What is held waits for a person, and alone it is no lag.
+    pub(crate) lag_s: u64,
+}
+
+/// What a breaker does.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+#[schemars(rename = "Breaker")]
+pub(crate) enum BreakerView {
+    /// Attempts pass.
+    Closed,
+    /// Nothing passes before `until`; then one probe.
+    Open {
+        /// The probe's instant.
+        until: Time,
+    },
+    /// The probe is under way.
+    Probing,
+    /// Attempts pass, but no more than `limit` at once.
+    Ramping {
+        /// Most attempts under way.
+        limit: u32,
+    },
+}
+
+impl From<BreakerState> for BreakerView {
+    fn from(state: BreakerState) -> Self {
+        match state {
+            BreakerState::Closed => BreakerView::Closed,
+            BreakerState::Open { until } => BreakerView::Open { until: until.into() },
+            BreakerState::Probing => BreakerView::Probing,
+            BreakerState::Ramping { limit } => BreakerView::Ramping { limit },
+        }
+    }
+}
+
+pub(crate) async fn health(
+    ctx: Ctx,
+    path: OfEndpoint,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EndpointHealth>, Problem> {
+    let endpoint = find(&ctx, &path).await?;
+    let counts = ctx.app.store.counts(endpoint.id).await?;
+    let served = ctx.app.dispatcher.health(endpoint.id).await?;
+    let blocked = ctx.app.dispatcher.blocked(endpoint.id).await?;
+    Ok(Json(EndpointHealth { blocked, ..health_of(&endpoint, counts, served, ctx.now()) }))
+}
+
+fn health_of(
+    endpoint: &Endpoint,
+    counts: Counts,
+    served: Option<railpost_engine::Health>,
+    now: Timestamp,
+) -> EndpointHealth {
+    let age_s = counts.oldest_open_at.map_or(0, |at| now.since(at).as_millis() / 1000);
+    let served = served.as_ref();
+    EndpointHealth {
+        status: served.map_or(endpoint.status, |health| health.status),
+        blocked: None,
+        failing_since: served
+            .map_or(endpoint.failing_since, |health| health.failing_since)
+            .map(Time::from),
+        breaker: served.map(|health| health.breaker.into()),
+        held_until: served.and_then(|health| health.held_until).map(Time::from),
+        in_flight: served.map_or(counts.in_flight, |health| health.in_flight.into()),
+        ready: served.map_or(0, |health| health.ready),
+        pending: counts.pending,
+        waiting: counts.waiting,
+        held: counts.held,
+        dead: counts.dead,
+        open: counts.open(),
+        oldest_open_at: counts.oldest_open_at.map(Time::from),
+        oldest_open_age_s: age_s,
+        lag_s: if counts.open() > counts.held { age_s } else { 0 },
+    }
+}

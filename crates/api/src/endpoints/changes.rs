@@ -1,0 +1,56 @@
+//! What a change of an endpoint was, for the audit trail.
+
+use std::collections::BTreeSet;
+
+use railpost_store::{Endpoint, EndpointPrivate, EndpointSettings};
+use serde_json::Value;
+
+use super::EndpointView;
+use crate::audit::Changes;
+
+/// What of a view is no setting.
+const LEFT_OUT: [&str; 9] = [
+    "id",
+    "tenant",
+    "headers",
+    "client_certificate",
+    "blocked",
+    "failing_since",
+    "revision",
+    "created_at",
+    "updated_at",
+];
+
+/// What differs between an endpoint and the same a moment later.
+pub(super) fn between(before: &Endpoint, after: &Endpoint) -> Changes {
+    let mut changes = Changes::between(&settings(before), &settings(after));
+    // What cannot be read is replaced as a whole.
+    let (old, new) = (before.private.clone(), after.private.clone());
+    add_private(&mut changes, &old.unwrap_or_default(), &new.unwrap_or_default());
+    changes
+}
+
+/// What is not as it would be had nobody said anything.
+pub(super) fn since_nothing(endpoint: &Endpoint) -> Changes {
+    let settings = EndpointSettings::all_events("");
+    let private = Ok(EndpointPrivate::default());
+    between(&Endpoint { settings, private, ..endpoint.clone() }, endpoint)
+}
+
+fn settings(endpoint: &Endpoint) -> Value {
+    let mut view = serde_json::to_value(EndpointView::from(endpoint.clone())).unwrap_or_default();
+    if let Some(fields) = view.as_object_mut() {
+        fields.retain(|name, value| !LEFT_OUT.contains(&name.as_str()) && *value != "");
+    }
+    view
+}
+
+fn add_private(changes: &mut Changes, before: &EndpointPrivate, after: &EndpointPrivate) {
+    let names: BTreeSet<&String> = before.headers.keys().chain(after.headers.keys()).collect();
+    for name in names {
+        let path = format!("headers.{name}");
+        changes.add_secret(&path, before.headers.get(name), after.headers.get(name));
+    }
+    let (old, new) = (before.client_identity.as_ref(), after.client_identity.as_ref());
+    changes.add_secret("client_identity", old, new);
+}

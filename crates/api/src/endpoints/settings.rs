@@ -1,0 +1,123 @@
+//! What an endpoint's owner chose, checked: what could never be sent is refused when it is entered.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+use railpost_dispatch::{Certificates, CustomHeaders, Target, Timeouts};
+use railpost_engine::{Policy, Span};
+use railpost_store::limits::{
+    FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX, PEM_LEN_MAX,
+};
+use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
+use railpost_wire::HeaderNames;
+
+use super::shape::{self, EndpointFields};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// The settings that were chosen, or which field cannot be so.
+pub(super) fn checked(
+    app: &App,
+    fields: EndpointFields,
+) -> Result<(EndpointSettings, EndpointPrivate), Problem> {
+    let EndpointFields {
+        url,
+        description,
+        types,
+        policy,
+        envelope,
+        thin_above,
+        renamed_headers,
+        tls_min,
+        authorities_pem,
+        timeout,
+        headers,
+        client_identity,
+    } = fields;
+    let settings = EndpointSettings {
+        url,
+        description,
+        filters: types,
+        policy: Policy::new(policy).map_err(policy_problem)?,
+        envelope,
+        thin_above,
+        header_names: renamed_headers,
+        tls_min: tls_min.into(),
+        authorities_pem,
+        timeout,
+    };
+    let private = EndpointPrivate { headers, client_identity: client_identity.map(stored) };
+    check(app, &settings, &private)?;
+    Ok((settings, private))
+}
+
+fn stored(identity: shape::ClientIdentity) -> ClientIdentity {
+    let shape::ClientIdentity { certificate_pem, key_pem } = identity;
+    ClientIdentity { certificate_pem, key_pem }
+}
+
+fn policy_problem(error: railpost_engine::PolicyError) -> Problem {
+    Problem::from(error).within("policy")
+}
+
+fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> Result<(), Problem> {
+    Target::parse(&settings.url, &app.guard).map_err(at("url"))?;
+    check_types(settings.filters.len())?;
+    check_headers(&private.headers, &settings.header_names)?;
+    settings.timeout.map_or(Ok(()), check_timeout)?;
+    settings.thin_above.map_or(Ok(()), check_thin_above)?;
+    if let Some(pem) = &settings.authorities_pem {
+        if pem.len() > PEM_LEN_MAX {
+            let detail = format!("expected at most {PEM_LEN_MAX} bytes; got {}", pem.len());
+            return Err(Problem::field("authorities_pem", detail));
+        }
+        Certificates::roots_from_pem(pem.as_bytes()).map_err(at("authorities_pem"))?;
+    }
+    if let Some(ClientIdentity { certificate_pem, key_pem }) = &private.client_identity {
+        let (chain, key) = (certificate_pem.as_bytes(), key_pem.as_bytes());
+        let identity = railpost_dispatch::ClientIdentity::from_pem(chain, key);
+        identity.map_err(at("client_identity"))?;
+    }
+    Ok(())
+}
+
+fn at<E: Display>(field: &'static str) -> impl Fn(E) -> Problem {
+    move |error| Problem::field(field, error.to_string())
+}
+
+fn check_thin_above(bound: u32) -> Result<(), Problem> {
+    if bound as usize <= PAYLOAD_LEN_MAX {
+        return Ok(());
+    }
+    let detail = format!("expected 0 to {PAYLOAD_LEN_MAX} bytes; got {bound}");
+    Err(Problem::field("thin_above", detail))
+}
+
+fn check_types(count: usize) -> Result<(), Problem> {
+    if (1..=FILTERS_MAX).contains(&count) {
+        return Ok(());
+    }
+    let expected = format!("expected 1 to {FILTERS_MAX} of them, such as `order.*`; got {count}");
+    Err(Problem::field("types", expected))
+}
+
+fn check_headers(headers: &BTreeMap<String, String>, names: &HeaderNames) -> Result<(), Problem> {
+    if headers.len() > HEADERS_MAX {
+        let detail = format!("expected at most {HEADERS_MAX} headers; got {}", headers.len());
+        return Err(Problem::field("headers", detail));
+    }
+    let field = |name: &str| format!("headers.{name}");
+    if let Some((name, value)) = headers.iter().find(|(_, v)| v.len() > HEADER_VALUE_LEN_MAX) {
+        let got = value.len();
+        let detail = format!("expected at most {HEADER_VALUE_LEN_MAX} bytes; got {got}");
+        return Err(Problem::field(field(name), detail));
+    }
+    let checked = CustomHeaders::new(headers, names);
+    checked.map(drop).map_err(|error| Problem::field(field(&error.name), error.to_string()))
+}
+
+fn check_timeout(total: Span) -> Result<(), Problem> {
+    let total = Duration::from(total);
+    Timeouts::new(Timeouts::default().connect().min(total), total).map(drop).map_err(at("timeout"))
+}

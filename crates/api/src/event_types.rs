@@ -1,0 +1,299 @@
+//! Event types: what a tenant's events are called, and what their payloads look like.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::Method;
+use railpost_schema::{EventTypes, Rejection, ThreadError, Unusable};
+use railpost_store::{Event, EventTypeRecord, Validation, Write};
+use railpost_wire::{EventType, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::answer::{Done, Json};
+use super::audit::{Action, Changes};
+use super::auth::Needs;
+use super::body::{JsonBody, NoBody};
+use super::call::{AuditAction, Ctx};
+use super::path::{OfEventType, OfTenant};
+use super::problem::{Code, Problem};
+use super::query::{Everything, NoQuery, Page, Paged};
+use super::route::Route;
+use super::tenants;
+use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, RETRY_AFTER_DEFAULT, SCHEMAS_PER_TENANT_LEN_MAX};
+
+const ALL: &str = "/v1/tenants/{tenant}/event-types";
+const ONE: &str = "/v1/tenants/{tenant}/event-types/{name}";
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, ALL, Needs::Read, "List event types", list),
+        Route::new(Method::GET, ONE, Needs::Read, "Show an event type", show),
+        Route::new(Method::PUT, ONE, Needs::Manage, "Describe an event type", put),
+        Route::new(
+            Method::DELETE,
+            ONE,
+            Needs::Manage,
+            "Forget what was said about an event type; its events stay",
+            remove,
+        ),
+    ]
+}
+
+/// What happens to an event that does not fit its type's schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Validation")]
+pub(crate) enum ValidationView {
+    /// Nobody looks.
+    Off,
+    /// It is accepted, and the receipt says what does not fit.
+    #[default]
+    Warn,
+    /// It is refused.
+    Reject,
+}
+
+impl From<Validation> for ValidationView {
+    fn from(validation: Validation) -> Self {
+        match validation {
+            Validation::Off => ValidationView::Off,
+            Validation::Warn => ValidationView::Warn,
+            Validation::Reject => ValidationView::Reject,
+        }
+    }
+}
+
+impl From<ValidationView> for Validation {
+    fn from(validation: ValidationView) -> Self {
+        match validation {
+            ValidationView::Off => Validation::Off,
+            ValidationView::Warn => Validation::Warn,
+            ValidationView::Reject => Validation::Reject,
+        }
+    }
+}
+
+/// An event type.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventTypeDescription")]
+pub(crate) struct EventTypeView {
+    /// Its name, such as `order.created`.
+    pub(crate) name: EventType,
+    /// What it means, for people.
+    pub(crate) description: String,
+    /// What happens to an event that does not fit.
+    pub(crate) validation: ValidationView,
+    /// JSON Schemas of its payload, by version.
+    pub(crate) schemas: BTreeMap<u32, Value>,
+}
+
+impl From<EventTypeRecord> for EventTypeView {
+    fn from(record: EventTypeRecord) -> Self {
+        let EventTypeRecord { tenant: _, name, description, schemas, validation } = record;
+        Self { name, description, validation: validation.into(), schemas }
+    }
+}
+
+/// What there is to say about an event type. It replaces all that was said before.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(example = example())]
+pub(crate) struct EventTypeBody {
+    /// What it means, for people.
+    #[schemars(schema_with = "crate::bounds::text")]
+    pub(crate) description: String,
+    /// What happens to an event that does not fit; `warn` if not given.
+    pub(crate) validation: ValidationView,
+    /// JSON Schemas of its payload, by version: 1, 2, 3 … An event that names no version is held
+    /// against the newest. References lead nowhere but into the schema itself.
+    #[schemars(schema_with = "crate::bounds::schemas_by_version")]
+    pub(crate) schemas: BTreeMap<u32, Value>,
+}
+
+fn example() -> Value {
+    json!({
+        "description": "A customer placed an order",
+        "validation": "reject",
+        "schemas": { "1": { "type": "object", "required": ["order"] } },
+    })
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<Everything>,
+    _: NoBody,
+) -> Result<Json<Page<EventTypeView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    let listing = ctx.app.store.event_types(&path.tenant, query.page).await?;
+    Ok(Json(Page::of(listing, EventTypeView::from)))
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfEventType,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EventTypeView>, Problem> {
+    Ok(Json(find(&ctx, &path).await?.into()))
+}
+
+pub(crate) async fn put(
+    ctx: Ctx,
+    path: OfEventType,
+    _: NoQuery,
+    JsonBody(body): JsonBody<EventTypeBody>,
+) -> Result<Json<EventTypeView>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    let schemas = check_schemas(&ctx, &path, body.schemas).await?;
+    let record = EventTypeRecord {
+        tenant: path.tenant.clone(),
+        name: path.name.clone(),
+        description: body.description,
+        schemas,
+        validation: body.validation.into(),
+    };
+    check_room(&ctx, &record).await?;
+    let before = ctx.app.store.event_type(&path.tenant, &path.name).await?;
+    let changes = changes(before.as_ref(), &record);
+    let audit_action = audit_action(Action::EventTypePut, &path).with_changes(changes);
+    let answer = Json(EventTypeView::from(record.clone()));
+    let answer = ctx.commit(vec![Write::PutEventType(record)], audit_action, answer).await?;
+    ctx.app.catalogue.forget(&path.tenant);
+    Ok(answer)
+}
+
+pub(crate) async fn remove(
+    ctx: Ctx,
+    path: OfEventType,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Done, Problem> {
+    find(&ctx, &path).await?;
+    let writes = vec![Write::RemoveEventType(path.tenant.clone(), path.name.clone())];
+    let done = ctx.commit(writes, audit_action(Action::EventTypeRemove, &path), Done).await?;
+    ctx.app.catalogue.forget(&path.tenant);
+    Ok(done)
+}
+
+/// Holds an event that is to be published against its type's schema: what does not fit is refused, or
+/// comes back as warnings, as its type says. Costs nothing for a tenant that describes no types.
+pub(crate) async fn check(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    event: &Event,
+) -> Result<Vec<String>, Problem> {
+    let types = types(ctx, tenant).await?;
+    let checked = types.check(&ctx.app.validation, tenant, std::slice::from_ref(event)).await;
+    checked.map(|mut warnings| warnings.swap_remove(0)).map_err(|(_, rejection)| rejection.into())
+}
+
+/// The same for events that are published together; what is refused is named by its place.
+pub(crate) async fn check_batch(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    events: &[Event],
+) -> Result<Vec<Vec<String>>, Problem> {
+    let types = types(ctx, tenant).await?;
+    let checked = types.check(&ctx.app.validation, tenant, events).await;
+    checked
+        .map_err(|(index, rejection)| Problem::from(rejection).within(&format!("events[{index}]")))
+}
+
+async fn types(ctx: &Ctx, tenant: &TenantId) -> Result<Arc<EventTypes>, Problem> {
+    Ok(ctx.app.catalogue.types(&*ctx.app.store, ctx.now(), tenant).await?)
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let problem = match rejection {
+            Rejection::Mismatch(_) => Problem::new(Code::SchemaMismatch, ""),
+            Rejection::TooCostly(_) => Problem::new(Code::SchemaBudget, ""),
+            Rejection::NotValidated(error) => error.into(),
+        };
+        let (field, detail) = rejection.into_parts();
+        Problem { field: Some(field), detail, ..problem }
+    }
+}
+
+impl From<ThreadError> for Problem {
+    fn from(error: ThreadError) -> Self {
+        let problem = |code| Problem::new(code, error.to_string());
+        match error {
+            ThreadError::Busy => problem(Code::ValidationBusy).retry_after(RETRY_AFTER_DEFAULT),
+            ThreadError::Overran => problem(Code::SchemaBudget),
+            ThreadError::Panicked => problem(Code::Internal),
+        }
+    }
+}
+
+async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem> {
+    let found = ctx.app.store.event_type(&path.tenant, &path.name).await?;
+    found.ok_or_else(|| Problem::not_found("event type", &path.name))
+}
+
+/// Refuses what is no schema, or could cost more than it may. To find that out takes its time too.
+async fn check_schemas(
+    ctx: &Ctx,
+    path: &OfEventType,
+    schemas: BTreeMap<u32, Value>,
+) -> Result<BTreeMap<u32, Value>, Problem> {
+    let check = move || {
+        let checked =
+            schemas.iter().try_for_each(|(version, schema)| check_schema(*version, schema));
+        checked.map(|()| schemas)
+    };
+    ctx.app.validation.run(&path.tenant, check).await?
+}
+
+fn check_schema(version: u32, schema: &Value) -> Result<(), Problem> {
+    let field = format!("schemas.{version}");
+    if version == 0 {
+        return Err(Problem::field(field, "expected a version from 1 on"));
+    }
+    railpost_schema::compile(schema).map(drop).map_err(|unusable| {
+        let code = match unusable {
+            Unusable::Invalid(_) => Code::InvalidField,
+            Unusable::TooCostly(_) => Code::SchemaBudget,
+        };
+        Problem { field: Some(field), ..Problem::new(code, unusable.to_string()) }
+    })
+}
+
+/// Refuses one event type, or one schema, too many: all of a tenant's types are held in memory.
+async fn check_room(ctx: &Ctx, record: &EventTypeRecord) -> Result<(), Problem> {
+    let types = types(ctx, &record.tenant).await?;
+    if !types.describes(&record.name) && types.count() >= EVENT_TYPES_PER_TENANT_MAX {
+        let max = EVENT_TYPES_PER_TENANT_MAX;
+        let detail = format!("a tenant may describe {max} event types");
+        return Err(Problem::new(Code::LimitReached, detail));
+    }
+    let others = types.schemas_len() - types.schemas_len_of(&record.name);
+    let (all, max) = (others + railpost_schema::schemas_len(record), SCHEMAS_PER_TENANT_LEN_MAX);
+    if all > max {
+        let detail = format!("the schemas of a tenant may have {max} bytes; they would have {all}");
+        return Err(Problem::new(Code::LimitReached, detail));
+    }
+    Ok(())
+}
+
+/// What is said of an event type that was not said before. A schema is one thing.
+fn changes(before: Option<&EventTypeRecord>, after: &EventTypeRecord) -> Changes {
+    let told = |record: &EventTypeRecord| {
+        let EventTypeRecord { tenant: _, name: _, description, schemas, validation } = record;
+        let schema = |(version, schema): (&u32, &Value)| (version.to_string(), schema.to_string());
+        let schemas: BTreeMap<String, String> = schemas.iter().map(schema).collect();
+        let validation = ValidationView::from(*validation);
+        json!({ "description": description, "validation": validation, "schemas": schemas })
+    };
+    let unsaid = EventTypeBody::default();
+    let unsaid = json!({ "description": "", "validation": unsaid.validation, "schemas": {} });
+    Changes::between(&before.map_or(unsaid, told), &told(after))
+}
+
+fn audit_action(action: Action, path: &OfEventType) -> AuditAction {
+    let (tenant, target) = (Some(path.tenant.clone()), path.name.to_string());
+    AuditAction { action, tenant, target, detail: json!({}) }
+}

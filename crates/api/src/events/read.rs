@@ -1,0 +1,288 @@
+//! How events are looked at, and delivered once more.
+
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderName, HeaderValue, Method, header};
+use railpost_engine::Time;
+use railpost_store::{Event, EventHead, EventQuery, RedeliverBatch, StoredEvent};
+use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::cloudevents::AttributesView;
+use crate::answer::{Accepted, Json, Payload, Plain};
+use crate::audit::Action;
+use crate::auth::Needs;
+use crate::body::{JsonBody, NoBody};
+use crate::call::{AuditAction, Ctx};
+use crate::deliveries::{DeliveryView, period};
+use crate::path::{OfEvent, OfTenant};
+use crate::problem::Problem;
+use crate::query::{NoQuery, Page, Paged};
+use crate::route::Route;
+use crate::tenants;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/events",
+            Needs::Read,
+            "List events, the latest first",
+            list,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/events/{event}",
+            Needs::Read,
+            "Show an event",
+            show,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/events/{event}/payload",
+            Needs::Read,
+            "Fetch an event's payload, byte for byte",
+            payload,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/events/{event}/deliveries",
+            Needs::Read,
+            "List all deliveries of an event",
+            deliveries,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/events/{event}/redeliver",
+            Needs::Manage,
+            "Deliver an event once more, to an endpoint of choice",
+            redeliver,
+        ),
+    ]
+}
+
+/// An event without its payload.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventHead")]
+pub(crate) struct EventHeadView {
+    /// Its id.
+    pub(crate) id: EventId,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub(crate) event_type: EventType,
+    /// What orders it.
+    pub(crate) key: Option<Key>,
+    /// What kind of bytes its payload is.
+    pub(crate) content_type: ContentType,
+    /// How many bytes it is.
+    pub(crate) payload_bytes: usize,
+    /// The version of its type's schema.
+    pub(crate) schema_version: Option<u32>,
+    /// When it happened.
+    pub(crate) time: Time,
+    /// When it was accepted.
+    pub(crate) accepted_at: Time,
+}
+
+impl From<EventHead> for EventHeadView {
+    fn from(head: EventHead) -> Self {
+        Self {
+            id: head.id,
+            event_type: head.event_type,
+            key: head.key,
+            content_type: head.content_type,
+            payload_bytes: head.payload_len,
+            schema_version: head.schema_version,
+            time: head.time.into(),
+            accepted_at: head.accepted_at.into(),
+        }
+    }
+}
+
+/// An event, payload and all.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct EventView {
+    /// All but its payload.
+    #[serde(flatten)]
+    pub(crate) head: EventHeadView,
+    /// Its payload, if it is JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub(crate) payload: Option<Box<RawValue>>,
+    /// Its payload in base64, if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) payload_base64: Option<String>,
+    /// The trace it belongs to.
+    pub(crate) traceparent: Option<String>,
+    /// What it was as a CloudEvent, if it came as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cloudevent: Option<AttributesView>,
+}
+
+impl From<StoredEvent> for EventView {
+    fn from(StoredEvent { accepted_at, event, .. }: StoredEvent) -> Self {
+        let cloudevent = AttributesView::of(&event);
+        let json = event.content_type.is_json().then(|| serde_json::from_slice(&event.payload));
+        let payload = json.and_then(Result::ok);
+        let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));
+        let head = EventHeadView {
+            id: event.id,
+            event_type: event.event_type,
+            key: event.key,
+            content_type: event.content_type,
+            payload_bytes: event.payload.len(),
+            schema_version: event.schema_version,
+            time: event.time.into(),
+            accepted_at: accepted_at.into(),
+        };
+        Self { head, payload, payload_base64, traceparent: event.traceparent, cloudevent }
+    }
+}
+
+/// Which events a list shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct EventFilter {
+    /// Of this type only.
+    #[serde(rename = "type")]
+    pub(crate) event_type: Option<EventType>,
+    /// With this key only.
+    pub(crate) key: Option<Key>,
+    /// Accepted at or after this instant only.
+    pub(crate) created_after: Option<Time>,
+    /// Accepted before this instant only.
+    pub(crate) created_before: Option<Time>,
+}
+
+/// All deliveries of an event.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct EventDeliveries {
+    /// The earliest first.
+    pub(crate) items: Vec<DeliveryView>,
+}
+
+/// Where an event is to go once more.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Redeliver {
+    /// To this endpoint, whether it had the event or not.
+    pub(crate) endpoint: EndpointId,
+}
+
+/// An event goes once more, at the end of its lane. `GET …/events/{event}/deliveries` shows it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Redelivered {
+    /// The event.
+    pub(crate) event: EventId,
+    /// Where it goes.
+    pub(crate) endpoint: EndpointId,
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<EventFilter>,
+    _: NoBody,
+) -> Result<Json<Page<EventHeadView>>, Problem> {
+    tenants::find(&ctx, &path.tenant).await?;
+    let EventFilter { event_type, key, created_after, created_before } = query.filter;
+    let accepted = period(created_after, created_before);
+    let query = EventQuery { tenant: path.tenant, event_type, key, accepted, page: query.page };
+    Ok(Json(Page::of(ctx.app.store.events(query).await?, EventHeadView::from)))
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfEvent,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EventView>, Problem> {
+    Ok(Json(find(&ctx, &path.tenant, &path.event).await?.into()))
+}
+
+pub(crate) async fn payload(
+    ctx: Ctx,
+    path: OfEvent,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Plain<Payload>, Problem> {
+    Ok(Plain::new(payload_response(find(&ctx, &path.tenant, &path.event).await?.event)))
+}
+
+pub(crate) async fn deliveries(
+    ctx: Ctx,
+    path: OfEvent,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<EventDeliveries>, Problem> {
+    find(&ctx, &path.tenant, &path.event).await?;
+    let items = ctx.app.store.deliveries_of(&path.tenant, &path.event).await?;
+    Ok(Json(EventDeliveries { items: items.into_iter().map(DeliveryView::from).collect() }))
+}
+
+pub(crate) async fn redeliver(
+    ctx: Ctx,
+    path: OfEvent,
+    _: NoQuery,
+    JsonBody(Redeliver { endpoint }): JsonBody<Redeliver>,
+) -> Result<Accepted<Redelivered>, Problem> {
+    let OfEvent { tenant, event } = path;
+    find(&ctx, &tenant, &event).await?;
+    check_target(&ctx, &tenant, endpoint, "endpoint").await?;
+    let answer = Accepted(Redelivered { event: event.clone(), endpoint });
+    let audit = Some(ctx.audit_entry(AuditAction {
+        action: Action::EventRedeliver,
+        tenant: Some(tenant.clone()),
+        target: event.to_string(),
+        detail: json!({ "endpoint": endpoint }),
+    }));
+    let idempotency = ctx.record(&answer, false);
+    let orders = vec![(event, endpoint)];
+    ctx.app.dispatcher.redeliver(RedeliverBatch { tenant, orders, audit, idempotency }).await?;
+    Ok(answer)
+}
+
+/// That events of the tenant may go to this endpoint; if not, the problem names the field.
+pub(crate) async fn check_target(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    endpoint: EndpointId,
+    field: &str,
+) -> Result<(), Problem> {
+    let found = ctx.app.store.endpoint(endpoint).await?;
+    let usable = found.filter(|found| found.removed_at.is_none() && found.tenant == *tenant);
+    match usable {
+        Some(_) => Ok(()),
+        None => {
+            let problem = Problem::not_found("endpoint", endpoint);
+            Err(Problem { field: Some(field.to_owned()), ..problem })
+        }
+    }
+}
+
+async fn find(ctx: &Ctx, tenant: &TenantId, id: &EventId) -> Result<StoredEvent, Problem> {
+    ctx.app.store.event(tenant, id).await?.ok_or_else(|| Problem::not_found("event", id))
+}
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+
+/// An event's bytes with their content type. They are a producer's, and may be a page with a script in
+/// it: a browser saves them and runs nothing of them.
+pub(crate) fn payload_response(event: Event) -> Response {
+    let mut response = event.payload.into_response();
+    let headers = response.headers_mut();
+    let octets = HeaderValue::from_static("application/octet-stream");
+    let content_type = HeaderValue::from_str(event.content_type.as_str()).unwrap_or(octets);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
+    headers.insert(header::CONTENT_SECURITY_POLICY, nothing);
+    if let Ok(id) = HeaderValue::from_str(&event.id.to_string()) {
+        headers.insert(WEBHOOK_ID, id);
+    }
+    response
+}

@@ -1,0 +1,150 @@
+//! Lanes that a dead letter holds.
+
+use http::Method;
+use railpost_engine::{Command, DeadReason, Failure, LaneId, Time};
+use railpost_store::{HeldLane, HeldLaneQuery, LastAttempt};
+use railpost_wire::{DeliveryId, EndpointId, Key, Seq};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::answer::Json;
+use super::attempts;
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::commands::carry_out;
+use super::deliveries::{DeliveryView, find_of};
+use super::path::{OfLane, OfTenant};
+use super::problem::Problem;
+use super::query::{NoQuery, Page, Paged};
+use super::route::Route;
+
+pub(super) fn routes() -> Vec<Route> {
+    let acting = |command| move |ctx, path, _: NoQuery, _: NoBody| act(ctx, path, command);
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/lanes",
+            Needs::Read,
+            "List lanes that a dead letter holds, the longest held first",
+            list,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/lanes/{lane}/replay",
+            Needs::Manage,
+            "Send the dead letter that holds a lane again",
+            acting(Command::Replay),
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/lanes/{lane}/skip",
+            Needs::Manage,
+            "Let a lane move on; its dead letter stays",
+            acting(Command::Skip),
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/lanes/{lane}/discard",
+            Needs::Manage,
+            "Let a lane move on and discard its dead letter",
+            acting(Command::Discard),
+        ),
+    ]
+}
+
+/// A lane that a dead letter holds.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "HeldLane")]
+pub(crate) struct HeldLaneView {
+    /// Which lane.
+    pub(crate) lane: LaneId,
+    /// Of which endpoint.
+    pub(crate) endpoint: EndpointId,
+    /// The key it is for; nothing when it is the endpoint's one lane for everything.
+    pub(crate) key: Option<Key>,
+    /// The dead letter that holds it.
+    pub(crate) held_by: DeliveryId,
+    /// Its number in its line.
+    pub(crate) held_at_seq: Seq,
+    /// The last number given out in the lane, counted in the same line.
+    pub(crate) last_seq: Seq,
+    /// How many numbers lie behind the dead letter: what waits, but for what was discarded.
+    pub(crate) waiting_behind: u64,
+    /// When the dead letter was given up on.
+    pub(crate) since: Time,
+    /// Why it was given up on.
+    pub(crate) reason: DeadReason,
+    /// The status of the last response.
+    pub(crate) last_status: Option<u16>,
+    /// Why the last attempt had no response.
+    pub(crate) last_failure: Option<Failure>,
+}
+
+/// Which held lanes a list shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LaneFilter {
+    /// Of this endpoint only.
+    pub(crate) endpoint: Option<EndpointId>,
+}
+
+/// The delivery that a lane's command acted on.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Released {
+    /// It.
+    pub(crate) delivery: DeliveryView,
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<LaneFilter>,
+    _: NoBody,
+) -> Result<Json<Page<HeldLaneView>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
+    let Paged { filter, page } = query;
+    let query = HeldLaneQuery { tenant: path.tenant, endpoint: filter.endpoint, page };
+    let listing = ctx.app.store.held_lanes(query).await?;
+    let mut last = attempts::last_of(&ctx, listing.items.iter().map(|held| held.held_by)).await?;
+    Ok(Json(Page::of(listing, |held| {
+        let attempt = last.take(held.held_by);
+        view(held, attempt.as_ref())
+    })))
+}
+
+/// Acts on the dead letter that holds a lane.
+pub(crate) async fn act(
+    ctx: Ctx,
+    path: OfLane,
+    command: Command,
+) -> Result<Json<Released>, Problem> {
+    let held_by = holder(&ctx, &path).await?;
+    let stored = find_of(&ctx, &path.tenant, held_by).await?;
+    carry_out(&ctx, command, stored, |delivery| Json(Released { delivery })).await
+}
+
+/// The dead letter that holds the lane, if it is the tenant's and held.
+async fn holder(ctx: &Ctx, path: &OfLane) -> Result<DeliveryId, Problem> {
+    let held = ctx.app.store.held_lane(&path.tenant, LaneId(path.lane)).await?;
+    held.map(|held| held.held_by).ok_or_else(|| Problem::not_found("held lane", path.lane))
+}
+
+fn view(held: HeldLane, last: Option<&LastAttempt>) -> HeldLaneView {
+    let before = held.line.map_or(0, |place| place.before);
+    let in_line = |seq: Seq| Seq::new(seq.get().saturating_sub(before)).unwrap_or(Seq::FIRST);
+    let (last_status, last_failure) = attempts::status_and_failure(last);
+    HeldLaneView {
+        lane: held.lane,
+        endpoint: held.endpoint,
+        key: held.key,
+        held_by: held.held_by,
+        held_at_seq: in_line(held.held_at),
+        last_seq: in_line(held.last),
+        waiting_behind: held.last.get() - held.held_at.get(),
+        since: held.since.into(),
+        reason: held.reason,
+        last_status,
+        last_failure,
+    }
+}

@@ -1,0 +1,127 @@
+//! The HTTP API: one table of routes, made of handlers whose types are the specification.
+//!
+//! Every request takes the same way ([`route`]): who is it, what do they want, was it answered
+//! before, do it. A handler gets a [`call::Ctx`] and what path, query and body say; it changes
+//! things only through [`call::Ctx::commit`], which writes the audit entry too. Other parts of the
+//! server call handlers as functions: there is one way to do each thing.
+//!
+//! It must not hold delivery rules or SQL, and must not know pages, the configuration file or how connections
+//! are taken: what it reads of the configuration is [`ApiSettings`]. No static holds state.
+//!
+//! Start with [`routes`], then `route.rs`; `tenants.rs` is the smallest resource.
+
+pub mod limits;
+
+mod settings;
+mod client_address;
+mod seal;
+mod thin_links;
+mod app;
+
+mod problem;
+mod path;
+mod query;
+mod strict;
+mod bounds;
+mod body;
+mod merge;
+mod answer;
+mod auth;
+mod key_ring;
+mod unknown_keys;
+mod idempotency;
+mod call;
+mod run_despite_disconnect;
+mod route;
+mod table;
+mod openapi;
+
+mod health;
+mod docs_page;
+mod metrics;
+mod tenants;
+mod endpoints;
+mod secrets;
+mod event_types;
+mod events;
+mod deliveries;
+mod attempts;
+mod commands;
+mod lanes;
+mod dead_letters;
+mod replays;
+mod thin;
+mod figures;
+mod overview;
+mod keys;
+mod audit;
+mod retention;
+mod maintenance;
+
+use axum::response::Response;
+use http::{HeaderName, HeaderValue};
+
+pub use app::{App, AppParts, TenantWatch};
+pub use audit::{AUDIT_TENANT_ERASED, Action};
+pub use auth::{Caller, KEY_PREFIX, Needs, hash_of, scope_name};
+pub use body::read as read_body;
+pub use call::{AuditAction, note};
+pub use client_address::{ClientAddress, TrustedProxies, is_proxied};
+pub use commands::command_delivery;
+pub use key_ring::{KeyRing, is_valid};
+pub use keys::{CONFIGURED_KEY_NAME, generate};
+pub use openapi::{openapi, openapi_text};
+pub use problem::{Code, Problem, ProblemView};
+pub use retention::prune;
+pub use route::{Route, ServeFuture};
+pub use seal::Seal;
+pub use settings::{ApiSettings, LimitsConfig, RetentionConfig};
+pub use table::{Api, not_found};
+pub use thin_links::ThinLinks;
+
+/// Every route of the API.
+pub fn routes() -> Vec<Route> {
+    [
+        health::routes(),
+        metrics::routes(),
+        docs_page::routes(),
+        tenants::routes(),
+        endpoints::routes(),
+        secrets::routes(),
+        event_types::routes(),
+        events::routes(),
+        deliveries::routes(),
+        attempts::routes(),
+        lanes::routes(),
+        dead_letters::routes(),
+        replays::routes(),
+        thin::routes(),
+        figures::routes(),
+        overview::routes(),
+        keys::routes(),
+        audit::routes(),
+        maintenance::routes(),
+    ]
+    .concat()
+}
+
+/// Headers that every answer carries, unless a page says otherwise: nothing is cached, sniffed, framed,
+/// run or referred to.
+const HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (
+        http::header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (http::header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (http::header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (http::header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+];
+
+/// The answer with the headers that every answer carries.
+pub fn guarded(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
+    response
+}

@@ -1,0 +1,92 @@
+//! What Prometheus reads.
+
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+
+use axum::response::IntoResponse;
+use http::{Method, header};
+use railpost_telemetry::{Metrics, Process, Sample};
+use railpost_wire::EndpointId;
+use rustc_hash::FxHashSet;
+use tokio::sync::Mutex;
+
+use super::answer::{Plain, PrometheusText};
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::path::NoPath;
+use super::problem::Problem;
+use super::query::NoQuery;
+use super::route::Route;
+use crate::app::App;
+use crate::limits::METRICS_SAMPLE_BELIEVED_FOR;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![Route::new(
+        Method::GET,
+        "/metrics",
+        Needs::Nothing,
+        "Metrics in Prometheus' text format",
+        metrics,
+    )]
+}
+
+/// What was looked up lately, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Sampled(Mutex<Option<(Instant, Sample)>>);
+
+async fn metrics(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Plain<PrometheusText>, Problem> {
+    let sample = ctx.app.sampled.get(&ctx.app).await;
+    let page = ctx.app.telemetry.metrics.render(&sample);
+    let content_type = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
+    Ok(Plain::new(([content_type], page).into_response()))
+}
+
+impl Sampled {
+    /// Readers that come together wait for one look-up.
+    async fn get(&self, app: &App) -> Sample {
+        let mut sampled = self.0.lock().await;
+        let believed_for = Duration::from(METRICS_SAMPLE_BELIEVED_FOR);
+        match &*sampled {
+            Some((at, sample)) if at.elapsed() < believed_for => sample.clone(),
+            _ => {
+                let sample = look_up(app).await;
+                *sampled = Some((Instant::now(), sample.clone()));
+                sample
+            }
+        }
+    }
+}
+
+async fn look_up(app: &App) -> Sample {
+    let counts = app.store.totals(None).await.ok();
+    let oldest = counts.as_ref().and_then(|counts| counts.oldest_open_at);
+    let age = oldest.map_or(0, |at| app.source.now().since(at).as_millis());
+    Sample {
+        counts,
+        oldest_open_age_seconds: age as f64 / 1000.0,
+        store_size_bytes: app.store.check().await.ok().map(|health| health.size_bytes),
+        engine: app.dispatcher.counters().await.ok(),
+        in_flight: app.dispatcher.under_way().await.ok(),
+        breakers_open: served(app, Metrics::breakers).await,
+        endpoints_blocked: served(app, Metrics::blocked).await,
+        log_lines_dropped: app.telemetry.log.lines_dropped(),
+        process: Process::sampled(app.telemetry.started_at),
+    }
+}
+
+/// How many endpoints of a set are served. Those that went away meanwhile are forgotten.
+async fn served(app: &App, set: fn(&Metrics) -> MutexGuard<'_, FxHashSet<EndpointId>>) -> usize {
+    let known: Vec<_> = set(&app.telemetry.metrics).iter().copied().collect();
+    for endpoint in known {
+        if let Ok(None) = app.dispatcher.health(endpoint).await {
+            set(&app.telemetry.metrics).remove(&endpoint);
+        }
+    }
+    set(&app.telemetry.metrics).len()
+}

@@ -1,0 +1,146 @@
+//! What operations answer: when all went well, and when not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::{Method, StatusCode};
+use schemars::Schema;
+use serde_json::{Map, Value, json};
+
+use crate::auth::Needs;
+use crate::problem::Code;
+use crate::route::{Described, Route};
+
+/// The answers of one operation.
+pub(super) fn responses(route: &Route, described: &Described) -> Value {
+    let mut responses = Map::new();
+    for answer in &described.answers {
+        let mut response = json!({ "description": answer.about });
+        if let Some((kind, schema)) = &answer.content {
+            response["content"] = json!({ *kind: { "schema": schema } });
+        }
+        if described.repeatable && route.method != Method::GET {
+            response["headers"] = json!({ "Idempotency-Replayed": REPLAYED.to_json() });
+        }
+        responses.insert(answer.status.as_str().to_owned(), response);
+    }
+    for status in refusals(route, described) {
+        let name = component(status);
+        let refusal = json!({ "$ref": format!("#/components/responses/{name}") });
+        responses.entry(status.as_str()).or_insert(refusal);
+    }
+    responses.into()
+}
+
+/// With which statuses an operation refuses or fails.
+fn refusals(route: &Route, described: &Described) -> BTreeSet<StatusCode> {
+    let keyed = route.needs != Needs::Nothing;
+    let scoped = keyed && route.needs != Needs::AnyKey;
+    let (mutates, reads) = (route.method != Method::GET, !described.body.is_empty());
+    let possible = [
+        (true, StatusCode::BAD_REQUEST),
+        (true, StatusCode::INTERNAL_SERVER_ERROR),
+        (true, StatusCode::SERVICE_UNAVAILABLE),
+        (keyed, StatusCode::UNAUTHORIZED),
+        (keyed, StatusCode::TOO_MANY_REQUESTS),
+        (scoped, StatusCode::FORBIDDEN),
+        (route.path.contains('{'), StatusCode::NOT_FOUND),
+        (mutates, StatusCode::CONFLICT),
+        (mutates, StatusCode::REQUEST_TIMEOUT),
+        (mutates, StatusCode::PAYLOAD_TOO_LARGE),
+        (reads, StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (reads, StatusCode::UNPROCESSABLE_ENTITY),
+    ];
+    let general = possible.into_iter().filter(|(possible, _)| *possible).map(|(_, status)| status);
+    general.chain(route.refusals.iter().copied()).collect()
+}
+
+/// The answers that refuse or fail, by name: each with the codes that have its status.
+pub(super) fn problems(problem: &Schema) -> Value {
+    let mut by_status: BTreeMap<StatusCode, Vec<Code>> = BTreeMap::new();
+    for code in Code::ALL {
+        by_status.entry(code.status()).or_default().push(*code);
+    }
+    let one = |(status, codes): (StatusCode, Vec<Code>)| {
+        let codes: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
+        let mut response = json!({
+            "description": format!("{}: {}.", reason(status), codes.join(", ")),
+            "content": { "application/problem+json": { "schema": problem } },
+        });
+        let headers: Map<String, Value> = headers(status)
+            .iter()
+            .map(|header| (header.name.to_owned(), header.to_json()))
+            .collect();
+        if !headers.is_empty() {
+            response["headers"] = headers.into();
+        }
+        (component(status), response)
+    };
+    by_status.into_iter().map(one).collect()
+}
+
+fn reason(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or_default()
+}
+
+/// The name of the answer with this status: `NotFound`.
+fn component(status: StatusCode) -> String {
+    reason(status).replace(' ', "")
+}
+
+/// A header of an answer.
+struct AnswerHeader {
+    name: &'static str,
+    about: &'static str,
+    required: bool,
+    pattern: &'static str,
+}
+
+impl AnswerHeader {
+    fn to_json(&self) -> Value {
+        json!({
+            "description": self.about,
+            "required": self.required,
+            "schema": { "type": "string", "pattern": self.pattern },
+        })
+    }
+}
+
+const REPLAYED: AnswerHeader = AnswerHeader {
+    name: "Idempotency-Replayed",
+    about: "`true` if this answer was given before, to the first request with the same `Idempotency-Key`.",
+    required: false,
+    pattern: "^true$",
+};
+
+const RETRY_AFTER: AnswerHeader = AnswerHeader {
+    name: "Retry-After",
+    about: "After how many seconds it is worth to ask again.",
+    required: false,
+    pattern: "^[1-9][0-9]*$",
+};
+
+const WWW_AUTHENTICATE: AnswerHeader = AnswerHeader {
+    name: "WWW-Authenticate",
+    about: "How to show an API key.",
+    required: true,
+    pattern: "^Bearer$",
+};
+
+const ALLOW: AnswerHeader = AnswerHeader {
+    name: "Allow",
+    about: "The methods that the path has.",
+    required: true,
+    pattern: "^[A-Z]+(, [A-Z]+)*$",
+};
+
+/// The headers of answers that refuse or fail.
+fn headers(status: StatusCode) -> &'static [AnswerHeader] {
+    match status {
+        StatusCode::UNAUTHORIZED => &[WWW_AUTHENTICATE],
+        StatusCode::METHOD_NOT_ALLOWED => &[ALLOW],
+        StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            &[RETRY_AFTER]
+        }
+        _ => &[],
+    }
+}

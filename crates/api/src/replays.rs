@@ -1,0 +1,326 @@
+//! Replays: jobs that do the same to every delivery that a filter finds.
+
+use http::Method;
+use railpost_engine::{Stage, Time};
+use railpost_store::{
+    Period, Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState, Write,
+};
+use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::answer::{Accepted, Json};
+use super::audit::Action;
+use super::auth::Needs;
+use super::body::{JsonBody, NoBody};
+use super::call::{AuditAction, Ctx};
+use super::deliveries::{DeliveryFilter, period};
+use super::events::check_target;
+use super::path::{OfReplay, OfTenant};
+use super::problem::{Code, Problem};
+use super::query::{Everything, NoQuery, Page, Paged};
+use super::route::Route;
+use crate::limits::REPLAY_RATE_MAX;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/replays",
+            Needs::Manage,
+            "Do the same to every delivery that a filter finds, as a job",
+            create,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/replays",
+            Needs::Read,
+            "List replays, the latest first",
+            list,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/replays/{replay}",
+            Needs::Read,
+            "Show a replay",
+            show,
+        ),
+        Route::new(
+            Method::POST,
+            "/v1/tenants/{tenant}/replays/{replay}/cancel",
+            Needs::Manage,
+            "Stop a replay; what it has done stays done",
+            cancel,
+        ),
+    ]
+}
+
+/// What is done to each delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ReplayAction")]
+pub(crate) enum ActionView {
+    /// A dead letter is sent again, in its place.
+    Replay,
+    /// A held lane moves on; the dead letter stays where people can see it.
+    Skip,
+    /// It need not arrive.
+    Discard,
+    /// Its event is delivered once more, to the endpoint `to`.
+    Redeliver,
+}
+
+/// Where a replay stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ReplayState")]
+pub(crate) enum StateView {
+    /// It has more to do, or waits for the tenant's replays before it.
+    Running,
+    /// It came to the end.
+    Done,
+    /// A person stopped it.
+    Cancelled,
+    /// It cannot go on.
+    Failed,
+}
+
+/// A replay that is asked for.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewReplay {
+    /// What is done to each delivery.
+    pub(crate) action: ActionView,
+    /// Where events go, if they are delivered once more.
+    #[serde(default)]
+    pub(crate) to: Option<EndpointId>,
+    /// To which deliveries: those made before the replay was asked for. If it names no state, the dead
+    /// letters, or, if events are delivered once more, all.
+    #[serde(default)]
+    pub(crate) filter: DeliveryFilter,
+    /// Most deliveries per second; nothing for as fast as it goes.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::bounds::rate_per_s")]
+    pub(crate) rate_per_s: Option<u32>,
+    /// Whether it only counts what it would do, and shows with what it would begin.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// A job that does the same to many deliveries, the oldest first.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Replay")]
+pub(crate) struct ReplayView {
+    /// Its id.
+    pub(crate) id: ReplayId,
+    /// What is done to each delivery.
+    pub(crate) action: ActionView,
+    /// Where events go, if they are delivered once more.
+    pub(crate) to: Option<EndpointId>,
+    /// To which deliveries.
+    pub(crate) filter: DeliveryFilter,
+    /// Most deliveries per second.
+    pub(crate) rate_per_s: Option<u32>,
+    /// Whether it only counts what it would do.
+    pub(crate) dry_run: bool,
+    /// Where it stands.
+    pub(crate) state: StateView,
+    /// Deliveries that the filter found so far.
+    pub(crate) matched: u64,
+    /// Those it was done to.
+    pub(crate) done: u64,
+    /// Those whose state did not allow it.
+    pub(crate) refused: u64,
+    /// Deliveries that were looked at to find those: what the filter costs.
+    pub(crate) looked_at: u64,
+    /// How long it has worked so far, in milliseconds.
+    pub(crate) took_ms: u64,
+    /// Why it failed.
+    pub(crate) problem: Option<String>,
+    /// When it was asked for.
+    pub(crate) created_at: Time,
+    /// When it ended.
+    pub(crate) finished_at: Option<Time>,
+    /// Of a dry run: the first 20 deliveries in the order in which they would go, as far as it has found
+    /// them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) preview: Option<Vec<DeliveryId>>,
+}
+
+impl From<Replay> for ReplayView {
+    fn from(replay: Replay) -> Self {
+        let (action, to) = match replay.action {
+            ReplayAction::Replay => (ActionView::Replay, None),
+            ReplayAction::Skip => (ActionView::Skip, None),
+            ReplayAction::Discard => (ActionView::Discard, None),
+            ReplayAction::Redeliver { to } => (ActionView::Redeliver, Some(to)),
+        };
+        let ReplayProgress { matched, done, refused, looked_at, took_ms } = replay.progress;
+        Self {
+            id: replay.id,
+            action,
+            to,
+            filter: filter_view(replay.filter),
+            rate_per_s: replay.rate_per_s,
+            dry_run: replay.dry_run,
+            state: state_view(replay.state),
+            matched,
+            done,
+            refused,
+            looked_at,
+            took_ms,
+            problem: replay.problem,
+            created_at: replay.created_at.into(),
+            finished_at: replay.finished_at.map(Time::from),
+            preview: replay.dry_run.then_some(replay.preview),
+        }
+    }
+}
+
+fn state_view(state: ReplayState) -> StateView {
+    match state {
+        ReplayState::Running => StateView::Running,
+        ReplayState::Done => StateView::Done,
+        ReplayState::Cancelled => StateView::Cancelled,
+        ReplayState::Failed => StateView::Failed,
+    }
+}
+
+fn filter_view(filter: ReplayFilter) -> DeliveryFilter {
+    let ReplayFilter { stage, endpoint, event_type, key, created } = filter;
+    let Period { from, before } = created;
+    let (created_after, created_before) = (from.map(Time::from), before.map(Time::from));
+    DeliveryFilter { endpoint, state: stage, event_type, key, created_after, created_before }
+}
+
+pub(crate) async fn create(
+    ctx: Ctx,
+    path: OfTenant,
+    _: NoQuery,
+    JsonBody(new): JsonBody<NewReplay>,
+) -> Result<Accepted<ReplayView>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
+    let replay = checked(&ctx, path.tenant, new).await?;
+    let answer = Accepted(ReplayView::from(replay.clone()));
+    let audit_action = audit_action(Action::ReplayCreate, &replay);
+    let created =
+        ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
+    ctx.app.replay_changes.notify_one();
+    Ok(created)
+}
+
+pub(crate) async fn list(
+    ctx: Ctx,
+    path: OfTenant,
+    query: Paged<Everything>,
+    _: NoBody,
+) -> Result<Json<Page<ReplayView>>, Problem> {
+    super::tenants::find(&ctx, &path.tenant).await?;
+    let listing = ctx.app.store.replays(&path.tenant, query.page).await?;
+    Ok(Json(Page::of(listing, ReplayView::from)))
+}
+
+pub(crate) async fn show(
+    ctx: Ctx,
+    path: OfReplay,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<ReplayView>, Problem> {
+    Ok(Json(find(&ctx, &path).await?.into()))
+}
+
+pub(crate) async fn cancel(
+    ctx: Ctx,
+    path: OfReplay,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<ReplayView>, Problem> {
+    let mut replay = find(&ctx, &path).await?;
+    if replay.state != ReplayState::Running {
+        return Err(Problem::new(Code::WrongState, "the replay has ended already"));
+    }
+    replay.state = ReplayState::Cancelled;
+    replay.finished_at = Some(ctx.now());
+    let audit_action = audit_action(Action::ReplayCancel, &replay);
+    let answer = Json(ReplayView::from(replay.clone()));
+    let cancelled =
+        ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
+    ctx.app.replay_changes.notify_one();
+    Ok(cancelled)
+}
+
+/// The replay that is asked for, if it can be done.
+async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, Problem> {
+    if !new.rate_per_s.is_none_or(|rate| (1..=REPLAY_RATE_MAX).contains(&rate)) {
+        let got = new.rate_per_s.unwrap_or_default();
+        let problem = format!("expected 1 to {REPLAY_RATE_MAX}, or nothing; got {got}");
+        return Err(Problem::field("rate_per_s", problem));
+    }
+    let action = action(ctx, &tenant, &new).await?;
+    let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
+        new.filter;
+    let all_states = matches!(action, ReplayAction::Redeliver { .. });
+    let stage = state.or((!all_states).then_some(Stage::Dead));
+    let of_dead_letters = matches!(action, ReplayAction::Replay | ReplayAction::Skip);
+    if of_dead_letters && stage != Some(Stage::Dead) {
+        let problem = "expected `dead`, or nothing: only dead letters are replayed or skipped";
+        return Err(Problem::field("filter.state", problem));
+    }
+    let created = period(created_after, created_before);
+    let (created_at, actor) = (ctx.now(), ctx.caller.actor());
+    Ok(Replay {
+        id: ReplayId::generate(created_at.as_millis(), ctx.app.random()),
+        tenant,
+        created_at,
+        actor,
+        action,
+        filter: ReplayFilter { stage, endpoint, event_type, key, created },
+        rate_per_s: new.rate_per_s,
+        dry_run: new.dry_run,
+        state: ReplayState::Running,
+        progress: ReplayProgress::default(),
+        preview: Vec::new(),
+        cursor: None,
+        problem: None,
+        finished_at: None,
+    })
+}
+
+async fn action(ctx: &Ctx, tenant: &TenantId, new: &NewReplay) -> Result<ReplayAction, Problem> {
+    let action = match (new.action, new.to) {
+        (ActionView::Redeliver, Some(to)) => {
+            check_target(ctx, tenant, to, "to").await?;
+            return Ok(ReplayAction::Redeliver { to });
+        }
+        (ActionView::Redeliver, None) => {
+            let problem = "expected the endpoint that events are delivered to";
+            return Err(Problem::field("to", problem));
+        }
+        (_, Some(_)) => {
+            let problem = "expected nothing: only `redeliver` goes to another endpoint";
+            return Err(Problem::field("to", problem));
+        }
+        (ActionView::Replay, None) => ReplayAction::Replay,
+        (ActionView::Skip, None) => ReplayAction::Skip,
+        (ActionView::Discard, None) => ReplayAction::Discard,
+    };
+    Ok(action)
+}
+
+async fn find(ctx: &Ctx, path: &OfReplay) -> Result<Replay, Problem> {
+    let found = ctx.app.store.replay(path.replay).await?;
+    let own = found.filter(|replay| replay.tenant == path.tenant);
+    own.ok_or_else(|| Problem::not_found("replay", path.replay))
+}
+
+fn audit_action(action: Action, replay: &Replay) -> AuditAction {
+    let filter = filter_view(replay.filter.clone());
+    let detail = json!({ "action": replay.action, "filter": filter, "dry_run": replay.dry_run });
+    AuditAction {
+        action,
+        tenant: Some(replay.tenant.clone()),
+        target: replay.id.to_string(),
+        detail,
+    }
+}

@@ -1,0 +1,204 @@
+//! A route: method, path, what it needs of its caller, and a handler whose types are its
+//! specification.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use railpost_telemetry::Asked;
+use schemars::{Schema, SchemaGenerator};
+
+use super::answer::{Answer, DescribedAnswer};
+use super::auth::{self, Needs};
+use super::body::FromBody;
+use super::call::Ctx;
+use super::guarded;
+use super::idempotency::{self, IdempotencyCheck};
+use super::path::{FromPath, Params};
+use super::problem::{Code, Problem};
+use super::query::FromQuery;
+use super::run_despite_disconnect::run_despite_disconnect;
+use crate::app::App;
+use crate::client_address::ClientAddress;
+
+type Serve = Arc<dyn Fn(Arc<App>, usize, Request, ClientAddress) -> ServeFuture + Send + Sync>;
+/// The answer to a request, on its way.
+pub type ServeFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// One route of the API.
+#[derive(Clone)]
+pub struct Route {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with parameters between braces.
+    pub path: &'static str,
+    /// What it needs of its caller.
+    pub needs: Needs,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Statuses with which it refuses beside those that all like it have.
+    pub(crate) refusals: &'static [StatusCode],
+    pub(crate) describe: fn(&mut SchemaGenerator) -> Described,
+    /// Serves a request to the route with this number.
+    pub(super) serve: Serve,
+}
+
+/// What the types of a route's handler say about it.
+pub(crate) struct Described {
+    /// The parameters, each with what it is and its schema.
+    pub(crate) path: Vec<(&'static str, &'static str, Schema)>,
+    pub(crate) query: Vec<Schema>,
+    pub(crate) body: Vec<(&'static str, Schema)>,
+    /// Whether a request that comes again can be known as such.
+    pub(crate) repeatable: bool,
+    /// The answers when all went well.
+    pub(crate) answers: Vec<DescribedAnswer>,
+}
+
+impl Route {
+    /// The route that `handler` serves: what it takes from the path, the query and the body, and
+    /// what it answers, its signature says.
+    ///
+    /// # Panics
+    ///
+    /// If the path's tenant and the needs do not go together: a defect that the first start shows.
+    pub(crate) fn new<P, Q, B, A, F, R>(
+        method: Method,
+        path: &'static str,
+        needs: Needs,
+        summary: &'static str,
+        handler: F,
+    ) -> Self
+    where
+        P: FromPath,
+        Q: FromQuery,
+        B: FromBody,
+        A: Answer,
+        F: Fn(Ctx, P, Q, B) -> R + Copy + Send + Sync + 'static,
+        R: Future<Output = Result<A, Problem>> + Send + 'static,
+    {
+        let of_tenant = matches!(needs, Needs::Publish | Needs::Read | Needs::Manage);
+        assert!(
+            !of_tenant || path.contains("{tenant}"),
+            "{path} needs a tenant to judge {needs:?} by"
+        );
+        let kind = Kind { path, needs, mutates: method != Method::GET };
+        let serve: Serve = Arc::new(move |app, number, request, client| {
+            let (mut parts, body) = request.into_parts();
+            Box::pin(async move {
+                let began = Instant::now();
+                let traceparent = parts.headers.get("traceparent").cloned();
+                let answered = serve(&app, (&mut parts, body), client, kind, handler).await;
+                if let Err(problem) = &answered
+                    && problem.code == Code::StoreStopped
+                {
+                    app.telemetry.note_store_stopped(&problem.detail);
+                }
+                let response = answered.unwrap_or_else(IntoResponse::into_response);
+                let asked = Asked {
+                    number,
+                    method: parts.method.as_str(),
+                    route: kind.path,
+                    publishes: kind.needs == Needs::Publish,
+                    client: client.0,
+                    traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
+                };
+                app.telemetry.request(&asked, response.status().as_u16(), began.elapsed());
+                guarded(response)
+            })
+        });
+        let describe = describe::<P, Q, B, A>;
+        Self { method, path, needs, summary, refusals: &[], describe, serve }
+    }
+
+    /// The same, which refuses with these statuses too.
+    pub(crate) fn also_refuses(self, refusals: &'static [StatusCode]) -> Self {
+        Self { refusals, ..self }
+    }
+}
+
+fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
+    schemas: &mut SchemaGenerator,
+) -> Described {
+    Described {
+        path: P::describe(schemas),
+        query: Q::schemas(schemas),
+        body: B::describe(schemas),
+        repeatable: B::REPEATABLE,
+        answers: A::describe(schemas),
+    }
+}
+
+/// What every request to a route needs to know of it.
+#[derive(Clone, Copy)]
+struct Kind {
+    path: &'static str,
+    needs: Needs,
+    mutates: bool,
+}
+
+/// The way of every request: who is it, what do they want, was it answered before, do it.
+async fn serve<P, Q, B, A, F, R>(
+    app: &Arc<App>,
+    (parts, body): (&mut Parts, Body),
+    client: ClientAddress,
+    kind: Kind,
+    handler: F,
+) -> Result<Response, Problem>
+where
+    P: FromPath,
+    Q: FromQuery,
+    B: FromBody,
+    A: Answer,
+    F: Fn(Ctx, P, Q, B) -> R,
+    R: Future<Output = Result<A, Problem>> + Send + 'static,
+{
+    let (ctx, path, query, body, request) = {
+        let params = Params::new(kind.path, parts.uri.path());
+        let tenant = params.get("tenant")?;
+        let tenant = tenant.as_deref();
+        let caller = auth::admit(app, parts, kind.needs, tenant, client).await?;
+        let (path, query) =
+            (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
+        let (body, bytes) = B::from_body(app, parts, body).await?;
+        let ctx = Ctx::new(app.clone(), caller);
+        let check = match kind.mutates {
+            true => idempotency::begin(app, &ctx.caller, parts, bytes.as_ref(), tenant).await?,
+            false => IdempotencyCheck::Once,
+        };
+        let request = match check {
+            IdempotencyCheck::Answered(response) => return Ok(response),
+            IdempotencyCheck::Once => None,
+            IdempotencyCheck::First(request) => Some(request),
+        };
+        (ctx, path, query, body, request)
+    };
+    let_go(parts);
+    if !kind.mutates {
+        return Ok(Box::pin(handler(ctx, path, query, body)).await?.into_response());
+    }
+    let work =
+        run_despite_disconnect(handler(ctx.idempotent_request(request.clone()), path, query, body))
+            .await;
+    let defect = |_| Err(Problem::new(Code::Internal, "the request ended in a defect"));
+    match (work.unwrap_or_else(defect), request) {
+        (Ok(answer), _) => Ok(answer.into_response()),
+        // Another process was faster with the same key: its answer is this request's.
+        (Err(problem), Some(request)) if problem.code == Code::IdempotencyInProgress => {
+            request.recall().await?.ok_or(problem)
+        }
+        (Err(problem), _) => Err(problem),
+    }
+}
+
+/// Lets go of what refers to the connection's buffer. While the work goes on, the connection looks whether its
+/// client is still there; if somebody had its buffer, it would make a new one for that.
+fn let_go(parts: &mut Parts) {
+    (parts.uri, parts.headers) = Default::default();
+}

@@ -1,0 +1,87 @@
+//! What of the configuration the API reads. The server's configuration embeds the sections as they are.
+
+use std::path::PathBuf;
+
+use railpost_engine::Span;
+use serde::{Deserialize, Serialize};
+
+use super::limits::BODY_LEN_MAX_DEFAULT;
+
+/// What the API reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiSettings {
+    /// What clients may ask for.
+    pub limits: LimitsConfig,
+    /// How long things are kept.
+    pub retention: RetentionConfig,
+    /// The folder of the server's files: backups are written below it.
+    pub data_dir: PathBuf,
+}
+
+/// What clients may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// How long a client may take to send a request's head.
+    pub head_timeout: Span,
+    /// How long a client may take to send a request's body.
+    pub request_timeout: Span,
+    /// How long a client may take nothing of an answer that is ready.
+    pub answer_timeout: Span,
+    /// How long a connection is kept without a request.
+    pub idle_timeout: Span,
+    /// Requests a second of one API key, and how many of them may come at once.
+    pub requests_per_second: u32,
+    /// See `requests_per_second`.
+    pub requests_burst: u32,
+    /// Endpoints of one tenant.
+    pub endpoints_per_tenant: u32,
+    /// Connections at once.
+    pub connections_max: u32,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: BODY_LEN_MAX_DEFAULT,
+            head_timeout: Span::from_secs(10),
+            request_timeout: Span::from_secs(30),
+            answer_timeout: Span::from_secs(30),
+            idle_timeout: Span::from_secs(60),
+            requests_per_second: 50_000,
+            requests_burst: 50_000,
+            endpoints_per_tenant: 1_000,
+            connections_max: 10_000,
+        }
+    }
+}
+
+/// How long things are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// Events all of whose deliveries are closed, and audit entries.
+    pub closed: Span,
+    /// Dead letters that hold no lane.
+    pub dead: Span,
+    /// Lanes with nothing open, from their last delivery on.
+    pub lanes: Span,
+    /// Answers to requests that may come again.
+    pub idempotency: Span,
+    /// How often what is past its time is deleted.
+    pub prune_every: Span,
+}
+
+impl Default for RetentionConfig {
+    fn default() -> Self {
+        Self {
+            closed: Span::from_days(30),
+            dead: Span::from_days(90),
+            lanes: Span::from_days(90),
+            idempotency: Span::from_hours(48),
+            prune_every: Span::from_mins(10),
+        }
+    }
+}

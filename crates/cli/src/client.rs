@@ -1,0 +1,314 @@
+//! The client of the API: one request at a time, safe to send again.
+
+use std::io::Read;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+use url::Url;
+
+use super::failure::{Failure, Outcome};
+use super::system;
+use crate::limits::{CLI_ANSWER_LEN_MAX, CLI_REQUEST_TIMEOUT, CLI_TRIES, CLI_TRY_AGAIN_AFTER};
+
+/// The tenant that every server has.
+const DEFAULT_TENANT: &str = "default";
+
+/// Where the server is, and who asks.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Target {
+    /// The server
+    #[arg(
+        long,
+        global = true,
+        env = "RAILPOST_URL",
+        default_value = "http://127.0.0.1:8087",
+        value_name = "URL",
+        help_heading = "Server"
+    )]
+    server: String,
+    /// The API key; better in the environment than on the command line
+    #[arg(
+        long,
+        global = true,
+        env = "RAILPOST_API_KEY",
+        hide_env_values = true,
+        value_name = "KEY",
+        help_heading = "Server"
+    )]
+    api_key: Option<String>,
+    /// Whose events, endpoints and deliveries
+    #[arg(
+        long,
+        global = true,
+        env = "RAILPOST_TENANT",
+        default_value = DEFAULT_TENANT,
+        value_name = "TENANT",
+        help_heading = "Server"
+    )]
+    tenant: String,
+}
+
+impl Target {
+    /// The default tenant of this server.
+    pub(super) fn of_default_tenant(server: &str, api_key: &str) -> Self {
+        let (server, api_key) = (server.to_owned(), Some(api_key.to_owned()));
+        Self { server, api_key, tenant: DEFAULT_TENANT.to_owned() }
+    }
+}
+
+/// A client of one server, as one tenant.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: Url,
+    key: Option<String>,
+    tenant: String,
+}
+
+/// What is sent with a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Body {
+    pub(super) content_type: &'static str,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl From<&Value> for Body {
+    fn from(value: &Value) -> Self {
+        Self { content_type: "application/json", bytes: value.to_string().into_bytes() }
+    }
+}
+
+impl Client {
+    /// A client of this server.
+    pub fn new(target: &Target) -> Outcome<Self> {
+        let base = Url::parse(&target.server).ok().filter(Url::has_host);
+        let base = base.ok_or_else(|| {
+            let server = &target.server;
+            Failure::usage(format!(
+                "--server: expected a URL such as http://127.0.0.1:8087; got `{server}`"
+            ))
+        })?;
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from(CLI_REQUEST_TIMEOUT)))
+            .max_redirects(0)
+            .build();
+        let (agent, key) = (config.into(), target.api_key.clone().filter(|key| !key.is_empty()));
+        Ok(Self { agent, base, key, tenant: target.tenant.clone() })
+    }
+
+    /// The address of something of the server: `/v1/…`.
+    pub(super) fn of_server(&self, segments: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("v1").extend(segments);
+        }
+        url
+    }
+
+    /// The address of something of the tenant: `/v1/tenants/{tenant}/…`.
+    pub(super) fn of_tenant(&self, segments: &[&str]) -> Url {
+        self.of_server(&[&["tenants", &self.tenant], segments].concat())
+    }
+
+    pub(super) fn get(&self, url: &Url) -> Outcome<Value> {
+        self.json(&Method::GET, url, None)
+    }
+
+    pub(super) fn post(&self, url: &Url, body: &Value) -> Outcome<Value> {
+        self.json(&Method::POST, url, Some(&Body::from(body)))
+    }
+
+    /// A POST that says all it has to say in its path.
+    pub(super) fn act(&self, url: &Url) -> Outcome<Value> {
+        self.json(&Method::POST, url, None)
+    }
+
+    pub(super) fn patch(&self, url: &Url, body: &Value) -> Outcome<Value> {
+        self.json(&Method::PATCH, url, Some(&Body::from(body)))
+    }
+
+    pub(super) fn put(&self, url: &Url, body: &Value) -> Outcome<Value> {
+        self.json(&Method::PUT, url, Some(&Body::from(body)))
+    }
+
+    pub(super) fn delete(&self, url: &Url) -> Outcome<Value> {
+        self.json(&Method::DELETE, url, None)
+    }
+
+    /// The bytes that are found there.
+    pub(super) fn bytes(&self, url: &Url) -> Outcome<Vec<u8>> {
+        self.request(&Method::GET, url, None)
+    }
+
+    fn json(&self, method: &Method, url: &Url, body: Option<&Body>) -> Outcome<Value> {
+        let bytes = self.request(method, url, body)?;
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes).map_err(|_| {
+            Failure::new(format!("{} did not answer JSON: is it a Railpost server?", self.base))
+        })
+    }
+
+    /// Publishes events. Each has an id, which makes them safe to send again; an idempotency key would
+    /// keep the server from saying how many deliveries there are.
+    pub(super) fn publish(&self, url: &Url, body: &Body) -> Outcome<Vec<u8>> {
+        self.send(&Method::POST, url, Some(body), None)
+    }
+
+    fn request(&self, method: &Method, url: &Url, body: Option<&Body>) -> Outcome<Vec<u8>> {
+        let key = idempotency_key();
+        self.send(method, url, body, (*method != Method::GET).then_some(key.as_str()))
+    }
+
+    /// One request, sent again while no connection comes about or it breaks.
+    fn send(
+        &self,
+        method: &Method,
+        url: &Url,
+        body: Option<&Body>,
+        idempotency_key: Option<&str>,
+    ) -> Outcome<Vec<u8>> {
+        let mut wait = Duration::from(CLI_TRY_AGAIN_AFTER);
+        for _ in 1..CLI_TRIES {
+            match self.try_once(method, url, body, idempotency_key) {
+                Ok(answer) => return self.judge(answer),
+                Err(error) if is_worth_another_try(&error) => std::thread::sleep(wait),
+                Err(error) => return Err(self.unreachable(&error)),
+            }
+            wait *= 2;
+        }
+        let last = self.try_once(method, url, body, idempotency_key);
+        last.map_err(|error| self.unreachable(&error)).and_then(|answer| self.judge(answer))
+    }
+
+    fn try_once(
+        &self,
+        method: &Method,
+        url: &Url,
+        body: Option<&Body>,
+        idempotency_key: Option<&str>,
+    ) -> Result<(StatusCode, Vec<u8>), ureq::Error> {
+        let mut request = http::Request::builder().method(method.clone()).uri(url.as_str());
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        if let Some(key) = idempotency_key {
+            request = request.header("idempotency-key", key);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", body.content_type);
+        }
+        let request = request.body(body.map(|body| body.bytes.as_slice()).unwrap_or_default())?;
+        let mut response = self.agent.run(request)?;
+        let mut bytes = Vec::new();
+        let reader = response.body_mut().with_config().limit(CLI_ANSWER_LEN_MAX).reader();
+        { reader }.read_to_end(&mut bytes)?;
+        Ok((response.status(), bytes))
+    }
+
+    fn judge(&self, (status, bytes): (StatusCode, Vec<u8>)) -> Outcome<Vec<u8>> {
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        Err(self.refused(status, problem))
+    }
+
+    fn refused(&self, status: StatusCode, problem: Value) -> Failure {
+        let text = |name: &str| problem[name].as_str().unwrap_or_default();
+        let (code, detail) = (text("code"), text("detail"));
+        if code.is_empty() {
+            let message = format!("{} answered {status}, which Railpost does not", self.base);
+            return Failure::new(message).next("check --server, and what stands in front of it");
+        }
+        let message = match text("field") {
+            "" => format!("{detail} ({code})"),
+            field => format!("{field}: {detail} ({code})"),
+        };
+        let next = self.what_next(code, detail);
+        Failure::new(message).next_if(next).problem(problem)
+    }
+
+    /// What whoever got this answer may do about it.
+    fn what_next(&self, code: &str, detail: &str) -> Option<String> {
+        let missing =
+            detail.strip_prefix("no such ").and_then(|rest| rest.split([':', '`']).next());
+        let next = match code {
+            "unauthorized" if self.key.is_none() => {
+                "export RAILPOST_API_KEY=…: the first `railpost serve` printed one; `railpost keys create` makes more"
+            }
+            "unauthorized" => {
+                "check RAILPOST_API_KEY: it may be of another server, expired or revoked"
+            }
+            "forbidden" => {
+                "`railpost whoami` shows what this key may do; an admin makes others with `railpost keys create`"
+            }
+            "not_found" => return missing.map(|what| self.how_to_find(what.trim())),
+            "revision_mismatch" => "look at it again, then change it again",
+            "wrong_state" => {
+                "look at its state: `railpost deliveries show ID`, `railpost lanes list`, `railpost replay list`"
+            }
+            "backlog_full" => {
+                "see what is stuck with `railpost lanes list` and `railpost dead-letters list`, or raise it with `railpost tenants update --backlog-max`"
+            }
+            "rate_limited" | "shutting_down" | "store_unavailable" | "store_stopped" => {
+                "wait a moment and try again"
+            }
+            "last_secret" => "`railpost endpoints rotate ID` makes another one",
+            "limit_reached" => {
+                "delete what is not needed, or raise the limit in the server's configuration"
+            }
+            "schema_mismatch" => "`railpost event-types show TYPE` prints the schema",
+            _ => return None,
+        };
+        Some(next.to_owned())
+    }
+
+    fn how_to_find(&self, what: &str) -> String {
+        let list = match what {
+            "tenant" => "tenants list",
+            "endpoint" | "secret" => "endpoints list",
+            "event" => "events list",
+            "delivery" => "deliveries list",
+            "dead letter" => "dead-letters list",
+            "lane" => "lanes list",
+            "replay" => "replay list",
+            "key" | "API key" => "keys list",
+            "event type" => "event-types list",
+            _ => return "is the server as new as this program? `railpost --version`".to_owned(),
+        };
+        match what {
+            "tenant" => format!("`railpost {list}` (with an admin key) shows which there are"),
+            _ => format!("`railpost {list} --tenant {}` shows which there are", self.tenant),
+        }
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        let failure = Failure::new(format!("no answer from {}: {error}", self.base));
+        match error {
+            ureq::Error::Timeout(_) => failure.next("see what keeps the server busy in its log"),
+            _ => failure.next(
+                "start one with `railpost serve`, or name another with --server or RAILPOST_URL",
+            ),
+        }
+    }
+}
+
+/// Whether nothing was answered, so that the same request may be sent again: its idempotency key, or
+/// the ids of its events, make the work be done once.
+fn is_worth_another_try(error: &ureq::Error) -> bool {
+    matches!(error, ureq::Error::Io(_) | ureq::Error::ConnectionFailed)
+}
+
+/// A key that nobody else makes.
+fn idempotency_key() -> String {
+    format!("cli-{:032x}", u128::from_be_bytes(system::random()))
+}
+
+/// How long to wait between two looks at something that takes its time.
+pub(super) fn pause() {
+    std::thread::sleep(Duration::from_millis(200));
+}

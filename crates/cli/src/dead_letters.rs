@@ -1,0 +1,63 @@
+//! `railpost dead-letters`: deliveries that were given up on.
+
+use super::Session;
+use super::deliveries;
+use super::failure::Outcome;
+use super::list::{self, Filter, Paging};
+use super::out::{Column, age, cut, field, whole};
+
+/// What can be done with dead letters, one at a time. `railpost replay` does it to many.
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// List them, the newest first
+    List {
+        /// Only of this endpoint
+        #[arg(long)]
+        endpoint: Option<String>,
+        #[command(flatten)]
+        filter: Filter,
+        #[command(flatten)]
+        paging: Paging,
+    },
+    /// Show one with the last answer
+    Show { id: String },
+    /// Send it again, with the same event id
+    Replay { id: String },
+    /// Let its lane go on; it stays a dead letter
+    Skip { id: String },
+    /// Give it up for good; its lane goes on
+    Discard { id: String },
+}
+
+const COLUMNS: [Column; 6] = [
+    whole("id", |item| field(item, "id")),
+    cut("type", |item| field(item, "type")),
+    cut("key", |item| field(item, "key")),
+    cut("reason", |item| field(item, "reason")),
+    cut("last answer", |item| match &item["last_status"] {
+        serde_json::Value::Null => field(item, "last_failure"),
+        status => status.to_string(),
+    }),
+    whole("died", |item| age(item, "changed_at")),
+];
+
+pub(super) fn run(action: Action, session: &Session) -> Outcome {
+    let client = &session.client;
+    let act = |id: &str, what: &str| {
+        let url = client.of_tenant(&["dead-letters", id, what]);
+        deliveries::told(session, &client.act(&url)?)
+    };
+    match action {
+        Action::List { endpoint, filter, paging } => {
+            let url = list::with_query(client.of_tenant(&["dead-letters"]), &filter.fields());
+            let url = list::with_query(url, &[("endpoint", &endpoint)]);
+            list::show(session, &url, &paging, &COLUMNS)
+        }
+        Action::Show { id } => {
+            session.out.record(&client.get(&client.of_tenant(&["dead-letters", &id]))?)
+        }
+        Action::Replay { id } => act(&id, "replay"),
+        Action::Skip { id } => act(&id, "skip"),
+        Action::Discard { id } => act(&id, "discard"),
+    }
+}

@@ -1,0 +1,113 @@
+//! What the scenes play on: the server's client, the receivers, and the traffic that goes on.
+
+use std::time::Duration;
+
+use railpost_engine::Span;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::receiver::{Manner, Receiver};
+use super::{DemoError, DemoServer};
+
+/// The key that the poisoned receiver refuses.
+pub(super) const POISONED_KEY: &str = "order-13";
+/// Between two events of the traffic that goes on.
+const TRAFFIC_EVERY: Duration = Duration::from_millis(400);
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) client: Client,
+    pub(super) flaky: Receiver,
+    pub(super) forgetful: Receiver,
+    pub(super) slow: Receiver,
+    pub(super) down: Receiver,
+    pub(super) poisoned: Receiver,
+    pub(super) rate_limiting: Receiver,
+    pub(super) down_for: Duration,
+}
+
+impl Stage {
+    /// Starts the receivers and makes an endpoint for each; each wants events of its own types.
+    pub(super) async fn set(server: DemoServer<'_>, down_for: Duration) -> Result<Self, DemoError> {
+        let client = Client::of(server)?;
+        let flaky = endpoint(&client, "flaky", Manner::Flaky, "payment.*").await?;
+        let forgetful = endpoint(&client, "forgetful", Manner::Forgetful, "account.*").await?;
+        let slow = endpoint(&client, "slow", Manner::Slow, "report.*").await?;
+        let down = endpoint(&client, "down", Manner::Down(down_for), "invoice.*").await?;
+        let poisoned = Manner::Poisoned(POISONED_KEY);
+        let poisoned = endpoint(&client, "poisoned", poisoned, "order.*").await?;
+        let rate_limiting = Manner::RateLimiting;
+        let rate_limiting = endpoint(&client, "rate-limiting", rate_limiting, "mail.*").await?;
+        Ok(Self { client, flaky, forgetful, slow, down, poisoned, rate_limiting, down_for })
+    }
+
+    /// What the receivers are called, with what they do.
+    pub(super) fn names(&self) -> Vec<String> {
+        let down_for = u64::try_from(self.down_for.as_millis()).unwrap_or(u64::MAX);
+        vec![
+            "flaky".to_owned(),
+            "forgetful (its answers get lost)".to_owned(),
+            "slow".to_owned(),
+            format!("down (for {})", Span::from_millis(down_for)),
+            format!("poisoned (by the key {POISONED_KEY})"),
+            "rate-limiting".to_owned(),
+        ]
+    }
+
+    /// Events for every receiver until the demo ends, and a lane to be released by whoever watches.
+    pub(super) async fn go_on(&self) -> Result<(), DemoError> {
+        self.poisoned.mend(false);
+        for number in 1..=3 {
+            let payload = json!({ "poison": number });
+            self.client.publish("order.created", POISONED_KEY, payload).await?;
+        }
+        let kinds = [
+            "order.paid",
+            "payment.taken",
+            "report.made",
+            "invoice.sent",
+            "mail.sent",
+            "account.opened",
+        ];
+        let mut ticks = tokio::time::interval(TRAFFIC_EVERY);
+        for number in 0_usize.. {
+            ticks.tick().await;
+            // Once somebody acts on the dead letter, it lands.
+            self.poisoned.mend(number > 0);
+            let kind = kinds[number % kinds.len()];
+            let (family, _) = kind.split_once('.').unwrap_or((kind, ""));
+            let key = format!("{family}-{}", number / kinds.len() % 3 + 1);
+            self.client.publish(kind, &key, json!({ "number": number })).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn endpoint(
+    client: &Client,
+    name: &str,
+    manner: Manner,
+    types: &str,
+) -> Result<Receiver, DemoError> {
+    let receiver = Receiver::start(name, manner).await?;
+    let body = json!({
+        "url": receiver.url,
+        "description": format!("the {name} receiver of the demo"),
+        "types": [types],
+        "policy": policy(),
+    });
+    client.post("/endpoints", Some(&body)).await?;
+    Ok(receiver)
+}
+
+/// Short waits, so that one can watch them; no breaker, so that nothing else slows a scene down.
+fn policy() -> Value {
+    json!({
+        "retry": {
+            "backoff": { "strategy": "exponential", "base": "1s", "jitter": "equal" },
+            "max_delay": "3s",
+        },
+        "breaker": null,
+        "quarantine_after": null,
+    })
+}

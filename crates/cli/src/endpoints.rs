@@ -1,0 +1,271 @@
+//! `railpost endpoints`: where events go.
+
+use serde_json::{Map, Value, json};
+
+use super::Session;
+use super::failure::{Failure, Outcome};
+use super::list::{self, Paging};
+use super::out::{Column, Out, age, cut, field, whole};
+use super::policy::PolicyFlags;
+use super::secrets;
+use super::tenants::confirm;
+use super::{input, schedule};
+
+/// What can be done with endpoints.
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// List them
+    List(Paging),
+    /// Show one with all its settings
+    Show { id: String },
+    /// Create one; its secret is printed this one time
+    Create {
+        /// Where deliveries go
+        #[arg(long)]
+        url: String,
+        /// A secret of your own, `whsec_…` or `whsk_…`; without it one is made
+        #[arg(long)]
+        secret: Option<String>,
+        #[command(flatten)]
+        settings: Box<Settings>,
+    },
+    /// Change one; what is not given stays
+    Update {
+        id: String,
+        /// Where deliveries go
+        #[arg(long)]
+        url: Option<String>,
+        #[command(flatten)]
+        settings: Box<Settings>,
+    },
+    /// Delete one; its open deliveries are discarded
+    Delete {
+        id: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Send nothing to it until it is resumed; its backlog is kept
+    Pause { id: String },
+    /// Send to it again
+    Resume { id: String },
+    /// Send a test event to it alone
+    Test {
+        id: String,
+        /// The test event's type
+        #[arg(long = "type", value_name = "TYPE")]
+        event_type: Option<String>,
+        /// The test event's payload
+        #[arg(long, value_name = "JSON|@FILE|-")]
+        data: Option<String>,
+    },
+    /// Show whether it takes what is sent: breaker, backlog, lag
+    Health { id: String },
+    /// Print its planned attempts
+    Schedule {
+        id: String,
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        attempts: u32,
+    },
+    /// List its secrets, without their values
+    Secrets { id: String },
+    /// Make a new secret; the old ones sign too until the overlap ends
+    Rotate {
+        id: String,
+        /// How long the old ones stay active
+        #[arg(long, default_value = "24h", value_name = "TIME")]
+        overlap: railpost_engine::Span,
+    },
+    /// Show the value of a secret; the audit trail says who asked
+    Reveal {
+        id: String,
+        /// `railpost endpoints secrets ID` lists them
+        secret: String,
+    },
+}
+
+/// What can be set about an endpoint.
+#[derive(Debug, Default, clap::Args)]
+pub struct Settings {
+    /// Event types it wants, such as `order.paid` or `order.*`; may be given more than once
+    #[arg(long = "type", value_name = "TYPE")]
+    types: Vec<String>,
+    /// A line for people
+    #[arg(long)]
+    description: Option<String>,
+    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary, event or thin
+    #[arg(long, value_parser = ["raw", "cloudevents-structured", "cloudevents-binary", "event", "thin"], hide_possible_values = true)]
+    envelope: Option<String>,
+    /// Deliver payloads of more bytes than this as a reference; `none` takes the bound away
+    #[arg(long, value_name = "BYTES|none", value_parser = thin_above)]
+    thin_above: Option<ThinAbove>,
+    /// Longest that an attempt may take
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<railpost_engine::Span>,
+    /// A header that every attempt carries; may be given more than once
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Oldest TLS: 1.2 or 1.3
+    #[arg(long, value_parser = ["1.2", "1.3"], hide_possible_values = true)]
+    tls_min: Option<String>,
+    /// Trust these authorities instead of the public ones
+    #[arg(long, value_name = "PEM FILE")]
+    authorities: Option<String>,
+    #[command(flatten)]
+    policy: PolicyFlags,
+}
+
+impl Settings {
+    /// What was given, with the policy's part of it as `policy` makes it.
+    fn to_json(
+        &self,
+        policy: impl FnOnce(&PolicyFlags) -> Outcome<Value>,
+    ) -> Outcome<Map<String, Value>> {
+        let mut body = Map::new();
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                body.insert(name.to_owned(), value);
+            }
+        };
+        set("types", (!self.types.is_empty()).then(|| json!(self.types)));
+        set("description", self.description.as_ref().map(|text| json!(text)));
+        set("envelope", self.envelope.as_ref().map(|text| json!(text)));
+        set("thin_above", self.thin_above.map(|bound| json!(bound.0)));
+        set("timeout", self.timeout.map(|span| json!(span)));
+        set("tls_min", self.tls_min.as_ref().map(|text| json!(text)));
+        set("headers", headers(&self.headers)?);
+        if let Some(path) = &self.authorities {
+            let pem = input::read_file("--authorities", path)?;
+            set("authorities_pem", Some(json!(String::from_utf8_lossy(&pem))));
+        }
+        if self.policy.given() {
+            set("policy", Some(policy(&self.policy)?));
+        }
+        Ok(body)
+    }
+}
+
+/// A bound in bytes, or none.
+#[derive(Clone, Copy, Debug)]
+struct ThinAbove(Option<u32>);
+
+fn thin_above(text: &str) -> Result<ThinAbove, String> {
+    if text == "none" {
+        return Ok(ThinAbove(None));
+    }
+    let bound = text.parse().map_err(|_| "expected a number of bytes, or `none`".to_owned())?;
+    Ok(ThinAbove(Some(bound)))
+}
+
+fn headers(lines: &[String]) -> Outcome<Option<Value>> {
+    let mut headers = Map::new();
+    for line in lines {
+        let (name, value) = line.split_once(':').ok_or_else(|| {
+            Failure::usage(format!("--header: expected `name: value`; got `{line}`"))
+        })?;
+        headers.insert(name.trim().to_owned(), json!(value.trim()));
+    }
+    Ok((!headers.is_empty()).then_some(headers.into()))
+}
+
+const COLUMNS: [Column; 5] = [
+    whole("id", |item| field(item, "id")),
+    whole("status", |item| match item["blocked"].is_null() {
+        true => field(item, "status"),
+        false => format!("{} (blocked)", field(item, "status")),
+    }),
+    cut("types", |item| field(item, "types")),
+    cut("url", |item| field(item, "url")),
+    whole("created", |item| age(item, "created_at")),
+];
+
+pub(super) fn run(action: Action, session: &Session) -> Outcome {
+    let (client, out) = (&session.client, session.out);
+    let all = client.of_tenant(&["endpoints"]);
+    let one = |id: &str| client.of_tenant(&["endpoints", id]);
+    let part = |id: &str, part: &str| client.of_tenant(&["endpoints", id, part]);
+    match action {
+        Action::List(paging) => list::show(session, &all, &paging, &COLUMNS),
+        Action::Show { id } => out.record(&client.get(&one(&id))?),
+        Action::Create { url, secret, settings } => {
+            create(session, &url, secret.as_deref(), &settings)
+        }
+        Action::Update { id, url, settings } => update(session, &id, url.as_deref(), &settings),
+        Action::Delete { id, yes } => {
+            let open = field(&client.get(&part(&id, "health"))?, "open");
+            let question =
+                format!("Delete endpoint {id}? Its {open} open deliveries are discarded.");
+            confirm(session.out, &question, yes)?;
+            let removed = client.delete(&one(&id))?;
+            let open = field(&removed, "open_deliveries");
+            let line = format!("deleted {id}; its {open} open deliveries are discarded");
+            out.done(
+                &json!({ "deleted": id, "open_deliveries": removed["open_deliveries"] }),
+                &line,
+            )
+        }
+        Action::Pause { id } => status(out, &client.act(&part(&id, "pause"))?),
+        Action::Resume { id } => status(out, &client.act(&part(&id, "resume"))?),
+        Action::Test { id, event_type, data } => test(session, &id, event_type, data.as_deref()),
+        Action::Health { id } => out.record(&client.get(&part(&id, "health"))?),
+        Action::Schedule { id, attempts } => schedule::of_endpoint(session, &id, attempts),
+        Action::Secrets { id } => secrets::list(session, &id),
+        Action::Rotate { id, overlap } => secrets::rotate(session, &id, overlap),
+        Action::Reveal { id, secret } => secrets::reveal(session, &id, &secret),
+    }
+}
+
+fn create(session: &Session, url: &str, secret: Option<&str>, settings: &Settings) -> Outcome {
+    let mut body = settings.to_json(|policy| Ok(json!(policy.whole()?)))?;
+    body.insert("url".to_owned(), json!(url));
+    if let Some(secret) = secret {
+        body.insert("secret".to_owned(), json!(secret));
+    }
+    let all = session.client.of_tenant(&["endpoints"]);
+    let created = session.client.post(&all, &body.into())?;
+    if session.out.json {
+        return session.out.value(&created);
+    }
+    session.out.line(&format!("id      {}", field(&created, "id")))?;
+    session.out.line(&format!("url     {}", field(&created, "url")))?;
+    session.out.line(&format!("types   {}", field(&created, "types")))?;
+    session.out.line(&format!("secret  {}", field(&created["secret"], "value")))?;
+    session.out.hint("Give the secret to the receiver: it is not shown again.");
+    Ok(())
+}
+
+fn update(session: &Session, id: &str, url: Option<&str>, settings: &Settings) -> Outcome {
+    let one = session.client.of_tenant(&["endpoints", id]);
+    let mut body = settings.to_json(PolicyFlags::change)?;
+    if let Some(url) = url {
+        body.insert("url".to_owned(), json!(url));
+    }
+    if body.is_empty() {
+        return Err(
+            Failure::usage("nothing to change was given").next("railpost endpoints update --help")
+        );
+    }
+    session.out.record(&session.client.patch(&one, &body.into())?)
+}
+
+fn status(out: Out, endpoint: &Value) -> Outcome {
+    out.done(endpoint, &format!("{} is {}", field(endpoint, "id"), field(endpoint, "status")))
+}
+
+fn test(session: &Session, id: &str, event_type: Option<String>, data: Option<&str>) -> Outcome {
+    let mut body = Map::new();
+    if let Some(event_type) = event_type {
+        body.insert("type".to_owned(), json!(event_type));
+    }
+    if let Some(data) = data {
+        body.insert("payload".to_owned(), input::read_json("--data", data)?);
+    }
+    let url = session.client.of_tenant(&["endpoints", id, "test"]);
+    let sent = session.client.post(&url, &body.into())?;
+    session.out.record(&sent)?;
+    session
+        .out
+        .hint(&format!("Watch it: railpost deliveries attempts {}", field(&sent, "delivery")));
+    Ok(())
+}

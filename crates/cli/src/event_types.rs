@@ -1,0 +1,79 @@
+//! `railpost event-types`: JSON Schemas for payloads.
+
+use serde_json::{Map, Value, json};
+
+use super::Session;
+use super::failure::{Failure, Outcome};
+use super::input;
+use super::list::{self, Paging};
+use super::out::{Column, cut, field, whole};
+
+/// What can be done with event types.
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// List them
+    List(Paging),
+    /// Show one with its schemas
+    Show { name: String },
+    /// Create or replace one
+    Put {
+        name: String,
+        /// A line for people
+        #[arg(long, default_value = "")]
+        description: String,
+        /// What happens to an event that does not fit: off, warn or reject
+        #[arg(long, default_value = "off", value_parser = ["off", "warn", "reject"], hide_possible_values = true)]
+        validation: String,
+        /// The schema of a version, such as `1=@order.json`; may be given more than once
+        #[arg(long = "schema", value_name = "VERSION=JSON|@FILE")]
+        schemas: Vec<String>,
+    },
+    /// Delete one
+    Delete { name: String },
+}
+
+const COLUMNS: [Column; 4] = [
+    whole("name", |item| field(item, "name")),
+    whole("validation", |item| field(item, "validation")),
+    whole("versions", |item| match item["schemas"].as_object() {
+        Some(schemas) if !schemas.is_empty() => {
+            schemas.keys().cloned().collect::<Vec<_>>().join(",")
+        }
+        _ => "-".to_owned(),
+    }),
+    cut("description", |item| field(item, "description")),
+];
+
+pub(super) fn run(action: Action, session: &Session) -> Outcome {
+    let (client, out) = (&session.client, session.out);
+    let one = |name: &str| client.of_tenant(&["event-types", name]);
+    match action {
+        Action::List(paging) => {
+            list::show(session, &client.of_tenant(&["event-types"]), &paging, &COLUMNS)
+        }
+        Action::Show { name } => out.record(&client.get(&one(&name))?),
+        Action::Put { name, description, validation, schemas } => {
+            let schemas = parse_schemas(&schemas)?;
+            let body =
+                json!({ "description": description, "validation": validation, "schemas": schemas });
+            out.record(&client.put(&one(&name), &body)?)
+        }
+        Action::Delete { name } => {
+            client.delete(&one(&name))?;
+            out.done(&json!({ "deleted": name }), &format!("deleted {name}"))
+        }
+    }
+}
+
+fn parse_schemas(given: &[String]) -> Outcome<Map<String, Value>> {
+    let mut schemas = Map::new();
+    for schema in given {
+        let (version, schema) = schema.split_once('=').ok_or_else(|| {
+            Failure::usage(format!(
+                "--schema: expected `VERSION=JSON` or `VERSION=@FILE`; got `{schema}`"
+            ))
+        })?;
+        schemas.insert(version.to_owned(), input::read_json("--schema", schema)?);
+    }
+    Ok(schemas)
+}

@@ -1,0 +1,56 @@
+//! `railpost lanes`: keys that stand still behind a dead letter.
+
+use super::Session;
+use super::deliveries;
+use super::failure::Outcome;
+use super::list::{self, Paging};
+use super::out::{Column, age, cut, field, whole};
+
+/// What can be done with lanes. Each acts on the dead letter that holds the lane.
+#[derive(Debug, clap::Subcommand)]
+pub enum Action {
+    /// List those that are held, the longest held first
+    List {
+        /// Only of this endpoint
+        #[arg(long)]
+        endpoint: Option<String>,
+        #[command(flatten)]
+        paging: Paging,
+    },
+    /// Send the dead letter again; the lane goes on when it is acknowledged
+    Replay { lane: String },
+    /// Go on without it; it stays a dead letter
+    Skip { lane: String },
+    /// Go on without it; it is gone
+    Discard { lane: String },
+}
+
+const COLUMNS: [Column; 7] = [
+    whole("lane", |item| field(item, "lane")),
+    whole("endpoint", |item| field(item, "endpoint")),
+    cut("key", |item| field(item, "key")),
+    whole("held by", |item| field(item, "held_by")),
+    whole("behind", |item| field(item, "waiting_behind")),
+    whole("since", |item| age(item, "since")),
+    cut("why", |item| match &item["last_status"] {
+        serde_json::Value::Null => field(item, "reason"),
+        status => format!("{} ({status})", field(item, "reason")),
+    }),
+];
+
+pub(super) fn run(action: Action, session: &Session) -> Outcome {
+    let act = |lane: &str, what: &str| {
+        let url = session.client.of_tenant(&["lanes", lane, what]);
+        deliveries::told(session, &session.client.act(&url)?["delivery"])
+    };
+    match action {
+        Action::List { endpoint, paging } => {
+            let url = session.client.of_tenant(&["lanes"]);
+            let url = list::with_query(url, &[("endpoint", &endpoint)]);
+            list::show(session, &url, &paging, &COLUMNS)
+        }
+        Action::Replay { lane } => act(&lane, "replay"),
+        Action::Skip { lane } => act(&lane, "skip"),
+        Action::Discard { lane } => act(&lane, "discard"),
+    }
+}

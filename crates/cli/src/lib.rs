@@ -1,0 +1,134 @@
+//! The command line as a client of the API: every command that talks to a server, `listen`, `send`, offline
+//! signatures and schedules, and the demo.
+//!
+//! It must not reach past the API: it knows no store, no route's type and no server in its own process. The
+//! binary adds the commands that run a server or open a store.
+//!
+//! Results go to stdout, progress and hints to stderr. Exit codes: 0 for done, 1 for failed, 2 for a
+//! command line that cannot be followed.
+//!
+//! Start with [`Command`] and [`run`], then `client.rs`; `audit.rs` is the smallest command.
+
+pub mod limits;
+
+mod system;
+mod failure;
+mod out;
+mod input;
+mod client;
+mod list;
+mod policy;
+
+mod listen;
+mod send;
+mod endpoints;
+mod secrets;
+mod tenants;
+mod event_types;
+mod events;
+mod deliveries;
+mod lanes;
+mod dead_letters;
+mod replay;
+mod keys;
+mod audit;
+pub mod upkeep;
+mod schedule;
+mod signatures;
+
+pub mod demo;
+
+use clap::Subcommand;
+
+pub use client::{Client, Target};
+pub use failure::{Failure, Outcome};
+pub use out::Out;
+
+/// The commands of a client.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Receive deliveries here: verify them, print them, misbehave on request
+    Listen(Box<listen::Arguments>),
+    /// Publish events
+    Send(Box<send::Arguments>),
+    /// Where events go
+    #[command(subcommand)]
+    Endpoints(endpoints::Action),
+    /// What was published
+    #[command(subcommand)]
+    Events(events::Action),
+    /// Each event on its way to each endpoint
+    #[command(subcommand)]
+    Deliveries(deliveries::Action),
+    /// Keys that stand still behind a dead letter
+    #[command(subcommand)]
+    Lanes(lanes::Action),
+    /// Deliveries that were given up on
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Action),
+    /// Send again, skip or discard many deliveries, as a job
+    Replay(replay::Arguments),
+    /// Who changed what
+    #[command(subcommand)]
+    Audit(audit::Action),
+    /// Print the planned attempts of a retry policy
+    Schedule(schedule::Arguments),
+    /// Sign a body, print the headers
+    Sign(signatures::SignArguments),
+    /// Check the signature of a request
+    Verify(signatures::VerifyArguments),
+    /// Whose events these are
+    #[command(subcommand)]
+    Tenants(tenants::Action),
+    /// JSON Schemas for payloads
+    #[command(subcommand)]
+    EventTypes(event_types::Action),
+    /// API keys and their scopes
+    #[command(subcommand)]
+    Keys(keys::Action),
+    /// What this API key may do
+    Whoami,
+    /// Write a copy of the store
+    Backup(upkeep::BackupArguments),
+    /// Delete what is past its retention
+    Prune,
+}
+
+/// What a command that talks to a server has at hand.
+#[derive(Clone, Debug)]
+pub struct Session {
+    client: Client,
+    out: Out,
+}
+
+impl Session {
+    /// A session with this server.
+    pub fn new(target: &Target, out: Out) -> Outcome<Self> {
+        Ok(Self { client: Client::new(target)?, out })
+    }
+}
+
+/// Does what the command says.
+pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
+    let session = || Session::new(target, out);
+    match command {
+        Command::Schedule(arguments) => schedule::run(&arguments, out, &session),
+        Command::Sign(arguments) => signatures::sign(&arguments, out),
+        Command::Verify(arguments) => signatures::verify(&arguments, out),
+        Command::Listen(arguments) => listen::run(*arguments, &session()?),
+        Command::Send(arguments) => send::run(&arguments, &session()?),
+        Command::Endpoints(action) => endpoints::run(action, &session()?),
+        Command::Events(action) => events::run(action, &session()?),
+        Command::Deliveries(action) => deliveries::run(action, &session()?),
+        Command::Lanes(action) => lanes::run(action, &session()?),
+        Command::DeadLetters(action) => dead_letters::run(action, &session()?),
+        Command::Replay(arguments) => replay::run(arguments, &session()?),
+        Command::Audit(action) => audit::run(action, &session()?),
+        Command::Tenants(action) => tenants::run(action, &session()?),
+        Command::EventTypes(action) => event_types::run(action, &session()?),
+        Command::Keys(action) => keys::run(action, &session()?),
+        Command::Whoami => keys::whoami(&session()?),
+        Command::Backup(arguments) => upkeep::backup(&arguments, &session()?),
+        Command::Prune => upkeep::prune(&session()?),
+    }
+}

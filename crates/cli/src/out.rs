@@ -1,0 +1,312 @@
+//! What a command prints: results on stdout, progress and hints on stderr.
+
+use std::io::{IsTerminal, Write};
+
+use railpost_engine::{Time, Timestamp};
+use serde_json::Value;
+
+use super::failure::Outcome;
+use super::system;
+
+/// Where results go, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub struct Out {
+    pub(super) json: bool,
+    colours: bool,
+}
+
+/// Widest line of a table, in characters.
+const WIDTH: usize = 120;
+/// No column is cut shorter.
+const CUT_MIN: usize = 8;
+const GAP: &str = "  ";
+
+/// A column of a table: its title, and how a cell is made of an item.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    title: &'static str,
+    cell: fn(&Value) -> String,
+    may_be_cut: bool,
+}
+
+/// A column whose cells are shown whole: people copy them.
+pub(super) const fn whole(title: &'static str, cell: fn(&Value) -> String) -> Column {
+    Column { title, cell, may_be_cut: false }
+}
+
+/// A column whose cells are cut where the line would be too wide.
+pub(super) const fn cut(title: &'static str, cell: fn(&Value) -> String) -> Column {
+    Column { title, cell, may_be_cut: true }
+}
+
+impl Out {
+    /// Results as JSON, or for people.
+    pub fn new(json: bool) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { json, colours: std::io::stdout().is_terminal() && !no_color && !json }
+    }
+
+    /// One line of results.
+    pub(super) fn line(self, text: &str) -> Outcome {
+        Ok(writeln!(std::io::stdout().lock(), "{text}")?)
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(self, bytes: &[u8]) -> Outcome {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes)?;
+        Ok(stdout.flush()?)
+    }
+
+    /// JSON on lines of its own, for people and machines alike.
+    pub(super) fn value(self, value: &Value) -> Outcome {
+        self.line(&format!("{value:#}"))
+    }
+
+    /// JSON for machines, one line for people.
+    pub fn done(self, value: &Value, line: &str) -> Outcome {
+        if self.json { self.value(value) } else { self.line(line) }
+    }
+
+    /// What a person may want to know beside the results.
+    #[allow(clippy::print_stderr, reason = "hints are not results")]
+    pub fn hint(self, text: &str) {
+        if !self.json {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Shows how far something has come, on one line of a terminal.
+    #[allow(clippy::print_stderr, reason = "progress is not a result")]
+    pub fn progress(self, text: &str) {
+        if !self.json && std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{text}");
+        }
+    }
+
+    /// Takes the progress away.
+    pub fn progress_done(self) {
+        self.progress("");
+    }
+
+    /// A thing with its fields, one to a line.
+    pub(super) fn record(self, value: &Value) -> Outcome {
+        if self.json {
+            return self.value(value);
+        }
+        let Some(fields) = value.as_object() else { return self.value(value) };
+        let width = fields.keys().map(String::len).max().unwrap_or(0);
+        // What people copy comes first.
+        let (ids, others): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| *name == "id");
+        for (name, value) in ids.into_iter().chain(others) {
+            let indent = format!("\n{:width$}{GAP}", "");
+            let shown = show(name, value).replace('\n', &indent);
+            self.line(&format!("{}{GAP}{shown}", self.bold(&format!("{name:width$}"))))?;
+        }
+        Ok(())
+    }
+
+    /// Items as a table, each with lines `below` it. `widths` holds what the page before needed, so that
+    /// pages line up.
+    pub(super) fn table(
+        self,
+        columns: &[Column],
+        items: &[Value],
+        widths: &mut Vec<usize>,
+        below: fn(&Value) -> Vec<String>,
+    ) -> Outcome {
+        let rows: Vec<Vec<String>> = items
+            .iter()
+            .map(|item| columns.iter().map(|column| (column.cell)(item)).collect())
+            .collect();
+        let first_page = widths.is_empty();
+        widths.resize(columns.len(), 0);
+        for (at, column) in columns.iter().enumerate() {
+            let widest = rows.iter().map(|row| len(&row[at])).max().unwrap_or(0);
+            widths[at] = widths[at].max(widest).max(column.title.len());
+        }
+        fit(columns, widths);
+        if first_page {
+            let titles: Vec<String> =
+                columns.iter().map(|column| column.title.to_uppercase()).collect();
+            self.line(&self.bold(&aligned(&titles, widths)))?;
+        }
+        for (row, item) in rows.iter().zip(items) {
+            self.line(&self.painted(&aligned(row, widths)))?;
+            below(item).iter().try_for_each(|line| self.line(&indented(line)))?;
+        }
+        Ok(())
+    }
+
+    fn bold(self, text: &str) -> String {
+        if self.colours { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// With the words of states in their colours.
+    fn painted(self, line: &str) -> String {
+        if !self.colours {
+            return line.to_owned();
+        }
+        let paint = |word: &str| match word {
+            "delivered" | "acknowledged" | "active" | "done" | "verified" => {
+                format!("\x1b[32m{word}\x1b[0m")
+            }
+            "waiting" | "retryable" | "paused" | "running" | "failing" => {
+                format!("\x1b[33m{word}\x1b[0m")
+            }
+            "dead" | "permanent" | "quarantined" | "gone" | "failed" => {
+                format!("\x1b[31m{word}\x1b[0m")
+            }
+            word => word.to_owned(),
+        };
+        line.split(' ').map(paint).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn len(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Makes the columns that may be cut narrower until a line fits.
+fn fit(columns: &[Column], widths: &mut [usize]) {
+    let gaps = GAP.len() * columns.len().saturating_sub(1);
+    loop {
+        let wide = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH);
+        let cuttable = |at: &usize| columns[*at].may_be_cut && widths[*at] > CUT_MIN;
+        let widest = (0..columns.len()).filter(cuttable).max_by_key(|at| widths[*at]);
+        match widest {
+            Some(at) if wide > 0 => widths[at] -= 1,
+            _ => return,
+        }
+    }
+}
+
+fn aligned(cells: &[String], widths: &[usize]) -> String {
+    let cell = |(text, width): (&String, &usize)| {
+        if len(text) > *width {
+            let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+            return format!("{kept}…");
+        }
+        format!("{text:width$}", width = *width)
+    };
+    let line: Vec<String> = cells.iter().zip(widths).map(cell).collect();
+    line.join(GAP).trim_end().to_owned()
+}
+
+/// A line below an item.
+fn indented(line: &str) -> String {
+    const INDENT: &str = "    ";
+    aligned(&[format!("{INDENT}{line}")], &[WIDTH])
+}
+
+/// A field for people: text without quotes, times with their age.
+fn show(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) if name.ends_with("_at") || name == "at" || name == "since" => {
+            with_age(text)
+        }
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
+        Value::Object(_) | Value::Array(_) => format!("{value:#}"),
+        other => other.to_string(),
+    }
+}
+
+/// A field of an item as a cell: nothing is a dash.
+pub(super) fn field(item: &Value, name: &str) -> String {
+    match &item[name] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// A time with its age beside it.
+pub(super) fn with_age(text: &str) -> String {
+    match text.parse::<Time>() {
+        Ok(Time(at)) => format!("{text} ({})", relative(at, system::now())),
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// The time of a field, to the second, with its age.
+pub(super) fn time(item: &Value, name: &str) -> String {
+    let Some(text) = item[name].as_str() else { return "-".to_owned() };
+    match text.parse::<Time>() {
+        Ok(Time(at)) => {
+            let second = text.get(..19).unwrap_or(text).replace('T', " ");
+            format!("{second} ({})", relative(at, system::now()))
+        }
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// How old the time of a field is.
+pub(super) fn age(item: &Value, name: &str) -> String {
+    let parsed = item[name].as_str().and_then(|text| text.parse::<Time>().ok());
+    parsed.map_or_else(|| "-".to_owned(), |Time(at)| relative(at, system::now()))
+}
+
+fn relative(at: Timestamp, now: Timestamp) -> String {
+    if at > now {
+        return format!("in {}", rough(at.since(now).as_millis() / 1000));
+    }
+    format!("{} ago", rough(now.since(at).as_millis() / 1000))
+}
+
+/// A length in its largest unit.
+fn rough(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ages_are_in_their_largest_unit() {
+        let at = |seconds: u64| Timestamp::from_millis(1_000_000_000 + seconds * 1000);
+        for (then, now, text) in [
+            (0, 0, "0s ago"),
+            (0, 119, "119s ago"),
+            (0, 120, "2m ago"),
+            (0, 7200, "2h ago"),
+            (0, 172_800, "2d ago"),
+            (30, 0, "in 30s"),
+        ] {
+            assert_eq!(relative(at(then), at(now)), text);
+        }
+    }
+
+    #[test]
+    fn a_table_fits_and_leaves_whole_columns_whole() {
+        let columns =
+            [whole("id", |item| field(item, "id")), cut("url", |item| field(item, "url"))];
+        let id = "x".repeat(60);
+        let mut widths = vec![60, 90];
+        fit(&columns, &mut widths);
+        assert_eq!(widths, [60, 58]);
+        let line = aligned(&[id.clone(), "u".repeat(90)], &widths);
+        assert_eq!(len(&line), WIDTH);
+        assert!(line.starts_with(&id) && line.ends_with("u…"));
+    }
+
+    #[test]
+    fn fields_are_shown_without_json_around_them() {
+        let item = json!({"a": "text", "b": null, "c": ["x", "y"], "d": 5});
+        for (name, shown) in [("a", "text"), ("b", "-"), ("c", "x,y"), ("d", "5"), ("e", "-")] {
+            assert_eq!(field(&item, name), shown);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! One endpoint: health, figures, planned retries, secrets, policy.
+
+use maud::{Markup, html};
+use railpost_api::Needs;
+use railpost_engine::Span;
+use serde_json::Value;
+
+use crate::chart;
+use crate::form::{button, form};
+use crate::layout::Tab;
+use crate::overview::{figures_section, range};
+use crate::shown::{self, badge, count, instant, items, number, span, text, words};
+use crate::table::table;
+use crate::visit::Visit;
+use crate::{Answered, Reply};
+
+pub(crate) async fn detail(visit: Visit) -> Answered {
+    let base = format!("/endpoints/{}", visit.param("id"));
+    let endpoint = visit.get(&base).await?;
+    let health = visit.get(&format!("{base}/health")).await?;
+    let figures = visit.get(&format!("{base}/figures?range={}", range(&visit))).await?;
+    let schedule = visit.get(&format!("{base}/schedule?attempts=20")).await?;
+    let secrets = visit.get(&format!("{base}/secrets")).await?;
+    let body = html! {
+        div.heading {
+            h1.breaks { (text(&endpoint, "url")) }
+            (badge(text(&endpoint, "status")))
+            @if !health["blocked"].is_null() { (badge("blocked")) }
+        }
+        @if let Some(reason) = health["blocked"].as_str() {
+            p.problem role="alert" { "✕ Nothing is sent to this endpoint: " (reason) "." }
+        }
+        @if !text(&endpoint, "description").is_empty() { p.lead { (text(&endpoint, "description")) } }
+        @if visit.may(Needs::Manage) { (actions(&visit, &endpoint, number(&health, "open"))) }
+        (health_section(&visit, &health))
+        (figures_section(&visit, &figures))
+        (failures(&figures["total"]))
+        section { h2 { "Planned retries" } (planned(&schedule)) }
+        (secrets_section(&visit, &secrets))
+        (settings(&endpoint))
+    };
+    Reply::page(text(&endpoint, "url"), Tab::Endpoints, body)
+}
+
+fn actions(visit: &Visit, endpoint: &Value, open: u64) -> Markup {
+    let path = |action: &str| visit.path(&format!("/endpoints/{}/{action}", text(endpoint, "id")));
+    html! {
+        div.actions {
+            @if text(endpoint, "status") == "active" {
+                (button(visit, &path("pause"), "Pause", ""))
+            } @else {
+                (button(visit, &path("resume"), "Resume", "primary"))
+            }
+            (button(visit, &path("test"), "Send a test event", ""))
+            a.button href=(path("edit")) { "Edit" }
+            details.confirm {
+                summary { "Delete…" }
+                p { "Its " (count(open)) " open deliveries are discarded: they are not sent any more." }
+                (button(visit, &path("delete"), "Delete this endpoint", "danger"))
+            }
+        }
+    }
+}
+
+fn health_section(visit: &Visit, health: &Value) -> Markup {
+    let breaker = &health["breaker"];
+    let age = instant(&health["oldest_open_at"]).map(|at| span(visit.now.since(at)));
+    html! {
+        section {
+            h2 { "Health" }
+            dl.facts {
+                dt { "Breaker" } dd { (badge(breaker["state"].as_str().unwrap_or("closed"))) }
+                @if let Some(until) = health["held_until"].as_str() {
+                    dt { "Sends again" } dd { (shown::time(&until.into(), visit.now)) }
+                }
+                @if !health["failing_since"].is_null() {
+                    dt { "Failing since" } dd { (visit.ago(&health["failing_since"])) }
+                }
+                dt { "On the wire" } dd { (count(number(health, "in_flight"))) }
+                dt { "Backlog" } dd { (count(number(health, "open"))) }
+                dt { "Backing off" } dd { (count(number(health, "waiting"))) }
+                dt { "Oldest" } dd { (age.unwrap_or_else(|| "none waits".to_owned())) }
+                dt { "Held lanes" } dd { (count(number(health, "held"))) }
+                dt { "Dead letters" } dd { (count(number(health, "dead") + number(health, "held"))) }
+            }
+        }
+    }
+}
+
+fn failures(total: &Value) -> Markup {
+    let mut statuses = counts(&total["by_status"]);
+    statuses.truncate(8);
+    html! {
+        section.split {
+            div { h2 { "Top status codes" } (bars("Status", &statuses)) }
+            div { h2 { "Failures by class" } (bars("Failure", &counts(&total["by_failure"]))) }
+        }
+    }
+}
+
+/// Names and counts, the most frequent first.
+fn counts(of: &Value) -> Vec<(String, u64)> {
+    let pairs = of.as_object().into_iter().flatten();
+    let mut counts: Vec<_> =
+        pairs.map(|(name, count)| (words(name), count.as_u64().unwrap_or_default())).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+fn bars(what: &str, counts: &[(String, u64)]) -> Markup {
+    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
+    let row = |(name, number): &(String, u64)| {
+        vec![
+            html! { (name) },
+            html! { (count(*number)) },
+            html! {
+                svg.bar viewBox="0 0 100 10" aria-hidden="true" preserveAspectRatio="none" {
+                    rect width=((100 * number / most).max(1)) height="10" {}
+                }
+            },
+        ]
+    };
+    let rows: Vec<_> = counts.iter().map(row).collect();
+    html! {
+        @if rows.is_empty() { p.muted { "None in this range." } }
+        @else { (table(what, &[what, "Count", "Share"], &rows)) }
+    }
+}
+
+fn planned(schedule: &Value) -> Markup {
+    let attempts = schedule["attempts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let after = |span: &Value| {
+        let span = span.as_str().and_then(|text| text.parse::<Span>().ok()).unwrap_or_default();
+        span.as_millis() as f64 / 1000.0
+    };
+    let attempts: Vec<_> = attempts
+        .iter()
+        .map(|one| (number(one, "number"), after(&one["earliest"]), after(&one["latest"])))
+        .collect();
+    html! {
+        @if attempts.is_empty() { p.muted { "Nothing is tried twice." } }
+        @else { (chart::schedule(&attempts)) }
+    }
+}
+
+fn secrets_section(visit: &Visit, secrets: &Value) -> Markup {
+    let endpoint = visit.param("id");
+    let path = |rest: &str| visit.path(&format!("/endpoints/{endpoint}/{rest}"));
+    let manages = visit.may(Needs::Manage);
+    let row = |secret: &Value| {
+        let id = text(secret, "id");
+        vec![
+            shown::id(id),
+            html! { (text(secret, "kind")) },
+            html! { @if secret["active"] == true { "signs" } @else { "expired" } },
+            visit.ago(&secret["created_at"]),
+            html! {
+                @if secret["expires_at"].is_null() { "never" } @else { (visit.ago(&secret["expires_at"])) }
+            },
+            html! {
+                @if manages {
+                    div.actions {
+                        (button(visit, &path(&format!("secrets/{id}/reveal")), "Reveal", "quiet"))
+                        (button(visit, &path(&format!("secrets/{id}/delete")), "Delete", "quiet"))
+                    }
+                }
+            },
+        ]
+    };
+    let rows: Vec<_> = items(secrets).iter().map(row).collect();
+    html! {
+        section {
+            h2 id="secrets" { "Secrets" }
+            @if rows.is_empty() { p.muted { "None." } }
+            @else { (table("Secrets", &["Secret", "Kind", "State", "Created", "Expires", "Actions"], &rows)) }
+            @if manages { (rotation(visit, &path("rotate"))) (addition(visit, &path("add-secret"))) }
+        }
+    }
+}
+
+fn rotation(visit: &Visit, action: &str) -> Markup {
+    let body = html! {
+        div.inline {
+            label for="overlap" { "Old secrets sign for another" }
+            input id="overlap" name="overlap" value="24h" size="6" spellcheck="false";
+            button type="submit" { "Rotate the secret" }
+        }
+    };
+    form(visit, action, &body)
+}
+
+/// Another secret beside those that there are.
+fn addition(visit: &Visit, action: &str) -> Markup {
+    let body = html! {
+        div.inline {
+            label for="kind" { "Another one" }
+            select id="kind" name="kind" {
+                option value="shared" { "shared: HMAC-SHA256, whsec_…" }
+                option value="signing" { "signing: Ed25519, whsk_…" }
+            }
+            button type="submit" { "Add a secret" }
+        }
+    };
+    form(visit, action, &body)
+}
+
+fn settings(endpoint: &Value) -> Markup {
+    let list = |field: &str| -> String {
+        let values = endpoint[field].as_array().into_iter().flatten();
+        values.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+    };
+    html! {
+        section {
+            h2 { "Settings" }
+            dl.facts {
+                dt { "Id" } dd { code { (text(endpoint, "id")) } }
+                dt { "Event types" } dd { code { (list("types")) } }
+                dt { "Envelope" } dd { (text(endpoint, "envelope")) }
+                @if let Some(bytes) = endpoint["thin_above"].as_u64() {
+                    dt { "Reference above" } dd { (bytes) " bytes" }
+                }
+                dt { "Timeout" } dd { (endpoint["timeout"].as_str().unwrap_or("default")) }
+                dt { "Headers set" } dd { (list("headers")) }
+                dt { "Revision" } dd { (number(endpoint, "revision")) }
+            }
+            details { summary { "Policy" } (shown::json(&endpoint["policy"])) }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Events: the list, and one with its payload and where it went.
+
+use maud::{Markup, html};
+use railpost_api::Needs;
+use serde_json::{Value, json};
+
+use super::deliveries::rows as delivery_rows;
+use super::form::{Filter, filter_form, form};
+use super::layout::Tab;
+use super::shown::{self, bytes, items, number, text};
+use super::table::{empty, filters, page_query, pager, table};
+use super::visit::Visit;
+use super::{Answered, Reply};
+use crate::limits::TABLE_ROWS_MAX;
+
+pub(super) async fn list(visit: Visit) -> Answered {
+    let set = filters(&visit, &["type", "key", "created_after", "created_before"]);
+    let page = visit.get(&format!("/events?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
+    let row = |event: &Value| {
+        let id = text(event, "id");
+        vec![
+            html! { a href=(visit.path(&format!("/events/{id}"))) { (shown::id(id)) } },
+            html! { code { (text(event, "type")) } },
+            shown::key(&event["key"]),
+            html! { (bytes(number(event, "payload_bytes"))) },
+            visit.ago(&event["accepted_at"]),
+        ]
+    };
+    let rows: Vec<_> = items(&page).iter().map(row).collect();
+    let body = html! {
+        h1 { "Events" }
+        (filter_form(&visit, &[
+            ("type", "Type", Filter::Text("order.created")),
+            ("key", "Key", Filter::Text("order-1")),
+            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
+            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
+        ]))
+        @if rows.is_empty() { (nothing(!set.is_empty())) }
+        @else { (table("Events", &["Event", "Type", "Key", "Size", "Accepted"], &rows)) }
+        (pager(&visit, &set, &page))
+    };
+    Reply::page("Events", Tab::Events, body)
+}
+
+/// How an instant is typed into a filter.
+pub(super) const TIME_EXAMPLE: &str = "2026-01-31T12:00:00Z";
+
+fn nothing(filtered: bool) -> Markup {
+    match filtered {
+        true => empty("No event matches. Clear a filter to see more.", None),
+        false => empty(
+            "No event yet. Publish one:",
+            Some("railpost send order.created --key order-1 --data '{\"total\": 42}'"),
+        ),
+    }
+}
+
+pub(super) async fn detail(visit: Visit) -> Answered {
+    let path = format!("/events/{}", visit.param("id"));
+    let event = visit.get(&path).await?;
+    let deliveries = visit.get(&format!("{path}/deliveries")).await?;
+    let rows = delivery_rows(&visit, items(&deliveries));
+    let body = html! {
+        h1 { "Event " (shown::id(text(&event, "id"))) }
+        dl.facts {
+            dt { "Id" } dd { code { (text(&event, "id")) } }
+            dt { "Type" } dd { code { (text(&event, "type")) } }
+            dt { "Key" } dd { (shown::key(&event["key"])) }
+            dt { "Accepted" } dd { (visit.ago(&event["accepted_at"])) }
+            dt { "Happened" } dd { (visit.ago(&event["time"])) }
+            dt { "Content type" } dd { code { (text(&event, "content_type")) } }
+            dt { "Size" } dd { (bytes(number(&event, "payload_bytes"))) }
+            @if let Some(id) = event["cloudevent"]["id"].as_str() {
+                dt { "CloudEvent" }
+                dd { code { (id) } " of " code { (text(&event["cloudevent"], "source")) } }
+            }
+            @if let Some(parent) = event["traceparent"].as_str() {
+                dt { "Trace" } dd { code { (parent) } }
+            }
+        }
+        section {
+            h2 { "Deliveries" }
+            @if rows.is_empty() { (empty("No endpoint wanted this event when it was accepted.", None)) }
+            @else { (table("Deliveries", &super::deliveries::COLUMNS, &rows)) }
+            @if visit.may(Needs::Manage) { (redeliver_form(&visit).await?) }
+        }
+        section { h2 { "Payload" } (payload(&event)) }
+    };
+    Reply::page("Event", Tab::Events, body)
+}
+
+fn payload(event: &Value) -> Markup {
+    match event["payload_base64"].as_str() {
+        Some(text) => html! { p.hint { "Base64:" } pre tabindex="0" { code { (text) } } },
+        None => shown::json(&event["payload"]),
+    }
+}
+
+async fn redeliver_form(visit: &Visit) -> Result<Markup, super::visit::Refused> {
+    let endpoints = visit.get("/endpoints?limit=500").await?;
+    let body = html! {
+        div.inline {
+            label for="endpoint" { "Send it to" }
+            select id="endpoint" name="endpoint" {
+                @for endpoint in items(&endpoints) {
+                    option value=(text(endpoint, "id")) { (text(endpoint, "url")) }
+                }
+            }
+            button type="submit" { "Redeliver" }
+        }
+    };
+    let action = visit.path(&format!("/events/{}/redeliver", visit.param("id")));
+    Ok(html! { @if !items(&endpoints).is_empty() { (form(visit, &action, &body)) } })
+}
+
+pub(super) async fn redeliver(visit: Visit) -> Answered {
+    let page = format!("/events/{}", visit.param("id"));
+    let body = json!({ "endpoint": visit.field("endpoint") });
+    let answered = visit.post(&format!("{page}/redeliver"), Some(&body)).await;
+    Ok(match visit.or_back(&page, answered)? {
+        Ok(_) => visit.then(&page, "It goes out again, at the end of its lane."),
+        Err(back) => back,
+    })
+}

@@ -1,0 +1,241 @@
+//! The frame around every page: navigation, words after a change, refusals.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use railpost_api::{Needs, scope_name};
+
+use super::form::button;
+use super::session::Flash;
+use super::shown;
+use super::visit::{Refused, Visit};
+use super::{Answered, Reply};
+use crate::limits::TENANTS_SHOWN_MAX;
+
+/// A page before it has its frame.
+pub(super) struct Page {
+    pub(super) title: String,
+    pub(super) tab: Tab,
+    pub(super) body: Markup,
+}
+
+/// Which entry of the navigation a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tab {
+    All,
+    Overview,
+    Lanes,
+    Endpoints,
+    Events,
+    Deliveries,
+    DeadLetters,
+    Replays,
+    Keys,
+    Audit,
+    AuditOfAll,
+    None,
+}
+
+/// The entries of a tenant's navigation: where they lead, and what they need.
+const TABS: [(Tab, &str, &str, Needs); 9] = [
+    (Tab::Overview, "Overview", "", Needs::Read),
+    (Tab::Lanes, "Lanes", "/lanes", Needs::Read),
+    (Tab::Endpoints, "Endpoints", "/endpoints", Needs::Read),
+    (Tab::Events, "Events", "/events", Needs::Read),
+    (Tab::Deliveries, "Deliveries", "/deliveries", Needs::Read),
+    (Tab::DeadLetters, "Dead letters", "/dead-letters", Needs::Read),
+    (Tab::Replays, "Replays", "/replays", Needs::Read),
+    (Tab::Keys, "Keys", "/keys", Needs::Manage),
+    (Tab::Audit, "Audit", "/audit", Needs::Manage),
+];
+
+/// The same for all tenants.
+const TABS_OF_ALL: [(Tab, &str, &str); 2] =
+    [(Tab::All, "All tenants", "/dashboard/all"), (Tab::AuditOfAll, "Audit", "/dashboard/audit")];
+
+impl Page {
+    /// The page in its frame.
+    pub(super) async fn drawn(&self, visit: &Visit) -> Markup {
+        let flash = visit.take_flash();
+        let tenants = tenants(visit).await;
+        document(
+            &self.title,
+            &html! {
+                (header(visit, &tenants))
+                (navigation(visit, self.tab))
+                main id="main" tabindex="-1" {
+                    @if let Some(flash) = &flash { (said(flash)) }
+                    (self.body)
+                }
+                (footer())
+            },
+        )
+    }
+}
+
+/// A page without navigation, for whoever has not signed in.
+pub(super) fn plain(title: &str, body: &Markup) -> Markup {
+    let brand = html! { header.top { a.brand href="/dashboard" { (logo()) "Railpost" } } };
+    document(title, &html! { (brand) main.narrow id="main" tabindex="-1" { (body) } (footer()) })
+}
+
+fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Railpost" }
+                link rel="icon" type="image/svg+xml" href="/dashboard/icon.svg";
+                link rel="stylesheet" href="/dashboard/style.css";
+                script src="/dashboard/script.js" defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                (body)
+            }
+        }
+    }
+}
+
+fn logo() -> Markup {
+    html! { img.logo src="/dashboard/icon.svg" alt="" width="28" height="28"; }
+}
+
+fn header(visit: &Visit, tenants: &[String]) -> Markup {
+    let key = &visit.session.key;
+    html! {
+        header.top {
+            a.brand href="/dashboard" { (logo()) "Railpost" }
+            (switcher(visit, tenants))
+            div.who {
+                span { (key.name) " " span.muted { "(" (scope_name(key.scope)) ")" } }
+                (button(visit, "/dashboard/sign-out", "Sign out", "quiet"))
+            }
+        }
+    }
+}
+
+fn switcher(visit: &Visit, tenants: &[String]) -> Markup {
+    let current = visit.tenant.as_deref().unwrap_or_default();
+    html! {
+        @if visit.session.key.tenant.is_none() {
+            form.switch method="get" action="/dashboard/switch" {
+                label for="tenant" { "Tenant" }
+                select id="tenant" name="tenant" data-submit-on-change {
+                    option value="" selected[current.is_empty()] { "all tenants" }
+                    @for tenant in tenants {
+                        option value=(tenant) selected[tenant == current] { (tenant) }
+                    }
+                }
+                button type="submit" { "Go" }
+            }
+        } @else if !current.is_empty() {
+            p.switch { "Tenant " code { (current) } }
+        }
+    }
+}
+
+async fn tenants(visit: &Visit) -> Vec<String> {
+    if visit.session.key.tenant.is_some() {
+        return Vec::new();
+    }
+    let path = format!("/v1/tenants?limit={TENANTS_SHOWN_MAX}");
+    let page = visit.call(http::Method::GET, &path, None).await.unwrap_or_default();
+    shown::items(&page).iter().map(|tenant| shown::text(tenant, "id").to_owned()).collect()
+}
+
+fn navigation(visit: &Visit, tab: Tab) -> Markup {
+    html! {
+        nav.tabs aria-label="Dashboard" {
+            @if visit.tenant.is_some() {
+                @for (entry, label, path, needs) in TABS {
+                    @if visit.may(needs) {
+                        a href=(visit.path(path)) aria-current=[(entry == tab).then_some("page")] {
+                            (label)
+                        }
+                    }
+                }
+            } @else {
+                @for (entry, label, path) in TABS_OF_ALL {
+                    a href=(path) aria-current=[(entry == tab).then_some("page")] { (label) }
+                }
+            }
+        }
+    }
+}
+
+fn said(flash: &Flash) -> Markup {
+    let class = if flash.is_problem { "flash problem" } else { "flash" };
+    html! {
+        div class=(class) role=(if flash.is_problem { "alert" } else { "status" }) {
+            p { (flash.text) }
+            @if let Some(secret) = &flash.secret {
+                p { "Copy it: it is shown this once." }
+                pre tabindex="0" { code.secret { (secret) } }
+            }
+        }
+    }
+}
+
+fn footer() -> Markup {
+    html! {
+        footer {
+            "Railpost " (env!("CARGO_PKG_VERSION")) " · "
+            a href="/docs" { "API" }
+        }
+    }
+}
+
+pub(super) fn response(status: StatusCode, page: Markup) -> Response {
+    let PreEscaped(text) = page;
+    let mut response = (status, text).into_response();
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    response
+}
+
+/// A page that says what was refused.
+pub(super) async fn refusal(visit: &Visit, refused: &Refused) -> Response {
+    let page =
+        Page { title: refused.title.clone(), tab: Tab::None, body: refusal_body(visit, refused) };
+    response(status(refused), page.drawn(visit).await)
+}
+
+/// The same without a session.
+pub(super) fn bare(refused: &Refused) -> Response {
+    let body = html! {
+        h1 { (refused.title) }
+        p { (refused.detail) }
+        p { a href="/dashboard/sign-in" { "Sign in" } }
+    };
+    response(status(refused), plain(&refused.title, &body))
+}
+
+fn status(refused: &Refused) -> StatusCode {
+    StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn refusal_body(visit: &Visit, refused: &Refused) -> Markup {
+    let home = if visit.tenant.is_some() { visit.path("") } else { "/dashboard".to_owned() };
+    let advice = match refused.status {
+        403 => "Sign in with an API key of a larger scope to do this.",
+        404 => "It may have been deleted, or belong to another tenant.",
+        429 | 503 => "This passes: reload the page in a moment.",
+        _ => "Go back and try again.",
+    };
+    html! {
+        h1 { (refused.title) }
+        p { (refused.detail) }
+        p.hint { (advice) }
+        p { a href=(home) { "To the overview" } }
+    }
+}
+
+/// A path of the dashboard that is none.
+pub(super) async fn nowhere(visit: Visit) -> Answered {
+    let detail = format!("`{}` leads nowhere", visit.uri.path());
+    Result::<Reply, _>::Err(Refused::new(404, "There is no such page", &detail))
+}

@@ -1,0 +1,93 @@
+//! Live parts of pages: drawn anew a few times a second, sent when they differ, as server-sent events.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, header};
+use maud::Markup;
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::session::LivePlace;
+use super::visit::{Refused, Visit};
+use super::{Answered, Reply, lanes, replays};
+use crate::limits::LIVE_EVERY;
+
+pub(super) async fn lanes(visit: Visit) -> Answered {
+    updates(visit, async |visit: Visit| lanes::live(&visit).await)
+}
+
+pub(super) async fn replay(visit: Visit) -> Answered {
+    updates(visit, async |visit: Visit| replays::live(&visit).await)
+}
+
+/// A live part while it is watched.
+struct Watching<F> {
+    visit: Visit,
+    draw: F,
+    ticks: Interval,
+    closing: watch::Receiver<bool>,
+    last: String,
+    _place: LivePlace,
+}
+
+fn updates<F, R>(visit: Visit, draw: F) -> Answered
+where
+    F: Fn(Visit) -> R + Send + 'static,
+    R: Future<Output = Result<Markup, Refused>> + Send,
+{
+    let context = &visit.context.sessions;
+    let place = context.live_place().ok_or_else(|| {
+        Refused::new(503, "Too many live pages", "reload the page to see what is new")
+    })?;
+    let mut ticks = interval(Duration::from(LIVE_EVERY));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let closing = context.closing();
+    let watching = Watching { visit, draw, ticks, closing, last: String::new(), _place: place };
+    let events = stream::unfold(watching, |mut watching| async move {
+        let event = watching.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(event)), watching))
+    });
+    let mut response = Response::new(Body::from_stream(events));
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(Reply::Raw(response))
+}
+
+impl<F, R> Watching<F>
+where
+    F: Fn(Visit) -> R,
+    R: Future<Output = Result<Markup, Refused>>,
+{
+    /// The next event: the part as it is, when it differs from what was sent. Nothing once the server
+    /// stops, the session ends or the API refuses.
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            tokio::select! {
+                _ = self.ticks.tick() => {}
+                _ = self.closing.wait_for(|closing| *closing) => return None,
+            }
+            match self.visit.again().await {
+                Ok(visit) => self.visit = visit?,
+                // The store is in trouble. That passes.
+                Err(_) => continue,
+            }
+            let part = (self.draw)(self.visit.clone()).await.ok()?.into_string();
+            if part != self.last {
+                let event = event(&part);
+                self.last = part;
+                return Some(event);
+            }
+        }
+    }
+}
+
+fn event(part: &str) -> String {
+    let lines: Vec<String> = part.lines().map(|line| format!("data: {line}\n")).collect();
+    format!("{}\n", lines.concat())
+}

@@ -1,0 +1,274 @@
+//! The first page: how it goes, and what needs attention.
+
+use http::Method;
+use maud::{Markup, html};
+use railpost_api::Needs;
+use railpost_wire::TenantId;
+use serde_json::Value;
+
+use super::chart::{Chart, Series};
+use super::layout::Tab;
+use super::shown::{badge, count, instant, items, millis, number, span, text};
+use super::table::{empty, table};
+use super::visit::{Refused, Visit};
+use super::{Answered, Reply};
+
+/// The ranges that figures are kept for.
+pub(super) const RANGES: [(&str, &str); 4] =
+    [("15m", "15 min"), ("1h", "1 hour"), ("24h", "24 hours"), ("7d", "7 days")];
+
+/// Where whoever signed in begins: at their tenant, or at all of them if there are several.
+pub(super) async fn start(visit: Visit) -> Answered {
+    if let Some(tenant) = &visit.session.key.tenant {
+        return Ok(Reply::Goto(format!("/dashboard/t/{tenant}")));
+    }
+    let tenants = visit.call(Method::GET, "/v1/tenants?limit=2", None).await?;
+    match items(&tenants) {
+        [only] => Ok(Reply::Goto(format!("/dashboard/t/{}", text(only, "id")))),
+        _ => Ok(Reply::Goto("/dashboard/all".to_owned())),
+    }
+}
+
+/// Goes to the tenant that was chosen, or to all of them.
+pub(super) async fn switch(visit: Visit) -> Answered {
+    match visit.query("tenant").parse::<TenantId>() {
+        Ok(tenant) => Ok(Reply::Goto(format!("/dashboard/t/{tenant}"))),
+        Err(_) => Ok(Reply::Goto("/dashboard/all".to_owned())),
+    }
+}
+
+pub(super) async fn of_tenant(visit: Visit) -> Answered {
+    let overview = visit.get("/overview").await?;
+    let figures = visit.get(&format!("/figures?range={}", range(&visit))).await?;
+    let endpoints = visit.get("/endpoints?limit=1").await?;
+    let body = html! {
+        h1 { "Overview" }
+        @if items(&endpoints).is_empty() { (first_steps(&visit)) }
+        (totals(&visit, &overview, Some(&visit.path(""))))
+        (attention(&overview))
+        (figures_section(&visit, &figures))
+    };
+    Reply::page("Overview", Tab::Overview, body)
+}
+
+pub(super) async fn of_all(visit: Visit) -> Answered {
+    let overview = visit.call(Method::GET, "/v1/overview", None).await?;
+    let path = format!("/v1/figures?range={}", range(&visit));
+    let figures = visit.call(Method::GET, &path, None).await?;
+    let tenants = tenants(&visit).await?;
+    let body = html! {
+        h1 { "All tenants" }
+        (totals(&visit, &overview, None))
+        (attention(&overview))
+        (figures_section(&visit, &figures))
+        section aria-labelledby="tenants" { h2 id="tenants" { "Tenants" } (tenants) }
+    };
+    Reply::page("All tenants", Tab::All, body)
+}
+
+async fn tenants(visit: &Visit) -> Result<Markup, Refused> {
+    let page = visit.call(Method::GET, "/v1/tenants?limit=100", None).await?;
+    let row = |tenant: &Value| {
+        let id = text(tenant, "id");
+        vec![
+            html! { a href={ "/dashboard/t/" (id) } { (id) } },
+            html! { (text(tenant, "name")) },
+            visit.ago(&tenant["created_at"]),
+        ]
+    };
+    let rows: Vec<_> = items(&page).iter().map(row).collect();
+    Ok(table("Tenants", &["Tenant", "Name", "Created"], &rows))
+}
+
+/// What a newcomer does next.
+fn first_steps(visit: &Visit) -> Markup {
+    html! {
+        section.welcome {
+            h2 { "Nothing is sent yet" }
+            ol {
+                li {
+                    "Create an endpoint"
+                    @if visit.may(Needs::Manage) {
+                        " " a href=(visit.path("/endpoints/new")) { "here" } ", or"
+                    }
+                    ":"
+                    pre tabindex="0" { code { "railpost endpoints create --url https://example.com/hooks" } }
+                }
+                li {
+                    "Publish an event: "
+                    pre tabindex="0" {
+                        code { "railpost send order.created --key order-1 --data '{\"total\": 42}'" }
+                    }
+                }
+            }
+            p { "To see it all at work first: " code { "railpost demo" } }
+        }
+    }
+}
+
+fn totals(visit: &Visit, overview: &Value, base: Option<&str>) -> Markup {
+    let oldest = instant(&overview["oldest_open_at"]).map_or_else(
+        || "none waits".to_owned(),
+        |at| format!("oldest {}", span(visit.now.since(at))),
+    );
+    let link = |path: &str| base.map(|base| format!("{base}{path}"));
+    let tile = |label: &str, value: u64, hint: &str, href: Option<String>, bad: bool| {
+        html! {
+            li.tile.bad[bad && value > 0] {
+                span.label { @if let Some(href) = href { a href=(href) { (label) } } @else { (label) } }
+                span.value { @if bad && value > 0 { span aria-hidden="true" { "⚠ " } } (count(value)) }
+                span.hint { (hint) }
+            }
+        }
+    };
+    let attention = overview["attention"].as_array().map_or(0, Vec::len) as u64;
+    html! {
+        ul.tiles aria-label="Totals" {
+            (tile("Backlog", number(overview, "open"), &oldest, link("/deliveries"), false))
+            (tile("Held lanes", number(overview, "held"), "wait for somebody", link("/lanes"), true))
+            (tile("Dead letters", number(overview, "dead") + number(overview, "held"), "given up on", link("/dead-letters"), true))
+            (tile("Need attention", attention, "endpoints", link("/endpoints"), true))
+        }
+    }
+}
+
+fn attention(overview: &Value) -> Markup {
+    let attention = overview["attention"].as_array().map(Vec::as_slice).unwrap_or_default();
+    html! {
+        @if !attention.is_empty() {
+            section aria-labelledby="attention" {
+                h2 id="attention" { "Endpoints that need attention" }
+                ul.attention {
+                    @for endpoint in attention {
+                        li {
+                            a href={
+                                "/dashboard/t/" (text(endpoint, "tenant")) "/endpoints/"
+                                (text(endpoint, "endpoint"))
+                            } { (text(endpoint, "url")) }
+                            " " (badge(text(endpoint, "why")))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The range that was asked for.
+pub(super) fn range(visit: &Visit) -> &str {
+    let known = RANGES.iter().any(|(range, _)| *range == visit.query("range"));
+    if known { visit.query("range") } else { "1h" }
+}
+
+/// The figures over time, with a choice of ranges.
+pub(super) fn figures_section(visit: &Visit, figures: &Value) -> Markup {
+    html! {
+        section aria-labelledby="figures" {
+            div.heading {
+                h2 id="figures" { "Over time" }
+                nav.ranges aria-label="Range" {
+                    @for (value, label) in RANGES {
+                        a href={ "?range=" (value) }
+                            aria-current=[(value == range(visit)).then_some("true")] { (label) }
+                    }
+                }
+            }
+            @if number(&figures["total"], "attempts") == 0 {
+                (empty("Nothing was sent in this time. Figures follow what happens within seconds: reload the page.", None))
+            } @else {
+                div.charts { (throughput(figures)) (success(figures)) (time_to_deliver(figures)) }
+            }
+        }
+    }
+}
+
+fn points(figures: &Value) -> &[Value] {
+    figures["points"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The first and the last instant of the chart, as times of day or days.
+fn ends(figures: &Value) -> (String, String) {
+    let points = points(figures);
+    let long = text(figures, "range") == "7d";
+    let shown = |point: Option<&Value>| {
+        let at = point.map(|point| text(point, "at")).unwrap_or_default();
+        at.get(if long { 5..10 } else { 11..16 }).unwrap_or_default().to_owned()
+    };
+    (shown(points.first()), format!("{} UTC", shown(points.last())))
+}
+
+fn series(figures: &Value, of: impl Fn(&Value) -> Option<f64>) -> Vec<Option<f64>> {
+    points(figures).iter().map(of).collect()
+}
+
+fn throughput(figures: &Value) -> Markup {
+    let total = &figures["total"];
+    let step = number(figures, "step_s").max(1) as f64;
+    let per_second = |field: &'static str| {
+        series(figures, |point| point[field].as_f64().map(|count| count / step))
+    };
+    let summary = format!(
+        "Attempts per second. In all {} attempts: {} acknowledged, {} to be retried, {} refused for good.",
+        number(total, "attempts"),
+        number(total, "acknowledged"),
+        number(total, "retryable"),
+        number(total, "permanent"),
+    );
+    Chart {
+        title: "Throughput, attempts per second",
+        summary,
+        series: vec![
+            Series { name: "acknowledged", class: "good", values: per_second("acknowledged") },
+            Series { name: "to be retried", class: "wait", values: per_second("retryable") },
+            Series { name: "refused for good", class: "bad", values: per_second("permanent") },
+        ],
+        label: |value| match value {
+            ..1.0 => format!("{value:.2}"),
+            ..10.0 => format!("{value:.1}"),
+            _ => format!("{value:.0}"),
+        },
+        ends: ends(figures),
+        top: None,
+    }
+    .stacked()
+}
+
+fn success(figures: &Value) -> Markup {
+    let rate = |point: &Value| {
+        let attempts = point["attempts"].as_f64().filter(|attempts| *attempts > 0.0)?;
+        Some(100.0 * point["acknowledged"].as_f64().unwrap_or_default() / attempts)
+    };
+    let total = figures["total"]["success_rate"].as_f64().unwrap_or_default() * 100.0;
+    Chart {
+        title: "Success rate",
+        summary: format!("Share of attempts that were acknowledged: {total:.1} % over the range."),
+        series: vec![Series { name: "acknowledged", class: "good", values: series(figures, rate) }],
+        label: |value| format!("{value:.0} %"),
+        ends: ends(figures),
+        top: Some(100.0),
+    }
+    .lines()
+}
+
+fn time_to_deliver(figures: &Value) -> Markup {
+    let total = &figures["total"]["deliver_ms"];
+    let of = |field: &'static str| series(figures, |point| point["deliver_ms"][field].as_f64());
+    Chart {
+        title: "Time to deliver",
+        summary: format!(
+            "From accepted to acknowledged: half within {}, 95 % within {}, 99 % within {}.",
+            millis(&total["p50"]),
+            millis(&total["p95"]),
+            millis(&total["p99"])
+        ),
+        series: vec![
+            Series { name: "p50", class: "solid", values: of("p50") },
+            Series { name: "p95", class: "dashed", values: of("p95") },
+            Series { name: "p99", class: "dotted", values: of("p99") },
+        ],
+        label: |value| millis(&value.into()),
+        ends: ends(figures),
+        top: None,
+    }
+    .lines()
+}

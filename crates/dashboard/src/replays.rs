@@ -1,0 +1,139 @@
+//! Replays: jobs over many dead letters, previewed, started, watched and cancelled.
+
+use maud::{Markup, html};
+use railpost_api::Needs;
+use serde_json::{Value, json};
+
+use super::dead_letters::{FILTERS, filter_of};
+use super::form::{button, form};
+use super::layout::Tab;
+use super::shown::{self, badge, count, items, number, text};
+use super::table::{empty, page_query, pager, table};
+use super::visit::{Refused, Visit};
+use super::{Answered, Reply};
+use crate::limits::TABLE_ROWS_MAX;
+
+pub(super) async fn list(visit: Visit) -> Answered {
+    let page = visit.get(&format!("/replays?{}", page_query(&visit, &[], TABLE_ROWS_MAX))).await?;
+    let row = |replay: &Value| {
+        let id = text(replay, "id");
+        vec![
+            html! { a href=(visit.path(&format!("/replays/{id}"))) { (shown::id(id)) } },
+            html! { (text(replay, "action")) @if replay["dry_run"] == true { " (preview)" } },
+            badge(text(replay, "state")),
+            html! {
+                @if replay["dry_run"] == true { (count(number(replay, "matched"))) " match" }
+                @else { (count(number(replay, "done"))) " of " (count(number(replay, "matched"))) }
+            },
+            visit.ago(&replay["created_at"]),
+        ]
+    };
+    let rows: Vec<_> = items(&page).iter().map(row).collect();
+    let body = html! {
+        h1 { "Replays" }
+        @if rows.is_empty() {
+            (empty("No replay yet. Start one from the dead letters, or with:", Some("railpost replay --dry-run")))
+        } @else { (table("Replays", &["Replay", "Action", "State", "Progress", "Begun"], &rows)) }
+        (pager(&visit, &[], &page))
+    };
+    Reply::page("Replays", Tab::Replays, body)
+}
+
+/// Starts a job, or its preview.
+pub(super) async fn start(visit: Visit) -> Answered {
+    let body = json!({
+        "action": visit.field("action"),
+        "filter": filter_of(&visit),
+        "dry_run": visit.field("dry_run") == "true",
+    });
+    let answered = visit.post("/replays", Some(&body)).await;
+    Ok(match visit.or_back("/dead-letters", answered)? {
+        Ok(replay) => Reply::Goto(visit.path(&format!("/replays/{}", text(&replay, "id")))),
+        Err(back) => back,
+    })
+}
+
+pub(super) async fn detail(visit: Visit) -> Answered {
+    let part = live(&visit).await?;
+    let body = html! {
+        h1 { "Replay " (shown::id(visit.param("id"))) }
+        div id="replay" data-live=(visit.path(&format!("/live/replays/{}", visit.param("id")))) { (part) }
+        p.hidden role="status" aria-live="polite" id="replay-status" {}
+    };
+    Reply::page("Replay", Tab::Replays, body)
+}
+
+/// The part of the page that changes.
+pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
+    let replay = visit.get(&format!("/replays/{}", visit.param("id"))).await?;
+    let (matched, done) = (number(&replay, "matched"), number(&replay, "done"));
+    let is_preview = replay["dry_run"] == true;
+    let is_over = text(&replay, "state") != "running";
+    Ok(html! {
+        p.summary data-announce {
+            @if is_preview { "A preview of: " } (text(&replay, "action")) " " (badge(text(&replay, "state")))
+        }
+        dl.facts {
+            dt { "Match" } dd { (count(matched)) }
+            @if !is_preview {
+                dt { "Done" } dd { (count(done)) }
+                dt { "Refused" } dd { (count(number(&replay, "refused"))) }
+            }
+            dt { "Looked at" } dd { (count(number(&replay, "looked_at"))) " deliveries" }
+            dt { "Took" } dd { (count(number(&replay, "took_ms"))) " ms" }
+            @if let Some(problem) = replay["problem"].as_str() { dt { "Problem" } dd { (problem) } }
+        }
+        @if !is_preview {
+            progress max=(matched.max(1)) value=(done) aria-label="Progress" {}
+        }
+        (preview(visit, &replay))
+        @if visit.may(Needs::Manage) {
+            @if is_preview && is_over { (start_form(visit, &replay)) }
+            @if !is_over {
+                (button(visit, &visit.path(&format!("/replays/{}/cancel", text(&replay, "id"))), "Cancel", "danger"))
+            }
+        }
+    })
+}
+
+fn preview(visit: &Visit, replay: &Value) -> Markup {
+    let ids: Vec<&str> =
+        replay["preview"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    html! {
+        @if !ids.is_empty() {
+            h2 { "The first of them, in the order in which they go" }
+            ol.order {
+                @for id in ids {
+                    li { a href=(visit.path(&format!("/deliveries/{id}"))) { code { (id) } } }
+                }
+            }
+        }
+    }
+}
+
+/// The job that a preview was for.
+fn start_form(visit: &Visit, replay: &Value) -> Markup {
+    let (action, matched) = (text(replay, "action"), number(replay, "matched"));
+    let body = html! {
+        @for name in FILTERS {
+            @if let Some(value) = replay["filter"][name].as_str() {
+                input type="hidden" name=(name) value=(value);
+            }
+        }
+        input type="hidden" name="action" value=(action);
+        div.actions {
+            button.primary type="submit" disabled[matched == 0] { "Now " (action) " " (count(matched)) }
+            a href=(visit.path("/dead-letters")) { "Back" }
+        }
+    };
+    form(visit, &visit.path("/replays"), &body)
+}
+
+pub(super) async fn cancel(visit: Visit) -> Answered {
+    let page = format!("/replays/{}", visit.param("id"));
+    let answered = visit.post(&format!("{page}/cancel"), None).await;
+    Ok(match visit.or_back(&page, answered)? {
+        Ok(_) => visit.then(&page, "The replay is cancelled; what was done stays done."),
+        Err(back) => back,
+    })
+}

@@ -1,0 +1,170 @@
+//! The event types of tenants that publish, in memory, with their schemas compiled: publishing asks
+//! the store about them once in a while, not once per event.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use railpost_engine::Timestamp;
+use railpost_store::limits::LIST_LIMIT_MAX;
+use railpost_store::{Event, PageRequest, Store, StoreError};
+use railpost_wire::{EventType, TenantId};
+use rustc_hash::FxHashMap;
+
+use super::described::{Described, Rejection, Verdict};
+use super::threads::{ThreadError, ValidationThreads};
+use crate::limits::{
+    EVENT_TYPES_BELIEVED_FOR, EVENT_TYPES_TENANTS_MAX, SCHEMA_INLINE_COST_MAX, VALIDATION_TIME_MAX,
+};
+
+/// What tenants say about their event types, as far as it was asked for lately.
+#[derive(Debug, Default)]
+pub struct Catalogue(Mutex<FxHashMap<TenantId, Remembered>>);
+
+#[derive(Clone, Debug)]
+struct Remembered {
+    types: Arc<EventTypes>,
+    until: Timestamp,
+}
+
+impl Catalogue {
+    /// The event types of a tenant, as they were a moment ago at most.
+    pub async fn types(
+        &self,
+        store: &dyn Store,
+        now: Timestamp,
+        tenant: &TenantId,
+    ) -> Result<Arc<EventTypes>, StoreError> {
+        let known = self.lock().get(tenant).cloned();
+        if let Some(known) = known.as_ref().filter(|known| now < known.until) {
+            return Ok(known.types.clone());
+        }
+        let types =
+            Arc::new(EventTypes::load(store, tenant, known.map(|known| known.types)).await?);
+        let mut tenants = self.lock();
+        if tenants.len() >= EVENT_TYPES_TENANTS_MAX {
+            tenants.retain(|_, remembered| now < remembered.until);
+        }
+        if tenants.len() < EVENT_TYPES_TENANTS_MAX {
+            let until = now + EVENT_TYPES_BELIEVED_FOR;
+            tenants.insert(tenant.clone(), Remembered { types: types.clone(), until });
+        }
+        Ok(types)
+    }
+
+    /// Forgets a tenant's types, so that a change counts at once.
+    pub fn forget(&self, tenant: &TenantId) {
+        self.lock().remove(tenant);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Remembered>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The event types of one tenant.
+#[derive(Debug, Default)]
+pub struct EventTypes(FxHashMap<EventType, Arc<Described>>);
+
+impl EventTypes {
+    /// Reads them; what is as it was keeps its compiled schemas.
+    async fn load(
+        store: &dyn Store,
+        tenant: &TenantId,
+        before: Option<Arc<EventTypes>>,
+    ) -> Result<Self, StoreError> {
+        let mut types = FxHashMap::default();
+        let mut page = PageRequest::first(LIST_LIMIT_MAX);
+        loop {
+            let listing = store.event_types(tenant, page.clone()).await?;
+            for record in listing.items {
+                let old = before.as_ref().and_then(|before| before.0.get(&record.name));
+                let same = old.filter(|old| old.is_of(&record)).cloned();
+                let name = record.name.clone();
+                types.insert(name, same.unwrap_or_else(|| Arc::new(Described::new(record))));
+            }
+            match listing.next {
+                Some(next) => page.after = Some(next),
+                None => return Ok(Self(types)),
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether this one is among them.
+    pub fn describes(&self, name: &EventType) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Bytes of all schemas.
+    pub fn schemas_len(&self) -> usize {
+        self.0.values().map(|described| described.len()).sum()
+    }
+
+    /// Bytes of the schemas of one of them.
+    pub fn schemas_len_of(&self, name: &EventType) -> usize {
+        self.0.get(name).map_or(0, |described| described.len())
+    }
+
+    /// What is said of events that are published together; of the first that is refused, its place and why.
+    /// What is not known to be cheap is looked at on one thread, for all of them.
+    pub async fn check(
+        &self,
+        threads: &ValidationThreads,
+        tenant: &TenantId,
+        events: &[Event],
+    ) -> Result<Vec<Vec<String>>, (usize, Rejection)> {
+        let (mut warnings, mut costly) = (vec![Vec::new(); events.len()], Vec::new());
+        let mut allowance = SCHEMA_INLINE_COST_MAX;
+        for (index, event) in events.iter().enumerate() {
+            let Some(described) = self.held_against(event) else { continue };
+            match described.judge_inline(event, &mut allowance) {
+                Some(verdict) => warnings[index] = described.conclude(index, Ok(verdict))?,
+                None => costly.push((index, described.clone(), event.clone())),
+            }
+        }
+        for (index, described, verdict) in judge_apart(threads, tenant, costly).await {
+            warnings[index] = described.conclude(index, verdict)?;
+        }
+        Ok(warnings)
+    }
+
+    /// The event's type, if anybody looks whether events of it fit.
+    fn held_against(&self, event: &Event) -> Option<&Arc<Described>> {
+        let described = self.0.get(&event.event_type);
+        described.filter(|described| described.is_looked_at())
+    }
+}
+
+/// An event that waits to be held against its type, with its place among those of the request.
+type Waiting = (usize, Arc<Described>, Event);
+/// The same once that was done, or why it was not.
+type Judged = (usize, Arc<Described>, Result<Verdict, ThreadError>);
+
+/// Looks at events on a thread of the tenant's, one after the other, as long as there is time.
+async fn judge_apart(
+    threads: &ValidationThreads,
+    tenant: &TenantId,
+    events: Vec<Waiting>,
+) -> Vec<Judged> {
+    if events.is_empty() {
+        return Vec::new();
+    }
+    let types: Vec<_> = events.iter().map(|(index, of, _)| (*index, of.clone())).collect();
+    let judge_all = move || {
+        let began = Instant::now();
+        let judged = events.iter().map(|(_, described, event)| {
+            let in_time = began.elapsed() < Duration::from(VALIDATION_TIME_MAX);
+            in_time.then(|| described.judge(event)).ok_or(ThreadError::Overran)
+        });
+        judged.collect::<Vec<_>>()
+    };
+    let verdicts = match threads.run(tenant, judge_all).await {
+        Ok(verdicts) => verdicts,
+        Err(error) => types.iter().map(|_| Err(error)).collect(),
+    };
+    types.into_iter().zip(verdicts).map(|((index, of), verdict)| (index, of, verdict)).collect()
+}

@@ -1,0 +1,129 @@
+//! `railpost restore`, `store verify --offline` and `lines renew --offline`: work on a store that no server has open.
+
+use std::path::PathBuf;
+
+use railpost_cli::{Failure, Out, Outcome, upkeep};
+use railpost_engine::Time;
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::config::{self, File};
+use crate::config::Config;
+use crate::serve::{self, Restored};
+
+/// Puts a backup in the place of the store.
+///
+/// The store is the one that `serve` would open with the same configuration. Stop the server first and wait
+/// until its process has ended: a store that is in use is refused. The master key must be the one that the
+/// backup was made with. The backup is checked before anything changes, and the old SQLite store is kept
+/// beside the new one. PostgreSQL is restored into an empty database.
+///
+/// What was accepted after the backup is gone, and what was delivered after it is sent again. Every lane
+/// begins a new line, so receivers take the numbers that follow for new ones.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    /// The file that `railpost backup` wrote
+    backup: PathBuf,
+    #[command(flatten)]
+    place: StorePlace,
+}
+
+/// What can be done with the store.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum StoreAction {
+    /// Look through all that is stored for damage; this takes its time
+    ///
+    /// Exit codes: 0 the store is whole; 1 it is damaged, or could not be looked at.
+    #[command(verbatim_doc_comment)]
+    Verify(StoreAccess),
+}
+
+/// Whether a command asks the server or opens the store itself.
+#[derive(Debug, clap::Args)]
+pub(super) struct StoreAccess {
+    /// Open the store itself instead of asking the server, which must be stopped
+    #[arg(long)]
+    pub(super) offline: bool,
+    #[command(flatten)]
+    pub(super) place: StorePlace,
+}
+
+/// What can be done with lines.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum LinesAction {
+    /// Begin a new line of every lane, so that no number is used twice
+    ///
+    /// Run it after the store was restored by other means than `railpost restore`: with --offline
+    /// before the server is started, without it if the server runs already.
+    #[command(verbatim_doc_comment)]
+    Renew(RenewArguments),
+}
+
+/// What `lines renew` may be told.
+#[derive(Debug, clap::Args)]
+pub(super) struct RenewArguments {
+    /// Do not ask
+    #[arg(long, short)]
+    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) access: StoreAccess,
+}
+
+/// Which store: as `serve` would find it.
+#[derive(Debug, clap::Args)]
+pub(super) struct StorePlace {
+    #[command(flatten)]
+    file: File,
+    /// The folder of database and master key [default: ./railpost-data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Where everything is written: sqlite:PATH or postgres://…
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+impl StorePlace {
+    fn config(self) -> Outcome<Config> {
+        let data_dir = self.data_dir.map(|dir| dir.display().to_string());
+        let given =
+            [("--data-dir", "server.data_dir", data_dir), ("--store", "store.url", self.store)];
+        let flags = given.into_iter().filter_map(|(flag, path, text)| Some((flag, path, text?)));
+        let loaded = config::load(&self.file, flags.collect()).map_err(Failure::usage)?;
+        Ok(loaded.config)
+    }
+}
+
+pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
+    let config = arguments.place.config()?;
+    out.progress("checking the backup and putting it in place …");
+    let restored = Runtime::new()?.block_on(serve::restore(&config, &arguments.backup));
+    out.progress_done();
+    let Restored { store, old_store } = restored.map_err(Failure::new)?;
+    let answer = json!({
+        "restored": arguments.backup,
+        "store": store,
+        "old_store": old_store,
+    });
+    out.done(&answer, &format!("restored {} to {store}", arguments.backup.display()))?;
+    if let Some(old_store) = old_store {
+        out.hint(&format!("The store that was there is kept as {}.", old_store.display()));
+    }
+    out.hint("Every lane begins a new line: receivers take what follows for new.");
+    Ok(())
+}
+
+pub(super) fn verify(place: StorePlace, out: Out) -> Outcome {
+    let config = place.config()?;
+    out.progress("looking through the store …");
+    let damage = Runtime::new()?.block_on(serve::verify(&config));
+    out.progress_done();
+    upkeep::found(out, damage.map_err(Failure::new)?.as_deref())
+}
+
+pub(super) fn renew_lines(arguments: RenewArguments, out: Out) -> Outcome {
+    let config = arguments.access.place.config()?;
+    upkeep::confirm_renewal(out, arguments.yes)?;
+    let renewed_at = Runtime::new()?.block_on(serve::renew_lines(&config)).map_err(Failure::new)?;
+    out.done(&json!({ "renewed_at": Time::from(renewed_at) }), upkeep::LINES_RENEWED)
+}

@@ -1,0 +1,26 @@
+//! Every bound in telemetry, with its reason.
+
+use railpost_engine::Span;
+
+/// Bytes of log lines that wait to be written: a second's worth at full speed. Past it lines are counted and
+/// left out, for a slow log must not slow deliveries down.
+pub const LOG_WAITING_LEN_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of log lines from which on they are written without a rest.
+pub const LOG_LINES_TOGETHER_MAX: usize = 64 * 1024;
+/// How long the log's writer rests after it wrote all there was: when lines come fast it is not woken for
+/// each of them, and writes them together.
+pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+/// How long the end of the process waits for its last log lines.
+pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
+
+/// How often trouble that goes on is told of.
+pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
+
+/// Spans that wait for the collector; past it they are counted and left out.
+pub const SPANS_WAITING_MAX: usize = 4_096;
+/// Spans of one request to the collector: about half a megabyte of JSON.
+pub const SPANS_BATCH_MAX: usize = 512;
+/// How long spans are gathered before they go.
+pub const SPANS_EVERY: Span = Span::from_millis(500);
+/// How long the end of the server waits for the collector.
+pub const SPANS_LAST_TIMEOUT: Span = Span::from_secs(2);

@@ -1,0 +1,240 @@
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A task of its own sends them in
+//! batches; a collector that is gone costs a counter and a line now and then.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use railpost_dispatch::{
+    AttemptEnded, Guard, GuardConfig, NamedNetwork, Request, Route, RouteConfig, Sender,
+    SenderConfig, Target, TraceParent,
+};
+use railpost_engine::{AttemptResult, DeliveryState, Timestamp};
+use serde_json::{Value as Json, json};
+use tokio::sync::{mpsc, watch};
+
+use super::log::{Level, Log, Value};
+use super::metrics::Metrics;
+use super::{Rarely, words};
+use crate::limits::{SPANS_BATCH_MAX, SPANS_EVERY, SPANS_WAITING_MAX};
+
+/// Where spans go.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    spans: mpsc::Sender<Json>,
+}
+
+/// Where a span stands in its trace.
+struct SpanPlace {
+    trace_id: u128,
+    span_id: u64,
+    parent: Option<u64>,
+}
+
+/// Sends spans.
+pub struct Exporter {
+    spans: mpsc::Receiver<Json>,
+    sender: Sender,
+    route: Route,
+    metrics: Arc<Metrics>,
+    log: Log,
+    rarely: Rarely,
+}
+
+/// Spans for the collector at this URL, and who sends them there.
+pub(crate) fn traces(
+    url: &str,
+    metrics: &Arc<Metrics>,
+    log: &Log,
+) -> Result<(Traces, Exporter), String> {
+    let text = |error: &dyn std::fmt::Display| format!("telemetry.otlp_url: {error}");
+    // The operator named the collector: the guard is for what tenants name.
+    let everything = ["0.0.0.0/0", "::/0"].map(|network| NamedNetwork::new("collector", network));
+    let networks = everything.into_iter().collect::<Result<_, _>>().map_err(|e| text(&e))?;
+    let guard = Guard::new(GuardConfig { networks, https_only: false });
+    let url = format!("{}/v1/traces", url.trim_end_matches('/'));
+    let target = Target::parse(&url, &guard).map_err(|e| text(&e))?;
+    let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() });
+    let sender = sender.map_err(|e| text(&e))?;
+    let route = sender.route(&RouteConfig::new(target)).map_err(|e| text(&e))?;
+    let (outbox, spans) = mpsc::channel(SPANS_WAITING_MAX);
+    let (metrics, log) = (metrics.clone(), log.clone());
+    let exporter = Exporter { spans, sender, route, metrics, log, rarely: Rarely::default() };
+    Ok((Traces { spans: outbox }, exporter))
+}
+
+impl Traces {
+    /// A request that publishes was answered.
+    pub(super) fn accepted(
+        &self,
+        request: &super::Asked<'_>,
+        status: u16,
+        (began, now): (Timestamp, Timestamp),
+        random: impl Fn() -> u128,
+        metrics: &Metrics,
+    ) {
+        let parent: Option<TraceParent> = request.traceparent.and_then(|text| text.parse().ok());
+        let place = SpanPlace {
+            trace_id: parent.map_or_else(|| random().max(1), TraceParent::trace_id),
+            span_id: (random() as u64).max(1),
+            parent: parent.map(TraceParent::span_id),
+        };
+        let attributes = vec![
+            text("http.request.method", request.method),
+            text("http.route", request.route),
+            number("http.response.status_code", u64::from(status)),
+        ];
+        self.send(metrics, || {
+            span("accept", SERVER, &place, (began, now), &attributes, status >= 500)
+        });
+    }
+
+    pub(super) fn attempt_ended(
+        &self,
+        ended: &AttemptEnded<'_>,
+        random: impl Fn() -> u128,
+        metrics: &Metrics,
+    ) {
+        let event = ended.parcel.map(|parcel| &parcel.event);
+        let producer = event.and_then(|event| event.traceparent.as_ref()?.parse().ok());
+        let place = SpanPlace {
+            trace_id: ended.trace.map_or_else(|| random().max(1), TraceParent::trace_id),
+            span_id: ended.trace.map_or_else(|| (random() as u64).max(1), TraceParent::span_id),
+            parent: ended.trace.and(producer.map(TraceParent::span_id)),
+        };
+        let began = ended.detail.started_at;
+        let took = Duration::from_micros(u64::from(ended.detail.timing.total_us));
+        let until = Timestamp::from_millis(began.as_millis() + took.as_millis() as u64);
+        let failed = ended.transition.state != DeliveryState::Delivered;
+        self.send(metrics, || {
+            span("attempt", CLIENT, &place, (began, until), &attributes(ended), failed)
+        });
+    }
+
+    fn send(&self, metrics: &Metrics, span: impl FnOnce() -> Json) {
+        match self.spans.try_reserve() {
+            Ok(room) => room.send(span()),
+            Err(_) => {
+                metrics.spans_dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// OTLP's numbers for the kinds of spans.
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+
+fn attributes(ended: &AttemptEnded<'_>) -> Vec<Json> {
+    let mut attributes = Vec::with_capacity(10);
+    if let Some(parcel) = ended.parcel {
+        attributes.push(text("railpost.tenant", &parcel.tenant.to_string()));
+        attributes.push(text("railpost.event.id", &parcel.event.id.to_string()));
+        attributes.push(text("railpost.event.type", &parcel.event.event_type.to_string()));
+    }
+    let outcome = words::outcome_name(words::outcome(ended.transition));
+    attributes.extend([
+        text("railpost.endpoint", &ended.transition.endpoint.to_string()),
+        text("railpost.delivery", &ended.transition.delivery.to_string()),
+        number("railpost.attempt", u64::from(ended.detail.number)),
+        text("railpost.outcome", outcome),
+        json!({"key": "railpost.replay", "value": {"boolValue": ended.replay}}),
+        match ended.detail.result {
+            AttemptResult::Response { status, .. } => {
+                number("http.response.status_code", u64::from(status))
+            }
+            AttemptResult::Failed(failure) => text("error.type", words::failure_name(failure)),
+        },
+    ]);
+    attributes
+}
+
+fn text(key: &str, value: &str) -> Json {
+    json!({"key": key, "value": {"stringValue": value}})
+}
+
+fn number(key: &str, value: u64) -> Json {
+    json!({"key": key, "value": {"intValue": value.to_string()}})
+}
+
+fn span(
+    name: &str,
+    kind: u8,
+    place: &SpanPlace,
+    (began, ended): (Timestamp, Timestamp),
+    attributes: &[Json],
+    failed: bool,
+) -> Json {
+    let nanos = |at: Timestamp| format!("{}000000", at.as_millis());
+    json!({
+        "traceId": format!("{:032x}", place.trace_id),
+        "spanId": format!("{:016x}", place.span_id),
+        "parentSpanId": place.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
+        "name": name,
+        "kind": kind,
+        "startTimeUnixNano": nanos(began),
+        "endTimeUnixNano": nanos(ended),
+        "attributes": attributes,
+        "status": if failed { json!({"code": 2}) } else { json!({}) },
+    })
+}
+
+impl Exporter {
+    /// Sends spans in batches until it is told that there will be no more.
+    pub async fn run(mut self, mut ending: watch::Receiver<bool>) {
+        let mut batch = Vec::with_capacity(SPANS_BATCH_MAX);
+        loop {
+            tokio::select! {
+                _ = self.spans.recv_many(&mut batch, SPANS_BATCH_MAX) => {}
+                _ = ending.wait_for(|end| *end) => break,
+            }
+            self.send(std::mem::take(&mut batch)).await;
+            // What comes meanwhile goes together.
+            if self.spans.len() < SPANS_BATCH_MAX {
+                let gathering = ending.wait_for(|end| *end);
+                let _ = tokio::time::timeout(Duration::from(SPANS_EVERY), gathering).await;
+            }
+        }
+        self.spans.close();
+        while self.spans.recv_many(&mut batch, SPANS_BATCH_MAX).await > 0 {
+            self.send(std::mem::take(&mut batch)).await;
+        }
+    }
+
+    async fn send(&mut self, spans: Vec<Json>) {
+        let count = spans.len() as u64;
+        match self.post(spans).await {
+            Ok(()) => {
+                self.metrics.spans_sent.fetch_add(count, Ordering::Relaxed);
+            }
+            Err(problem) => {
+                self.metrics.spans_dropped.fetch_add(count, Ordering::Relaxed);
+                if let Some(times) = self.rarely.now() {
+                    let fields = [
+                        ("problem", Value::Text(&problem)),
+                        ("spans", Value::Number(times * count)),
+                    ];
+                    self.log.line(Level::Warn, "traces_not_taken", &fields);
+                }
+            }
+        }
+    }
+
+    async fn post(&self, spans: Vec<Json>) -> Result<(), String> {
+        let version = env!("CARGO_PKG_VERSION");
+        let body = json!({"resourceSpans": [{
+            "resource": {"attributes": [text("service.name", "railpost"), text("service.version", version)]},
+            "scopeSpans": [{"scope": {"name": "railpost", "version": version}, "spans": spans}],
+        }]});
+        let headers = [("content-type", "application/json".to_owned())];
+        let request = Request::new(&self.route, headers, body.to_string().into());
+        let exchange = self.sender.send(request.map_err(|error| error.to_string())?).await;
+        match exchange.result {
+            AttemptResult::Response { status: 200..=299, .. } => Ok(()),
+            AttemptResult::Response { status, .. } => {
+                Err(format!("the collector answered {status}"))
+            }
+            AttemptResult::Failed(failure) => Err(words::failure_name(failure).to_owned()),
+        }
+    }
+}
