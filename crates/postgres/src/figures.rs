@@ -12,7 +12,7 @@ use super::rows::all;
 use railpost_store::backend::codes::{
     SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_code, scope_code,
 };
-use railpost_store::backend::figures::{Bucket, READ_MAX, answer};
+use railpost_store::backend::figures::{Bucket, READ_MAX, read_buckets};
 use railpost_store::backend::rows::Columns;
 use railpost_store::limits::FIGURES_PRUNE_MAX;
 use railpost_store::{Figures, FiguresScope, Period, Resolution, Result};
@@ -93,7 +93,7 @@ async fn add(transaction: &HeldTransaction<'_>, sums: &BTreeMap<Key, &Figures>) 
         .collect();
     let sums = sums.iter().map(|(key, figures)| {
         let stored = stored.get(key).filter(|stored| !stored.is_empty());
-        figures.on_top_of(stored.map(Vec::as_slice))
+        figures.merged_with_stored(stored.map(Vec::as_slice))
     });
     let sums = sums.collect::<Result<Vec<_>>>()?;
     let sql = "UPDATE figures AS f SET figures = w.figures FROM unnest( \
@@ -126,7 +126,7 @@ pub(super) async fn figures(
     let most = READ_MAX as i64;
     let values: Values<'_> = &[&scope, &tenant, &endpoint, &resolution, &from, &before, &most];
     let rows = node.reader().query(sql, values).await?;
-    answer(all(&rows, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
+    read_buckets(all(&rows, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
 }
 
 /// Deletes what is past its time and says how many rows that were.

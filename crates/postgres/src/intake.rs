@@ -135,7 +135,7 @@ async fn try_group(node: &Node, group: &mut Vec<Pending>) -> Result<bool> {
         }
         AcceptResult::Known { events, answers } => {
             let owners = arrays.owners(&events, &answers);
-            learn(node, group, owners).await?;
+            look_up_known(node, group, owners).await?;
             Ok(group.is_empty())
         }
     }
@@ -154,7 +154,7 @@ async fn refuse(
         let checked = match entry {
             Ok(entry) => {
                 let added = added.entry(entry.num).or_default();
-                let fits = pending.fit(node, &entry, *added).await;
+                let fits = pending.check_fits(node, &entry, *added).await;
                 fits.map(|with_it| {
                     *added = with_it;
                     entry
@@ -215,7 +215,7 @@ impl Pending {
 
     /// That there is room for it beside what the group adds already. Where there is not, events that are
     /// on record take none; says how much the group adds with it.
-    async fn fit(&mut self, node: &Node, entry: &TenantEntry, before: u64) -> Result<u64> {
+    async fn check_fits(&mut self, node: &Node, entry: &TenantEntry, before: u64) -> Result<u64> {
         let added = before + self.wanted(entry);
         match node.tenants.check_backlog(node.reader(), entry, added).await {
             Err(StoreError::BacklogFull { .. }) => {}
@@ -236,7 +236,7 @@ impl TenantEntry {
 
 /// Finds out what is on record of the events and requests that are known: which call they are of, and
 /// which event of it.
-async fn learn(
+async fn look_up_known(
     node: &Node,
     group: &mut Vec<Pending>,
     owners: (Vec<(usize, usize)>, Vec<usize>),
@@ -455,7 +455,7 @@ impl<'a> AcceptArrays<'a> {
         let receipt = |outcome: &Outcome| match outcome {
             Outcome::Known(accepted_at) => Receipt::Duplicate { accepted_at: *accepted_at },
             Outcome::Fresh(from, count) => {
-                let made = |index: usize| self.deliveries.made(index, by_delivery[index]);
+                let made = |index: usize| self.deliveries.new_delivery(index, by_delivery[index]);
                 let deliveries = (*from..from + count).map(made).collect();
                 Receipt::Accepted { accepted_at: self.accepted_at, deliveries }
             }
@@ -531,7 +531,7 @@ impl<'a> Deliveries<'a> {
         self.to.push(to.id);
     }
 
-    fn made(&self, index: usize, place: Option<&NewPlace>) -> NewDelivery {
+    fn new_delivery(&self, index: usize, place: Option<&NewPlace>) -> NewDelivery {
         let id = DeliveryId::from_bytes(self.id[index]);
         let (endpoint, in_lane) = (self.to[index], place.map(|place| place.place));
         let accepted = Accepted { id, endpoint, place: in_lane, replay: false };

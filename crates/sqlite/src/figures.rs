@@ -10,7 +10,7 @@ use super::session::WriteSession;
 use railpost_store::backend::codes::{
     SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_code, scope_code,
 };
-use railpost_store::backend::figures::{Bucket, READ_MAX, answer};
+use railpost_store::backend::figures::{Bucket, READ_MAX, read_buckets};
 use railpost_store::backend::rows::Columns;
 use railpost_store::limits::FIGURES_PRUNE_MAX;
 use railpost_store::{Figures, FiguresScope, Period, Resolution, Result};
@@ -38,7 +38,7 @@ impl WriteSession<'_> {
                    WHERE resolution = ?1 AND at = ?2 AND scope = ?3 AND num = ?4";
         let key = (resolution, at, scope, num);
         let stored = one(self.db, sql, key, |columns| columns.bytes())?;
-        let sum = figures.on_top_of(stored.as_deref())?;
+        let sum = figures.merged_with_stored(stored.as_deref())?;
         let sql = "REPLACE INTO figures (resolution, at, scope, num, figures) \
                    VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, (resolution, at, scope, num, sum))?;
@@ -100,5 +100,5 @@ pub(super) fn figures(
                ORDER BY at LIMIT ?6";
     let resolution = resolution_code(resolution);
     let values = (scope_code(scope), num, resolution, from, before, READ_MAX);
-    answer(all(db, sql, values, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
+    read_buckets(all(db, sql, values, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
 }

@@ -410,12 +410,12 @@ impl Upkeep for SqliteStore {
     }
 
     async fn verify(&self) -> Result<()> {
-        self.readers.read_apart(upkeep::verify).await
+        self.readers.read_on_new_connection(upkeep::verify).await
     }
 
     async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();
-        self.readers.read_alone(move |db| upkeep::backup(db, &to)).await
+        self.readers.read_without_transaction(move |db| upkeep::backup(db, &to)).await
     }
 
     async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()> {
@@ -426,7 +426,7 @@ impl Upkeep for SqliteStore {
     }
 
     async fn check(&self) -> Result<Health> {
-        self.writer.write(durable(1, 0), session::touch).await?;
+        self.writer.write(durable(1, 0), session::check_writable).await?;
         let size = std::fs::metadata(&self.path).map(|data| data.len());
         let size_bytes = size.map_err(|error| {
             StoreError::Unavailable(format!("cannot see {}: {error}", self.path.display()))

@@ -57,7 +57,7 @@ pub(super) fn connect(path: &Path, setup: &Setup) -> Result<Connection> {
         return Err(StoreError::ReadOnly(format!("{} may only be read", path.display())));
     }
     let found = schema::check(&db, setup)?;
-    statements::keep(&db).at("opening the file")?;
+    statements::configure(&db).at("opening the file")?;
     // Counts for a new file only.
     db.pragma_update(None, "page_size", SQLITE_PAGE_LEN).at("opening the file")?;
     db.pragma_update(None, "journal_mode", "WAL").at("opening the file")?;
@@ -175,7 +175,7 @@ impl WriteSession<'_> {
 }
 
 /// Writes something that changes nothing, to see whether writing works.
-pub(super) fn touch(session: &mut WriteSession<'_>) -> Result<()> {
+pub(super) fn check_writable(session: &mut WriteSession<'_>) -> Result<()> {
     let sql = "UPDATE store SET key_check = key_check";
     session.db.execute(sql, []).at("the health check")?;
     Ok(())

@@ -156,8 +156,8 @@ fn serve(mut session: WriteSession<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
     }
 }
 
-/// The first job and whatever else waits, up to the bounds; the last one may pass them. In a crowd more are on their way: the writer
-/// naps as long as that brings more, because what comes is in this commit then instead of the next.
+/// The first job and all that wait, up to the bounds; the last one may pass them. In a crowd more are on
+/// their way: the writer naps as long as that brings more, because they join this commit and not the next.
 fn gather(
     first: Box<dyn Job>,
     jobs: &mut mpsc::Receiver<Box<dyn Job>>,

@@ -70,7 +70,7 @@ impl Model {
     /// The memory store's answer as the backend chooses to give it.
     async fn as_chosen(&self, mut answer: Answer) -> Answer {
         if let Answer::Record(Ok(recorded)) = &mut answer
-            && !self.backend.choices().skips_in_turn
+            && !self.backend.choices().refusals_in_turn
         {
             for refused in &mut recorded.refused {
                 let view = self.memory.delivery(refused.delivery).await.unwrap();

@@ -26,7 +26,7 @@ pub mod rows;
 pub mod figures {
     //! Figures by the minute and by the hour, as rows.
 
-    pub use crate::figures::{Bucket, READ_MAX, answer, by_bucket};
+    pub use crate::figures::{Bucket, READ_MAX, by_bucket, read_buckets};
 }
 
 pub mod listing {
