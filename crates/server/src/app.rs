@@ -1,4 +1,4 @@
-//! What every request has at hand.
+//! The shared state of the server, for every request.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The command line: the server, and everything about it over the API, like any other client.
 //!
-//! Results go to stdout, progress and hints to stderr. Exit codes: 0 for done, 1 for failed, 2 for a
-//! command line that cannot be followed.
+//! Results go to stdout, progress and hints to stderr. Exit codes: 0 for done, 1 for failed, 2 for an invalid
+//! command line.
 
 mod failure;
 mod out;
@@ -45,20 +45,20 @@ const HELP: &str = "\
 {usage-heading} {usage}
 
 Getting started:
-  demo          Watch it all at work, on this machine alone
+  demo          Watch the protocol live, on loopback
   serve         Run the server; no configuration is needed
   listen        Receive deliveries here: verify them, print them, misbehave on request
   send          Publish events
 
-Looking:
+Inspect:
   endpoints     Where events go: list, create, pause, rotate secrets …
   events        What was published
   deliveries    Each event on its way to each endpoint, with its attempts
-  lanes         Keys that stand still behind a dead letter
-  dead-letters  Deliveries that were given up on
+  lanes         Keys that wait behind a dead letter
+  dead-letters  Deliveries that failed for good
   audit         Who changed what
 
-Mending:
+Fix:
   replay        Send again, skip or discard many deliveries, as a job
 
 Offline (no server needed):
@@ -69,15 +69,15 @@ Offline (no server needed):
   completions   Print completions for a shell
 
 Administration:
-  tenants       Whose events these are
+  tenants       Owners of events and endpoints
   event-types   JSON Schemas for payloads
   keys          API keys and their scopes
   whoami        What this API key may do
   backup        Write a copy of the store
-  restore       Put a backup in the place of the store; the server must be stopped
-  store         Look through the store for damage
+  restore       Replace the store by a backup; the server must be stopped
+  store         Check the store for damage
   lines         Begin new lines after the store was restored by other means
-  prune         Delete what is past its retention
+  prune         Delete data past its retention
   config        Check and show the server's configuration
 
 Options:
@@ -108,7 +108,7 @@ struct Arguments {
 enum Command {
     /// Run the server
     Serve(serve::Arguments),
-    /// Watch it all at work, on this machine alone
+    /// Watch the protocol live, on loopback
     Demo(demo::Arguments),
     /// Receive deliveries here: verify them, print them, misbehave on request
     Listen(Box<listen::Arguments>),
@@ -123,10 +123,10 @@ enum Command {
     /// Each event on its way to each endpoint
     #[command(subcommand)]
     Deliveries(deliveries::Action),
-    /// Keys that stand still behind a dead letter
+    /// Keys that wait behind a dead letter
     #[command(subcommand)]
     Lanes(lanes::Action),
-    /// Deliveries that were given up on
+    /// Deliveries that failed for good
     #[command(subcommand)]
     DeadLetters(dead_letters::Action),
     /// Send again, skip or discard many deliveries, as a job
@@ -147,7 +147,7 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Whose events these are
+    /// Owners of events and endpoints
     #[command(subcommand)]
     Tenants(tenants::Action),
     /// JSON Schemas for payloads
@@ -160,17 +160,17 @@ enum Command {
     Whoami,
     /// Write a copy of the store
     Backup(upkeep::BackupArguments),
-    /// Put a backup in the place of the store
+    /// Replace the store by a backup
     Restore(restore::Arguments),
-    /// Look through the store for damage
+    /// Check the store for damage
     #[command(subcommand)]
     Store(upkeep::StoreAction),
-    /// Runs of numbers by which receivers keep their place
+    /// Runs of sequence numbers (`X-Lane`)
     #[command(subcommand)]
     Lines(upkeep::LinesAction),
-    /// Delete what is past its retention
+    /// Delete data past its retention
     Prune,
-    /// What is configured, and where it comes from
+    /// Check and show the server's configuration
     #[command(subcommand)]
     Config(config::Action),
 }

@@ -1,7 +1,6 @@
-//! What can be configured, and where it comes from: defaults, a TOML file, the environment and
-//! flags, in rising order.
+//! The configuration and its sources: defaults, a TOML file, the environment and flags, in rising order.
 //!
-//! [`fields`] is the table of all fields with what is allowed; `default.toml` is the same in words.
+//! [`fields`] is the table of all fields with their bounds; `default.toml` documents them.
 
 mod fields;
 mod kubernetes;

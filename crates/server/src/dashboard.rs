@@ -1,9 +1,9 @@
-//! The dashboard: pages for people, drawn on the server.
+//! The dashboard: HTML pages, rendered on the server.
 //!
-//! It knows nothing that the API does not say: every figure and every change is a call of the API's own
-//! routes, in this process, as whoever has signed in ([`visit::Visit::get`]). So permissions, checks
-//! and the audit trail are the API's. The pages work without script; `assets/script.js` adds live
-//! updates and countdowns. Nothing is fetched from elsewhere, and the content security policy says so.
+//! Every figure and every change is a call of the API's own routes, in this process, with the key of the
+//! signed-in user ([`visit::Visit::get`]). So permissions, checks and the audit trail are the API's. The pages
+//! work without script; `assets/script.js` adds live updates and countdowns. Pages load nothing from other
+//! hosts, and the content security policy enforces that.
 //!
 //! Start with the table of routes in [`router`].
 
@@ -65,7 +65,7 @@ enum Reply {
 
 type Answered = Result<Reply, Refused>;
 
-/// The dashboard. What is not its own is nobody's.
+/// The dashboard. Unknown paths get 404.
 pub(crate) fn router(app: &Arc<App>, api: Api) -> Router {
     let context = PageContext { app: app.clone(), api };
     routes()

@@ -8,9 +8,8 @@
 //! - [`telemetry`]: log lines, metrics, traces.
 //! - [`cli`]: the command line, over the API like any other client.
 //!
-//! It holds no delivery rules: what happens next to a delivery, the engine says, through the
-//! dispatcher. It holds no SQL: the store's roles are all it knows of where things are written. No
-//! static holds state: two servers fit in one process.
+//! It contains no delivery rules: the engine decides, through the dispatcher. It contains no SQL: it uses the
+//! store's roles. No static holds state: two servers fit in one process.
 //!
 //! Start with [`serve::Server`], then [`api::routes`].
 

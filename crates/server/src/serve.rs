@@ -52,7 +52,7 @@ pub struct Server {
     loopback_closed_by: Option<ClosedBy>,
     /// Tells those who listen and those who keep the store in shape to stop.
     stop: watch::Sender<bool>,
-    /// Tells whoever sends spans that there will be no more.
+    /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,

@@ -1,5 +1,5 @@
-//! What keeps the store in shape while the server runs: retention, the closing of what removed endpoints
-//! had open, the erasing of tenants, and the writing of figures.
+//! Background jobs on the store: retention, closing open deliveries of removed endpoints, erasing tenants, and
+//! writing figures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What people decide about one delivery: replay, skip, discard.
+//! Commands about one delivery: replay, skip, discard.
 
 use railpost_engine::{Because, Command, Delivery, DeliveryState, DiscardReason};
 use railpost_store::{AuditEntry, DeliveryView as Stored};

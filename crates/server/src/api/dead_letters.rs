@@ -1,4 +1,4 @@
-//! Dead letters: deliveries that were given up on.
+//! Dead letters: deliveries that failed for good.
 
 use http::Method;
 use railpost_engine::{Command, Failure, Stage};
@@ -42,21 +42,21 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/dead-letters/{delivery}/replay",
             Needs::Manage,
-            "Send a dead letter again",
+            "Replay a dead letter",
             acting(Command::Replay),
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/dead-letters/{delivery}/skip",
             Needs::Manage,
-            "Let the lane of a dead letter move on; the dead letter stays",
+            "Skip a dead letter: its lane continues, and the dead letter stays",
             acting(Command::Skip),
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/dead-letters/{delivery}/discard",
             Needs::Manage,
-            "Decide that a dead letter need not arrive",
+            "Discard a dead letter",
             acting(Command::Discard),
         ),
     ]

@@ -39,7 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/deliveries/{delivery}/discard",
             Needs::Manage,
-            "Decide that a delivery need not arrive",
+            "Discard a delivery",
             discard,
         ),
     ]
@@ -202,7 +202,7 @@ pub(crate) async fn find_of(
     if found.tenant == *tenant { Ok(found) } else { Err(Problem::not_found("delivery", id)) }
 }
 
-/// The delivery, whoever's it is.
+/// The delivery, of any tenant.
 pub(super) async fn find(app: &App, id: DeliveryId) -> Result<Stored, Problem> {
     app.store.delivery(id).await?.ok_or_else(|| Problem::not_found("delivery", id))
 }

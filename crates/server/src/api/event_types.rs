@@ -37,12 +37,12 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, ALL, Needs::Read, "List event types", list),
         Route::new(Method::GET, ONE, Needs::Read, "Show an event type", show),
-        Route::new(Method::PUT, ONE, Needs::Manage, "Describe an event type", put),
+        Route::new(Method::PUT, ONE, Needs::Manage, "Create or change an event type", put),
         Route::new(
             Method::DELETE,
             ONE,
             Needs::Manage,
-            "Forget what was said about an event type; its events stay",
+            "Delete an event type; its events stay",
             remove,
         ),
     ]
@@ -246,7 +246,7 @@ async fn check_room(ctx: &Ctx, record: &EventTypeRecord) -> Result<(), Problem> 
     let types = ctx.app.catalogue.types(&ctx.app, &record.tenant).await?;
     if !types.describes(&record.name) && types.len() >= EVENT_TYPES_PER_TENANT_MAX {
         let max = EVENT_TYPES_PER_TENANT_MAX;
-        let detail = format!("a tenant may describe {max} event types");
+        let detail = format!("a tenant may have {max} event types: delete one first");
         return Err(Problem::new(Code::LimitReached, detail));
     }
     let others = types.schemas_len() - types.schemas_len_of(&record.name);

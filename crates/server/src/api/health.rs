@@ -79,8 +79,11 @@ impl Media for Ready {
         let ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::OK);
         let not_ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::SERVICE_UNAVAILABLE);
         vec![
-            DescribedAnswer { about: "It can.", ..ready },
-            DescribedAnswer { about: "It cannot, and why.", ..not_ready },
+            DescribedAnswer { about: "The server can accept events.", ..ready },
+            DescribedAnswer {
+                about: "The server cannot accept events; `reasons` has the causes.",
+                ..not_ready
+            },
         ]
     }
 }

@@ -1,4 +1,4 @@
-//! API keys that were looked up lately: a request need not wait for the store.
+//! A cache of API keys: a request need not wait for the store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

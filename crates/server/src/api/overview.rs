@@ -1,4 +1,4 @@
-//! How a tenant, or everyone, is doing at a glance.
+//! The overview of one tenant, or of all.
 
 use http::Method;
 use railpost_engine::{BreakerState, EndpointStatus};
@@ -21,12 +21,18 @@ use crate::limits::{ATTENTION_MAX, OVERVIEW_HEALTH_MAX};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/v1/overview", Needs::Admin, "Everyone at a glance", of_all),
+        Route::new(
+            Method::GET,
+            "/v1/overview",
+            Needs::Admin,
+            "Show the overview of all tenants",
+            of_all,
+        ),
         Route::new(
             Method::GET,
             "/v1/tenants/{tenant}/overview",
             Needs::Read,
-            "A tenant at a glance",
+            "Show the overview of a tenant",
             of_tenant,
         ),
     ]

@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/replays",
             Needs::Manage,
-            "Do the same to every delivery that a filter finds, as a job",
+            "Replay, skip, discard or redeliver all deliveries that match a filter, as a job",
             create,
         ),
         Route::new(
@@ -51,7 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/replays/{replay}/cancel",
             Needs::Manage,
-            "Stop a replay; what it has done stays done",
+            "Cancel a replay; its finished work stays",
             cancel,
         ),
     ]
@@ -239,7 +239,7 @@ pub(crate) async fn cancel(
 ) -> Result<Json<ReplayView>, Problem> {
     let mut replay = find(&ctx, &path).await?;
     if replay.state != ReplayState::Running {
-        return Err(Problem::new(Code::WrongState, "the replay has ended already"));
+        return Err(Problem::new(Code::WrongState, "the replay has already ended"));
     }
     replay.state = ReplayState::Cancelled;
     replay.finished_at = Some(ctx.now());
@@ -265,7 +265,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
     let stage = state.or((!all_states).then_some(Stage::Dead));
     let of_dead_letters = matches!(action, ReplayAction::Replay | ReplayAction::Skip);
     if of_dead_letters && stage != Some(Stage::Dead) {
-        let problem = "expected `dead`, or nothing: only dead letters are replayed or skipped";
+        let problem = "expected `dead` or no value: only dead letters can be replayed or skipped";
         return Err(Problem::field("filter.state", problem));
     }
     let created = period(created_after, created_before);
@@ -295,11 +295,11 @@ async fn action(ctx: &Ctx, tenant: &TenantId, new: &NewReplay) -> Result<ReplayA
             return Ok(ReplayAction::Redeliver { to });
         }
         (ActionView::Redeliver, None) => {
-            let problem = "expected the endpoint that events are delivered to";
+            let problem = "expected the endpoint to deliver to";
             return Err(Problem::field("to", problem));
         }
         (_, Some(_)) => {
-            let problem = "expected nothing: only `redeliver` goes to another endpoint";
+            let problem = "only `redeliver` takes an endpoint: leave the field out";
             return Err(Problem::field("to", problem));
         }
         (ActionView::Replay, None) => ReplayAction::Replay,

@@ -1,5 +1,4 @@
-//! A route: method, path, what it needs of its caller, and a handler whose types are its
-//! specification.
+//! A route: its method, path, required scope, and a handler whose types are its specification.
 
 use std::future::Future;
 use std::pin::Pin;

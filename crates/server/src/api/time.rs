@@ -1,4 +1,4 @@
-//! Instants as the API writes them.
+//! Timestamps in the API.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! `railpost config`: what is in force and where it comes from. Also finds the inputs for `serve`.
+//! `railpost config`: the values in use and their sources. Also finds the inputs for `serve`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `railpost dead-letters`: deliveries that were given up on.
+//! `railpost dead-letters`: deliveries that failed for good.
 
 use super::Session;
 use super::deliveries;

@@ -109,7 +109,7 @@ pub(super) struct Settings {
     /// Oldest TLS: 1.2 or 1.3
     #[arg(long, value_parser = ["1.2", "1.3"], hide_possible_values = true)]
     tls_min: Option<String>,
-    /// Trust these authorities instead of the public ones
+    /// Trust these authorities in addition to the public ones
     #[arg(long, value_name = "PEM FILE")]
     authorities: Option<String>,
     #[command(flatten)]
@@ -242,9 +242,7 @@ fn update(session: &Session, id: &str, url: Option<&str>, settings: &Settings) -
         body.insert("url".to_owned(), json!(url));
     }
     if body.is_empty() {
-        return Err(
-            Failure::usage("nothing to change was given").next("railpost endpoints update --help")
-        );
+        return Err(Failure::usage("no setting to change").next("railpost endpoints update --help"));
     }
     session.out.record(&session.client.patch(&one, &body.into())?)
 }

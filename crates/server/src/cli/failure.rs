@@ -19,7 +19,7 @@ pub(super) struct Failure {
 enum Kind {
     Failed,
     Usage,
-    /// Whoever read our output has seen enough.
+    /// The reader of our output has closed the pipe.
     ClosedPipe,
 }
 
@@ -61,8 +61,8 @@ impl Failure {
         self.problem.as_ref().is_some_and(|problem| problem["code"] == "not_found")
     }
 
-    /// Tells whoever started the command, and answers its exit code.
-    #[allow(clippy::print_stderr, reason = "errors are for whoever started the command")]
+    /// Prints the error, and returns the exit code of the command.
+    #[allow(clippy::print_stderr, reason = "errors are for the user who started the command")]
     pub(super) fn report(self, as_json: bool) -> ExitCode {
         match self.kind {
             Kind::ClosedPipe => return ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `railpost lanes`: keys that stand still behind a dead letter.
+//! `railpost lanes`: keys that wait behind a dead letter.
 
 use super::Session;
 use super::deliveries;
@@ -19,7 +19,7 @@ pub(super) enum Action {
     },
     /// Send the dead letter again; the lane goes on when it is acknowledged
     Replay { lane: String },
-    /// Go on without it; it stays a dead letter
+    /// Continue without it; it stays a dead letter
     Skip { lane: String },
     /// Go on without it; it is gone
     Discard { lane: String },

@@ -73,7 +73,7 @@ struct Listener {
     misbehaviour: Mutex<Misbehaviour>,
     notebook: Mutex<Notebook>,
     quiet: bool,
-    /// Whoever reads our output has seen enough.
+    /// The reader of our output has closed the pipe.
     closed: tokio::sync::Notify,
 }
 

@@ -68,7 +68,7 @@ pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
     });
     out.done(&answer, &format!("restored {} to {store}", arguments.backup.display()))?;
     if let Some(old_store) = old_store {
-        out.hint(&format!("The store that was there is kept as {}.", old_store.display()));
+        out.hint(&format!("The old store is kept as {}.", old_store.display()));
     }
     out.hint("Every lane begins a new line: receivers take what follows for new.");
     Ok(())

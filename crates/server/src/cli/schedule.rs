@@ -42,7 +42,7 @@ pub(super) fn of_endpoint(session: &Session, endpoint: &str, attempts: u32) -> O
     let answer =
         session.client.get(&with_query(url, &[("attempts", &Some(attempts.to_string()))]))?;
     let plan = serde_json::from_value(answer)
-        .map_err(|error| Failure::new(format!("the answer is no plan: {error}")))?;
+        .map_err(|error| Failure::new(format!("the answer has no schedule: {error}")))?;
     print(session.out, &plan)
 }
 

@@ -314,11 +314,11 @@ impl<'a> Tally<'a> {
         let Self { accepted, duplicates, deliveries, refused, .. } = self;
         if !out.json {
             let rate = accepted as f64 / seconds;
-            out.line(&format!("{accepted} accepted ({duplicates} of them before), {deliveries} deliveries, {refused} refused, {rate:.0} a second"))?;
+            out.line(&format!("{accepted} accepted, {duplicates} duplicates, {deliveries} deliveries, {refused} rejected, {rate:.0} a second"))?;
         }
         if refused > 0 {
-            return Err(Failure::new(format!("{refused} events were refused"))
-                .next("correct those lines and send them again"));
+            return Err(Failure::new(format!("{refused} events were rejected"))
+                .next("fix these lines and send them again"));
         }
         Ok(())
     }

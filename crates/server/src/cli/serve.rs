@@ -77,7 +77,7 @@ impl Arguments {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "whoever started it is told what is wrong")]
+#[allow(clippy::print_stderr, reason = "errors are for the user who started it")]
 pub(super) fn run(arguments: Arguments) -> ExitCode {
     let file = arguments.file.clone();
     let loaded = match config::load(&file, arguments.flags()) {
@@ -117,13 +117,13 @@ fn log(config: &Config) -> Log {
 #[allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "the greeting is for whoever started it"
+    reason = "the greeting is for the user who started it"
 )]
 async fn serve(config: Config, log: &Log) -> ExitCode {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("cannot hear signals: {error}");
+            eprintln!("cannot listen for signals: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -251,7 +251,7 @@ fn greeting(server: &Server) -> String {
     text
 }
 
-/// The dashboard's path. On a terminal it signs whoever reads it in, once; a log that is kept must not.
+/// The dashboard's path. On a terminal it is a one-time sign-in link; a stored log must not contain one.
 fn dashboard(server: &Server) -> String {
     match std::io::stdout().is_terminal() {
         true => one_time_link(server.app()),
@@ -264,7 +264,7 @@ fn next_steps(url: &str) -> String {
         "http://127.0.0.1:8087" => String::new(),
         url => format!("  export RAILPOST_URL={url}\n"),
     };
-    // What is printed is there to be pasted, and whoever runs a clone has nothing installed.
+    // The commands can be pasted, and a user who runs a clone has no `railpost` installed.
     let railpost = match std::env::var_os("CARGO") {
         Some(_) => "cargo run --release --",
         None => "railpost",

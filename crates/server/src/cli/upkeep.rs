@@ -18,9 +18,9 @@ pub(super) struct BackupArguments {
 /// What can be done with the store.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum StoreAction {
-    /// Look through all that is stored for damage; this takes its time
+    /// Check all stored data for damage; this may take long
     ///
-    /// Exit codes: 0 the store is whole; 1 it is damaged, or could not be looked at.
+    /// Exit codes: 0 the store is whole; 1 it is damaged, or could not be checked.
     #[command(verbatim_doc_comment)]
     Verify(StoreAccess),
 }
@@ -38,7 +38,7 @@ pub(super) struct StoreAccess {
 /// What can be done with lines.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LinesAction {
-    /// Begin a new line of every lane, so that no number is used twice
+    /// Begin a new line for every lane, so that no number is used twice
     ///
     /// Run it after the store was restored by other means than `railpost restore`: with --offline
     /// before the server is started, without it if the server runs already.
@@ -57,7 +57,7 @@ pub(super) struct RenewArguments {
 }
 
 pub(super) fn verify(session: &Session) -> Outcome {
-    session.out.progress("looking through the store …");
+    session.out.progress("checking the store …");
     let answer = session.client.act(&session.client.of_server(&["store", "verify"]));
     session.out.progress_done();
     found(session.out, answer?["damage"].as_str())
@@ -100,7 +100,7 @@ pub(super) fn backup(arguments: &BackupArguments, session: &Session) -> Outcome 
 
 pub(super) fn prune(session: &Session) -> Outcome {
     let out = session.out;
-    out.progress("deleting what is past its retention …");
+    out.progress("deleting data past its retention …");
     let answer = session.client.act(&session.client.of_server(&["prune"]));
     out.progress_done();
     let answer = answer?;

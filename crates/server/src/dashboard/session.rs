@@ -1,5 +1,4 @@
-//! Who has signed in: sessions, one-time links, and how often somebody failed. All of it is in
-//! memory: a restart signs everybody out.
+//! Sessions, one-time links, and counts of failed sign-ins. They are in memory: a restart signs all users out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -162,7 +161,7 @@ impl SessionStore {
         lock(&self.sessions).get_mut(&hash_of(token))?.flash.take()
     }
 
-    /// A token that opens one session, for whoever sits at the terminal.
+    /// A token that opens one session, for the user of the terminal.
     pub(super) fn make_link(&self, app: &App) -> String {
         let (token, now) = (token(app), app.source.now());
         let mut links = lock(&self.links);

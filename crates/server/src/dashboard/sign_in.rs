@@ -16,8 +16,8 @@ use crate::app::App;
 use crate::client_address::ClientAddress;
 use crate::telemetry::{Level, Value};
 
-/// The path of a link that opens the dashboard once, within a few minutes, for whoever sits at the
-/// terminal on which it is printed. It goes behind the server's own URL.
+/// The path of a link that signs in to the dashboard once, within a few minutes, for the user of the terminal
+/// on which it is printed. The caller appends it to the server's URL.
 pub fn one_time_link(app: &App) -> String {
     format!("/dashboard/sign-in?token={}", app.session_store.make_link(app))
 }

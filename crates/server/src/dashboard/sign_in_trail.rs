@@ -1,4 +1,4 @@
-//! Signing in and out, in the audit trail. Failures are told together: guessing keys does not fill it.
+//! Audit entries for signing in and out. Failures share entries, so that guessing keys does not fill the trail.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Tables with pages, and what stands there when they are empty.
+//! Tables with pages, and their texts when they are empty.
 
 use maud::{Markup, html};
 use serde_json::Value;

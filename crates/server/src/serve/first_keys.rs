@@ -1,7 +1,7 @@
-//! Who may come in from the start on: the first admin key, and the one that is configured.
+//! The admin keys of the start: the first one, and the configured one.
 //!
-//! The configured key is one key. Another text in the configuration replaces it, and so the old one is revoked; taking it
-//! out of the configuration revokes it too, unless nobody could manage the server then.
+//! The configured key is one key. A changed value replaces it and revokes the old one. Removing it from the
+//! configuration revokes it too, unless no other admin key without an expiry is valid.
 
 use railpost_store::{
     ApiKey, AuditEntry, Change, PageRequest, Scope, StoreError, TenantSettings, Write,

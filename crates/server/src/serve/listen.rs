@@ -39,8 +39,8 @@ impl HttpListener {
     /// Takes connections until told to stop, then waits for those that are open.
     pub(super) async fn listen(self, app: Arc<App>, mut stopping: watch::Receiver<bool>) {
         let api = Api::new(&app);
-        // With its state a router is complete: without, it would put its handlers together anew for
-        // every request.
+        // A router with its state is complete; without, it would build its handlers again for every
+        // request.
         let dashboard: Router = dashboard::router(&app, api.clone()).with_state(());
         let places_max = app.config.limits.connections_max;
         let places = Arc::new(Semaphore::new(places_max as usize));

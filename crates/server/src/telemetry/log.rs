@@ -1,5 +1,5 @@
-//! Log lines: one event each, with named fields. Whoever has something to say writes it into a text that all
-//! share, and a thread of its own writes that text out.
+//! Log lines: one event each, with named fields. All threads append to one shared buffer, and a separate
+//! thread writes it out.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::serve::duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// For whoever looks for a defect.
+    /// Details for debugging.
     Debug,
     /// The usual course of things.
     #[default]

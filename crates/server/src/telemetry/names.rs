@@ -1,5 +1,5 @@
-//! Every name by which operators know what they see: metrics, log events and spans.
-//! `docs/reference/telemetry.md` lists them too, and a test keeps both the same.
+//! The names of all metrics, log events and spans. `docs/reference/telemetry.md` lists them too, and a test
+//! compares both.
 
 /// Name, type and meaning of every metric.
 pub(super) const METRICS: [(&str, &str, &str); 36] = [

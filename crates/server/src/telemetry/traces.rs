@@ -1,5 +1,5 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A task of its own sends them in
-//! batches; a collector that is gone costs a counter and a line now and then.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A separate task sends them in batches. If
+//! the collector is down, spans are dropped and counted, and a line is logged at most every 10 s.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What the engine's words are called in log lines, metrics and spans.
+//! The names of the engine's states and outcomes in log lines, metrics and spans.
 
 use railpost_engine::{DeadReason, DeliveryState, EndpointStatus, Failure, Outcome, Transition};
 use serde::Serialize;

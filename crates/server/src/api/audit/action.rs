@@ -1,4 +1,4 @@
-//! What people can do, as the audit trail names it. What Railpost does by itself is named where it does it
+//! The actions of people in the audit trail. Actions of Railpost itself are named where they are performed
 //! ([`AUDIT_SWITCH_OFF`](railpost_store::AUDIT_SWITCH_OFF),
 //! [`AUDIT_TENANT_ERASED`](crate::upkeep::AUDIT_TENANT_ERASED)). `docs/security.md` has the table of both.
 

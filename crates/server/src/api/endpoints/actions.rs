@@ -1,4 +1,4 @@
-//! What can be done with an endpoint, and how it is doing.
+//! Actions on an endpoint, and its health.
 
 use http::Method;
 use railpost_engine::{BreakerState, EndpointStatus, Plan, Timestamp};
@@ -38,28 +38,28 @@ pub(super) fn routes() -> Vec<Route> {
             post.clone(),
             "/v1/tenants/{tenant}/endpoints/{endpoint}/resume",
             Manage,
-            "Resume an endpoint, whatever switched it off",
+            "Resume an endpoint that is paused or switched off",
             resume,
         ),
         Route::new(
             post,
             "/v1/tenants/{tenant}/endpoints/{endpoint}/test",
             Manage,
-            "Send a test event to this endpoint alone",
+            "Send a test event to this endpoint only",
             test,
         ),
         Route::new(
             get.clone(),
             "/v1/tenants/{tenant}/endpoints/{endpoint}/schedule",
             Read,
-            "Show when a delivery that keeps failing would be tried",
+            "Show the planned attempts of a delivery that keeps failing",
             schedule,
         ),
         Route::new(
             get,
             "/v1/tenants/{tenant}/endpoints/{endpoint}/health",
             Read,
-            "Show how an endpoint is doing",
+            "Show the health of an endpoint",
             health,
         ),
     ]
@@ -141,7 +141,7 @@ pub(crate) async fn test(
     ctx.app.dispatcher.redeliver(batch).await?;
     let deliveries = ctx.app.store.deliveries_of(&tenant, &id).await?;
     let made = deliveries.first().map(|view| view.delivery.id);
-    let gone = || Problem::new(Code::Conflict, "the endpoint was removed meanwhile");
+    let gone = || Problem::new(Code::Conflict, "the endpoint was removed in between");
     let answer = Accepted(TestSent { event: id, delivery: made.ok_or_else(gone)? });
     ctx.remember(answer).await
 }

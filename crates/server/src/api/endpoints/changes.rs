@@ -1,4 +1,4 @@
-//! What a change of an endpoint was, for the audit trail.
+//! The changed fields of an endpoint, for the audit trail.
 
 use std::collections::BTreeSet;
 

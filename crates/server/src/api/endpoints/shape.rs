@@ -351,7 +351,7 @@ impl merge::Settings for EndpointFields {
     fn beside(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
         let mut revision = schemas.subschema_for::<Option<u64>>();
         let about =
-            "The revision that the change was made from: it is refused if another came between.";
+            "The revision that the change is based on. If it is not the latest, the answer is 409.";
         revision.insert("description".to_owned(), about.into());
         vec![("revision", revision)]
     }

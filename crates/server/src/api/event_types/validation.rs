@@ -1,5 +1,5 @@
 //! Threads for validation that is not known to be cheap: few of them, and of those only a share for any one
-//! tenant, so that costly schemas of one hold up neither the server's own threads nor another's events.
+//! tenant, so that expensive schemas of one tenant delay neither the server's own threads nor other tenants.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::available_parallelism;
@@ -94,14 +94,14 @@ impl ValidationThreads {
 
 fn busy() -> Problem {
     let detail = format!(
-        "{VALIDATION_WAIT_MAX} passed without a free thread to hold it against its schema: the tenant \
-         publishes payloads that take long, faster than they can be checked"
+        "no validation thread was free for {VALIDATION_WAIT_MAX}: the tenant publishes expensive payloads \
+         faster than they can be validated"
     );
     Problem::new(Code::ValidationBusy, detail).retry_after(RETRY_AFTER_DEFAULT)
 }
 
 pub(super) fn overran() -> Problem {
-    let detail = format!("validation takes longer than {VALIDATION_TIME_MAX}");
+    let detail = format!("the validation took longer than {VALIDATION_TIME_MAX}");
     Problem::new(Code::SchemaBudget, detail)
 }
 

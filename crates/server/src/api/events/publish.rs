@@ -1,4 +1,4 @@
-//! How events come in.
+//! Publishing events.
 
 use std::sync::Arc;
 
