@@ -239,7 +239,7 @@ where
     get(async move |State(context), request| answer(context, request, handler).await)
 }
 
-/// The way of every request: who is it, was it their own wish, then the page.
+/// The steps of every request: find the session, check the form's token, render the page.
 async fn answer<F, R>(context: PageContext, request: Request, handler: F) -> Response
 where
     F: Fn(Visit) -> R,

@@ -12,7 +12,7 @@ pub const SMALL_BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of a body that is too large which are read and thrown away, so that the client sees the answer.
 pub(crate) const DISCARDED_LEN_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes of a body that nobody asked for which are read and thrown away, so that the connection stays: what a
+/// Bytes of an unexpected body that are read and thrown away, so that the connection stays open: what a
 /// client sends out of habit, such as `{}`.
 pub(crate) const UNASKED_LEN_MAX: u64 = 16 * 1024;
 
@@ -89,7 +89,7 @@ pub const KEY_BELIEVED_FOR: Span = Span::from_secs(5);
 /// API keys remembered at once: past it the oldest look-ups are forgotten.
 pub const KEYS_REMEMBERED_MAX: usize = 10_000;
 
-/// API keys that nobody has seen which are looked up at once: the store has other work.
+/// Unknown API keys that are looked up at once: the store has other work.
 pub const KEY_LOOK_UPS_AT_ONCE: usize = 4;
 
 /// Unknown API keys that an address may show a second, and how many at once: a person mistypes a few, a new
@@ -112,7 +112,7 @@ pub const KEY_TOUCH_EVERY: Span = Span::from_mins(10);
 pub const API_KEY_RANDOM_LEN: usize = 32;
 /// See [`API_KEY_RANDOM_LEN`].
 pub const API_KEY_CHOSEN_LEN_MIN: usize = 32;
-/// Longest API key that is looked at, in bytes: what is longer is none.
+/// Longest API key, in bytes; a longer one is invalid.
 pub const API_KEY_LEN_MAX: usize = 256;
 
 /// When a client that must wait for something without a known end should come back.
@@ -206,7 +206,7 @@ pub const REPLAY_SAVE_EVERY: u32 = 100;
 /// Longest that a replay goes on without saving, and so without noticing that it was cancelled.
 pub const REPLAY_SAVE_WITHIN: Span = Span::from_secs(1);
 
-/// How long a replay leaves a store, a backlog or a dispatcher alone that stands in its way.
+/// How long a replay waits before it retries after a failed store, a full backlog or a busy dispatcher.
 pub const REPLAY_PAUSE: Span = Span::from_millis(500);
 
 /// Fastest rate of a replay, in deliveries a second: past it, no rate is a rate.
@@ -237,7 +237,7 @@ pub const EVENT_TYPES_TENANTS_MAX: usize = 10_000;
 /// much.
 pub const SCHEMAS_PER_TENANT_LEN_MAX: usize = 16 * 1024 * 1024;
 
-/// Misfits of one event that are told: the first few say enough.
+/// Schema errors of one event that are reported: the first few are enough.
 pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 
 /// Bytes of one warning in a receipt. Names out of the payload stand in it, and they may be long.
@@ -310,7 +310,7 @@ pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long the end of the process waits for its last log lines.
 pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
 
-/// How often trouble that goes on is told of.
+/// How often continuing trouble is logged.
 pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
 
 /// How often figures over time are written: a crash loses this much of them.

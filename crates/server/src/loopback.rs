@@ -100,7 +100,7 @@ impl LoopbackWatch {
         }
     }
 
-    /// Closes loopback if there is more than one tenant, or nobody can say.
+    /// Blocks loopback if there is more than one tenant, or if their number is unknown.
     pub(crate) async fn look_for_tenants(&self, store: &dyn Store) -> Option<ClosedBy> {
         if !self.may_close() {
             return None;

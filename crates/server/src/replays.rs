@@ -40,7 +40,7 @@ impl ReplayBell {
     }
 }
 
-/// The jobs under way.
+/// The running jobs.
 #[derive(Default)]
 struct Jobs {
     tasks: JoinSet<()>,
@@ -141,13 +141,13 @@ impl StopSignals {
         }
     }
 
-    /// Leaves what stands in the way alone for a moment.
+    /// Waits a moment before the next try.
     async fn pause(&mut self) -> Result<(), Stop> {
         self.unless_stopped(tokio::time::sleep(duration(REPLAY_PAUSE))).await
     }
 }
 
-/// One replay under way.
+/// One running replay.
 struct Job {
     app: Arc<App>,
     replay: Replay,

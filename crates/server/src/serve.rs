@@ -50,7 +50,7 @@ pub struct Server {
     url: String,
     opened: Opened,
     loopback_closed_by: Option<ClosedBy>,
-    /// Tells those who listen and those who keep the store in shape to stop.
+    /// Tells the listener and the background jobs to stop.
     stop: watch::Sender<bool>,
     /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
@@ -194,7 +194,7 @@ impl Server {
         &self.url
     }
 
-    /// The admin key that was made on this start, if one was: nobody can ask for it again.
+    /// The admin key that this start created, if any: it is shown once.
     pub fn admin_key(&self) -> Option<&str> {
         self.opened.made_key.as_deref()
     }

@@ -73,7 +73,7 @@ pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<b
     }
 }
 
-/// How long to rest after a round. One that failed is told of, and tried again soon.
+/// How long to wait after a round. A failed round is logged and retried soon.
 fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> Duration {
     let Err(problem) = done else { return duration(app.config.retention.prune_every) };
     app.telemetry.note_stopped(&problem);

@@ -54,7 +54,7 @@ impl Needs {
     }
 }
 
-/// Who is calling.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     /// The key they showed; nothing where none is needed.
@@ -64,7 +64,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Who they are, for the audit trail.
+    /// The actor in the audit trail.
     pub(crate) fn actor(&self) -> String {
         self.key.as_ref().map_or_else(|| "nobody".to_owned(), |key| key.id.to_string())
     }

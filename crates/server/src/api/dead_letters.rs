@@ -62,7 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A delivery that was given up on.
+/// A delivery that failed for good.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DeadLetter {
     /// The delivery.

@@ -58,7 +58,7 @@ pub(crate) struct DeliveryView {
     pub(crate) event_type: EventType,
     /// The event's key.
     pub(crate) key: Option<Key>,
-    /// The lane it stands in.
+    /// The number of its lane.
     pub(crate) lane: Option<LaneId>,
     /// The line of its lane, as `X-Lane` names it, even if it has left its lane.
     pub(crate) line: Option<LineId>,
@@ -66,7 +66,7 @@ pub(crate) struct DeliveryView {
     pub(crate) seq: Option<Seq>,
     /// Where it goes.
     pub(crate) endpoint: EndpointId,
-    /// Where it stands.
+    /// Its state.
     pub(crate) state: Stage,
     /// When the next attempt is due, while it waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub(crate) struct DeliveryView {
 #[serde(untagged)]
 #[schemars(rename = "ClosedReason")]
 pub(crate) enum Reason {
-    /// Why it was given up on.
+    /// Why it is dead.
     Dead(DeadReason),
     /// Why it was discarded.
     Discarded(DiscardReason),

@@ -53,7 +53,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Validation")]
 pub(crate) enum ValidationView {
-    /// Nobody looks.
+    /// It is not validated.
     Off,
     /// It is accepted, and the receipt says what does not fit.
     #[default]

@@ -95,7 +95,7 @@ async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Ready
 }
 
 /// Whether the server can do its work, as it was found a moment ago. Anybody may ask, and each check is a durable
-/// write, so there is one at a time, whose result is everybody's.
+/// write, so one check runs at a time, and all callers share its result.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Ready)>>);
 

@@ -141,7 +141,7 @@ pub(crate) struct KeyCreated {
     pub(crate) key: String,
 }
 
-/// Who asks.
+/// The API key of the request.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Whoami {
     /// The key that was shown.
@@ -301,7 +301,7 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
     Ok(made)
 }
 
-/// Whether some admin key is valid without an end. If none is, one with an end would leave the server to nobody.
+/// Whether an admin key without an expiry is valid. Without one, the server could not be managed some day.
 async fn an_admin_stays(app: &App) -> Result<(), Problem> {
     let mut page = PageRequest::first(KEYS_PAGE);
     loop {
@@ -339,7 +339,7 @@ pub(crate) async fn revoke(ctx: Ctx, path: OfKey, _: NoQuery, _: NoBody) -> Resu
     end(&ctx, found.ok_or_else(|| Problem::not_found("key", path.key))?).await
 }
 
-/// Revokes a key; it counts from the answer on. One that is revoked stays as it is.
+/// Revokes a key, effective when the answer is sent. A revoked key stays unchanged.
 async fn end(ctx: &Ctx, key: ApiKey) -> Result<Done, Problem> {
     if key.revoked_at.is_some() {
         return Ok(Done);

@@ -72,9 +72,9 @@ pub(crate) struct HeldLaneView {
     pub(crate) last_seq: Seq,
     /// How many numbers lie behind the dead letter: what waits, but for what was discarded.
     pub(crate) waiting_behind: u64,
-    /// When the dead letter was given up on.
+    /// When the delivery became a dead letter.
     pub(crate) since: Time,
-    /// Why it was given up on.
+    /// Why it is dead.
     pub(crate) reason: DeadReason,
     /// The status of the last response.
     pub(crate) last_status: Option<u16>,

@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// How things stand.
+/// The overview of a tenant, or of all.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Overview {
     /// Deliveries that are open.

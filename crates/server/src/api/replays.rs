@@ -72,7 +72,7 @@ pub(crate) enum ActionView {
     Redeliver,
 }
 
-/// Where a replay stands.
+/// The state of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ReplayState")]
@@ -133,7 +133,7 @@ pub(crate) struct ReplayView {
     pub(crate) done: u64,
     /// Those whose state did not allow it.
     pub(crate) refused: u64,
-    /// Deliveries that were looked at to find those: what the filter costs.
+    /// Deliveries that were read to find the matching ones: the cost of the filter.
     pub(crate) looked_at: u64,
     /// How long it has worked so far, in milliseconds.
     pub(crate) took_ms: u64,

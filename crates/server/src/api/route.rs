@@ -141,7 +141,7 @@ struct Kind {
     mutates: bool,
 }
 
-/// The way of every request: who is it, what do they want, was it answered before, do it.
+/// The steps of every request: authorize it, parse it, look for a stored answer, run the handler.
 async fn serve<P, Q, B, A, F, R>(
     app: &Arc<App>,
     (parts, body): (&mut Parts, Body),

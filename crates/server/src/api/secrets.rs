@@ -126,7 +126,7 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// A secret that a client chose. What is none is refused without showing it.
+/// A secret that a client chose. An invalid secret is rejected without echoing it.
 pub(crate) struct SecretText<T>(pub(crate) T);
 
 impl<'de, T: std::str::FromStr<Err = BadSecret>> Deserialize<'de> for SecretText<T> {

@@ -23,7 +23,7 @@ use crate::limits::{
     UNKNOWN_KEYS_PER_SECOND, UNKNOWN_KEYS_REMEMBERED_MAX,
 };
 
-/// What was shown and is no key, and who showed it.
+/// The recently seen unknown keys, and their rates by address.
 #[derive(Debug)]
 pub(super) struct UnknownKeys {
     remembered: Mutex<HashMap<Digest, Timestamp>>,

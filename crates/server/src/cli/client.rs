@@ -12,7 +12,7 @@ use super::failure::{Failure, Outcome};
 use crate::limits::{CLI_ANSWER_LEN_MAX, CLI_REQUEST_TIMEOUT, CLI_TRIES, CLI_TRY_AGAIN_AFTER};
 use crate::serve::duration;
 
-/// Where the server is, and who asks.
+/// The server's URL, the API key and the tenant.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Target {
     /// The server
@@ -295,7 +295,7 @@ fn is_worth_another_try(error: &ureq::Error) -> bool {
     matches!(error, ureq::Error::Io(_) | ureq::Error::ConnectionFailed)
 }
 
-/// A key that nobody else makes.
+/// A unique key.
 fn idempotency_key() -> String {
     let mut bytes = [0; 16];
     SystemSource.fill_random(&mut bytes);

@@ -77,7 +77,7 @@ pub(super) enum Action {
         #[arg(long, default_value = "24h", value_name = "TIME")]
         overlap: railpost_engine::Span,
     },
-    /// Show the value of a secret; the audit trail says who asked
+    /// Reveal the value of a secret; this adds an audit entry
     Reveal {
         id: String,
         /// `railpost endpoints secrets ID` lists them

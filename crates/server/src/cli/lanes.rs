@@ -17,11 +17,11 @@ pub(super) enum Action {
         #[command(flatten)]
         paging: Paging,
     },
-    /// Send the dead letter again; the lane goes on when it is acknowledged
+    /// Replay the dead letter; the lane continues when it is acknowledged
     Replay { lane: String },
-    /// Continue without it; it stays a dead letter
+    /// Skip the dead letter: the lane continues, and the dead letter stays
     Skip { lane: String },
-    /// Go on without it; it is gone
+    /// Discard the dead letter; the lane continues
     Discard { lane: String },
 }
 

@@ -9,7 +9,7 @@ use super::list::with_query;
 use super::out::Out;
 use super::policy::PolicyFlags;
 
-/// What `schedule` may be told.
+/// The arguments of `schedule`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The policy of this endpoint, from the server; without it, what the flags say

@@ -17,7 +17,7 @@ use crate::loopback;
 use crate::serve::{Server, duration};
 use crate::telemetry::{Level, Log, Look, Value};
 
-/// The exit code when something under way did not end in time, or a second signal came.
+/// The exit code when the drain timed out, or a second signal came.
 const EXIT_NOT_DRAINED: u8 = 3;
 
 /// The exit code when the store has stopped for good.
@@ -25,9 +25,9 @@ const EXIT_STORE_STOPPED: u8 = 4;
 
 /// Runs the server until SIGTERM or SIGINT.
 ///
-/// Exit codes: 0 stopped after everything under way ended; 1 did not start; 2 the configuration or the
-/// command line is wrong; 3 stopped before everything under way ended; 4 the disk failed to keep what
-/// it was given, so the store stopped: start again, and the start recovers.
+/// Exit codes: 0 drained and stopped; 1 did not start; 2 the configuration or the command line is invalid;
+/// 3 stopped before requests and attempts in flight had ended; 4 a sync to disk failed, so the store stopped:
+/// start the server again.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {

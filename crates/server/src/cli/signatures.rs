@@ -14,7 +14,7 @@ use super::failure::{Failure, Outcome};
 use super::input;
 use super::out::Out;
 
-/// What `sign` may be told.
+/// The arguments of `sign`.
 #[derive(Debug, clap::Args)]
 pub(super) struct SignArguments {
     /// The body; `-` is stdin
@@ -31,7 +31,7 @@ pub(super) struct SignArguments {
     timestamp: Option<i64>,
 }
 
-/// What `verify` may be told.
+/// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArguments {
     /// The body, byte for byte as it came; `-` is stdin

@@ -8,7 +8,7 @@ use super::out::{Out, field};
 use super::restore::StorePlace;
 use super::tenants::confirm;
 
-/// What `backup` may be told.
+/// The arguments of `backup`.
 #[derive(Debug, clap::Args)]
 pub(super) struct BackupArguments {
     /// A new file in the folder `backups/` of the server's data folder
@@ -46,7 +46,7 @@ pub(super) enum LinesAction {
     Renew(RenewArguments),
 }
 
-/// What `lines renew` may be told.
+/// The arguments of `lines renew`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RenewArguments {
     /// Do not ask

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::fields::{FIELDS, Field};
 use super::{Config, kubernetes, show};
 
-/// What a configuration is made of, besides the defaults.
+/// The sources of a configuration, besides the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// The file's path and content, if there is one.

@@ -235,7 +235,7 @@ fn refusal_body(visit: &Visit, refused: &Refused) -> Markup {
     }
 }
 
-/// A path of the dashboard that is none.
+/// An unknown path of the dashboard.
 pub(super) async fn nowhere(visit: Visit) -> Answered {
     let detail = format!("no such page: `{}`", visit.uri.path());
     Result::<Reply, _>::Err(Refused::new(404, "Not found", &detail))

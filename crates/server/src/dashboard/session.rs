@@ -51,7 +51,7 @@ impl Default for SessionStore {
     }
 }
 
-/// Somebody who has signed in.
+/// The session of a signed-in user.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) key: Arc<ApiKey>,
@@ -173,7 +173,7 @@ impl SessionStore {
         token
     }
 
-    /// Uses a link up: the key it stands for, if it was open.
+    /// Consumes a sign-in link, and returns the key it stands for if it was valid.
     pub(super) fn use_link(&self, app: &App, token: &str) -> Option<Arc<ApiKey>> {
         let now = app.source.now();
         lock(&self.links).remove(&hash_of(token)).filter(|until| now < *until)?;
@@ -190,7 +190,7 @@ impl SessionStore {
         }))
     }
 
-    /// How long somebody must wait before they may try to sign in again, if they must.
+    /// How long a client must wait before it may try to sign in again, if it must.
     pub(super) fn must_wait(&self, app: &App, who: &SignInAttempt) -> Option<Span> {
         let now = app.source.now();
         let failed = *lock(&self.failures).get(who)?;

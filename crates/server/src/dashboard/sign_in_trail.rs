@@ -14,7 +14,7 @@ use crate::api::{Action, AuditAction, note};
 use crate::app::App;
 use crate::limits::{SIGN_IN_ADDRESSES_MAX, SIGN_IN_FAILURE_ENTRIES_MAX, SIGN_IN_WINDOW};
 
-/// Somebody signed in, with a key or a link that stands for one.
+/// Writes the entry of a sign-in with a key or a link.
 pub(super) async fn signed_in(
     app: &Arc<App>,
     key: &Arc<ApiKey>,
@@ -47,7 +47,7 @@ async fn tell(
     note(app, caller, AuditAction { action, tenant, target, detail }).await
 }
 
-/// Somebody failed to sign in.
+/// Counts a failed sign-in, and writes an entry if one is due.
 pub(super) async fn failed(app: &Arc<App>, address: IpAddr) {
     let told = app.session_store.failed_sign_ins.count(address, app.source.now());
     let Some(Told { failures, elsewhere }) = told else { return };

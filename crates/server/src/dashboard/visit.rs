@@ -26,7 +26,7 @@ pub(super) const COOKIE: &str = "railpost_session";
 /// The form field that proves that a form is one of ours.
 pub(super) const CSRF: &str = "csrf";
 
-/// One request: who it is, and what they want.
+/// One request: its session, path, query and form.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) context: PageContext,

@@ -18,13 +18,13 @@ use crate::app::App;
 /// The tenant that exists from the first start on.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Who did it, in the audit trail.
+/// The actor in the audit trail.
 const ACTOR: &str = "configuration";
 
 /// What a start has made and found.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
-    /// The admin key that was made, if one was: nobody can ask for it again.
+    /// The admin key that was created, if any: it is shown once.
     pub(super) made_key: Option<String>,
     /// What an operator should know.
     pub(super) warnings: Vec<String>,
@@ -111,7 +111,7 @@ async fn replace(app: &App, text: &str, old: Vec<ApiKey>) -> Result<Option<Strin
     Ok(None)
 }
 
-/// Revokes keys that are configured no more, unless nobody could manage the server then.
+/// Revokes keys that were removed from the configuration, unless no other admin key would stay valid.
 async fn retire(app: &App, old: Vec<ApiKey>) -> Result<Option<String>, StoreError> {
     for key in old {
         let revoke = vec![Write::RevokeApiKey(key.id, app.source.now())];

@@ -94,11 +94,11 @@ pub struct Log {
 /// What all clones of a log share. Dropping it ends the thread that writes.
 struct Speaker(Arc<Lines>);
 
-/// Lines on their way from those who say them to the thread that writes them.
+/// The buffer of lines between the logging threads and the writer thread.
 #[derive(Default)]
 struct Lines {
     said: Mutex<Said>,
-    /// Told when there is something where there was nothing.
+    /// Notified when the empty buffer gets a line.
     news: Condvar,
     dropped: AtomicU64,
 }
@@ -107,9 +107,9 @@ struct Lines {
 #[derive(Default)]
 struct Said {
     text: String,
-    /// Who waits until it is written.
+    /// Callers that wait until the buffer is written.
     waiting: Vec<SyncSender<()>>,
-    /// Nobody is left who could say more.
+    /// All loggers are dropped.
     over: bool,
 }
 
@@ -204,7 +204,7 @@ struct Writer<S> {
     lines: Arc<Lines>,
     sink: S,
     look: Look,
-    /// How many dropped lines have been told of.
+    /// How many dropped lines have been reported.
     told: u64,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Traces {
     spans: mpsc::Sender<Json>,
 }
 
-/// Where a span stands in its trace.
+/// The position of a span in its trace.
 struct SpanPlace {
     trace_id: u128,
     span_id: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Exporter {
     rarely: Rarely,
 }
 
-/// Spans for the collector at this URL, and who sends them there.
+/// Spans for the collector at this URL, and the task that sends them.
 pub(crate) fn traces(
     url: &str,
     metrics: &Arc<Metrics>,

@@ -28,7 +28,7 @@ pub(super) const DEAD_REASONS: [DeadReason; 5] = [
     DeadReason::OutcomeUnknown,
 ];
 
-/// How the engine took an attempt, by what it made of it.
+/// The outcome of an attempt, from the transition of its delivery.
 pub(super) fn outcome(transition: &Transition) -> Outcome {
     match transition.state {
         DeliveryState::Delivered => Outcome::Acknowledged,

@@ -197,7 +197,7 @@ pub(crate) async fn schedule(
 pub(crate) struct EndpointHealth {
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
-    /// Why nothing can be sent to it as it is, such as a missing secret.
+    /// Why nothing can be sent to it, such as a missing secret.
     pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
@@ -205,7 +205,7 @@ pub(crate) struct EndpointHealth {
     pub(crate) breaker: Option<BreakerView>,
     /// Until when its receiver asked to be left alone.
     pub(crate) held_until: Option<Time>,
-    /// Attempts under way.
+    /// Attempts in flight.
     pub(crate) in_flight: u64,
     /// Deliveries in memory that only wait for a gate to open.
     pub(crate) ready: usize,
@@ -217,7 +217,7 @@ pub(crate) struct EndpointHealth {
     pub(crate) held: u64,
     /// Dead letters that hold none.
     pub(crate) dead: u64,
-    /// All that is open: pending, under way, waiting and held.
+    /// All open deliveries: pending, in flight, waiting and held.
     pub(crate) open: u64,
     /// When the oldest open delivery was made.
     pub(crate) oldest_open_at: Option<Time>,
@@ -240,11 +240,11 @@ pub(crate) enum BreakerView {
         /// The probe's instant.
         until: Time,
     },
-    /// The probe is under way.
+    /// The probe is in flight.
     Probing,
     /// Attempts pass, but no more than `limit` at once.
     Ramping {
-        /// Most attempts under way.
+        /// Most attempts in flight.
         limit: u32,
     },
 }

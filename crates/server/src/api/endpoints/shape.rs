@@ -47,7 +47,7 @@ pub(crate) struct EndpointView {
     pub(crate) client_certificate: bool,
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
-    /// Why nothing can be sent to it as it is, such as a missing secret. Nothing if it can; answers to
+    /// Why nothing can be sent to it, such as a missing secret. Nothing if it can; answers to
     /// changes leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked: Option<String>,
@@ -215,7 +215,7 @@ pub(crate) struct NewEndpoint {
     #[serde(default)]
     #[schemars(schema_with = "crate::api::bounds::headers")]
     headers: BTreeMap<String, String>,
-    /// With what attempts prove who sends them. It is encrypted and not shown again.
+    /// The client certificate of attempts. It is encrypted and not shown again.
     #[serde(default)]
     client_identity: Option<ClientIdentity>,
     /// The secret to sign with, `whsec_…`; one is made if none is given.
@@ -299,7 +299,7 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     #[schemars(schema_with = "crate::api::bounds::headers")]
     pub(super) headers: BTreeMap<String, String>,
-    /// With what attempts prove who sends them.
+    /// The client certificate of attempts.
     #[serde(default)]
     pub(super) client_identity: Option<ClientIdentity>,
 }
