@@ -66,7 +66,7 @@ pub(crate) enum ActionView {
     Replay,
     /// A held lane moves on; the dead letter stays where people can see it.
     Skip,
-    /// It need not arrive.
+    /// The delivery is discarded.
     Discard,
     /// Its event is delivered once more, to the endpoint `to`.
     Redeliver,
