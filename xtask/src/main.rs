@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
 mod browser;
+mod docs;
 mod edges;
 mod interop;
 mod machine;
@@ -18,10 +19,11 @@ const HELP: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test     everything that must pass: formatting, lints, the rooms' edges, all tests, those of the
-           Python and TypeScript packages, schemathesis, and a fixed set of simulation seeds. Ends at the
-           first failure with the command to repeat it.
+  test     everything that must pass: formatting, lints, the rooms' edges, the wording of the docs, all
+           tests, those of the Python and TypeScript packages, schemathesis, and a fixed set of simulation
+           seeds. Ends at the first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
+  docs     the wording of the docs alone: line lengths, and words to replace
   typescript
            the receiver package for TypeScript alone: installs its libraries, checks, builds and tests it
   python   the Python package alone: linter, types, tests, the built package in an empty environment
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["test"] => steps::test(),
         ["edges"] => edges::check(),
+        ["docs"] => docs::check(),
         ["typescript"] => typescript::test(),
         ["python"] => python::test(),
         ["schemathesis", ref words @ ..] => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{browser, edges, interop, python, schemathesis, typescript};
+use crate::{browser, docs, edges, interop, python, schemathesis, typescript};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
@@ -17,6 +17,7 @@ pub(crate) fn test() -> Result<(), String> {
         ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     cargo("lints", &clippy)?;
     step("the rooms' edges", "cargo xtask edges", edges::check)?;
+    step("the wording of the docs", "cargo xtask docs", docs::check)?;
     with_services(&["test", "--workspace", "--all-features"])?;
     step("the TypeScript receiver", "cargo xtask typescript", typescript::test)?;
     step("the Python package", "cargo xtask python", python::test)?;

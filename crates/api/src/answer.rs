@@ -1,4 +1,4 @@
-//! What a route answers when all went well.
+//! The successful answers of routes.
 
 use std::marker::PhantomData;
 
@@ -35,7 +35,7 @@ pub(crate) struct DescribedAnswer {
 
 impl DescribedAnswer {
     pub(crate) fn of(status: StatusCode, kind: &'static str, schema: Schema) -> Self {
-        Self { status, about: "It is done.", content: Some((kind, schema)) }
+        Self { status, about: "Success.", content: Some((kind, schema)) }
     }
 
     pub(crate) fn json<T: JsonSchema>(schemas: &mut SchemaGenerator, status: StatusCode) -> Self {
@@ -95,7 +95,7 @@ impl Answer for Done {
     const STATUS: StatusCode = StatusCode::NO_CONTENT;
 
     fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
-        vec![DescribedAnswer { status: Self::STATUS, about: "It is done.", content: None }]
+        vec![DescribedAnswer { status: Self::STATUS, about: "Success.", content: None }]
     }
 
     fn to_bytes(&self) -> Bytes {

@@ -37,7 +37,7 @@ pub(crate) struct AttemptView {
     pub(crate) number: u32,
     /// When it started.
     pub(crate) started_at: Time,
-    /// What it means, by the endpoint's policy as it is.
+    /// Its outcome by the endpoint's current policy.
     pub(crate) outcome: Outcome,
     /// The response's status.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! The audit trail: who did what to what.
+//! The audit trail: every change with its actor and target.
 
 mod action;
 mod changes;
@@ -33,41 +33,40 @@ pub(super) fn routes() -> Vec<Route> {
             Method::GET,
             "/v1/tenants/{tenant}/audit",
             Needs::Manage,
-            "List who did what in a tenant's realm, the latest first",
+            "List the audit entries of a tenant, the latest first",
             list_own,
         ),
         Route::new(
             Method::GET,
             "/v1/audit",
             Needs::Admin,
-            "List who did what, the latest first",
+            "List all audit entries, the latest first",
             list,
         ),
     ]
 }
 
-/// Who did what to what.
+/// An entry of the audit trail.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AuditEntry")]
 pub(crate) struct AuditView {
     /// Its id.
     pub(crate) id: AuditId,
-    /// When.
+    /// The time.
     pub(crate) at: Time,
-    /// In whose realm; nothing when it concerns no tenant.
+    /// The tenant, if the action concerns one.
     pub(crate) tenant: Option<TenantId>,
-    /// Who: an API key's id, `railpost` for what it does by itself, `configuration` for what the start makes
-    /// of `server.admin_key`, `nobody` for a failed sign-in.
+    /// The actor: an API key's id, `railpost` for actions of the server itself, `configuration` for changes of
+    /// `server.admin_key` at the start, `nobody` for a failed sign-in.
     pub(crate) actor: String,
-    /// From which address, if it came over the network.
+    /// The address of the client, if the request came over the network.
     pub(crate) address: Option<IpAddr>,
-    /// Did what, such as `endpoint.pause`.
+    /// The action, such as `endpoint.pause`.
     pub(crate) action: String,
-    /// To what, by its id.
+    /// The id of the target.
     pub(crate) target: String,
-    /// What else is worth knowing. `changes` has the fields that changed, by their paths, each with `from`
-    /// and `to`; secrets are named and not shown, long values are cut. `more_changes` is the number of
-    /// those left out.
+    /// Further details. `changes` has the changed fields by their paths, each with `from` and `to`. Secrets are
+    /// named without their values, long values are cut. `more_changes` is the number of changes left out.
     pub(crate) detail: serde_json::Value,
 }
 
@@ -118,7 +117,7 @@ async fn page(
 ) -> Result<Json<Page<AuditView>>, Problem> {
     let AuditFilter { target, created_after, created_before } = query.filter;
     if target.as_ref().is_some_and(|target| target.len() > TEXT_LEN_MAX || target.contains('\0')) {
-        let detail = format!("expected at most {TEXT_LEN_MAX} bytes, none of them NUL");
+        let detail = format!("expected at most {TEXT_LEN_MAX} bytes without NUL");
         return Err(Problem::parameter("target", detail));
     }
     let at = period(created_after, created_before);

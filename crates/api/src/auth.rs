@@ -1,4 +1,4 @@
-//! Who is calling, and whether they may.
+//! Authentication and authorization of requests.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ impl Needs {
     }
 }
 
-/// Who is calling.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The key they showed; nothing where none is needed.
@@ -64,7 +64,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Who they are, for the audit trail.
+    /// The actor in the audit trail.
     pub(crate) fn actor(&self) -> String {
         self.key.as_ref().map_or_else(|| "nobody".to_owned(), |key| key.id.to_string())
     }
@@ -76,7 +76,7 @@ impl Caller {
         tenant.map_or_else(|| "admin".to_owned(), |tenant| format!("tenant {tenant}"))
     }
 
-    /// Whether they may do what needs that much in this tenant's realm, or in nobody's.
+    /// Whether the caller meets these needs for this tenant, or for a route without a tenant.
     pub fn may(&self, needs: Needs, tenant: Option<&TenantId>) -> bool {
         let Some(key) = &self.key else { return needs == Needs::Nothing };
         let realm = tenant.is_none() || key.tenant.is_none() || key.tenant.as_ref() == tenant;
@@ -84,8 +84,8 @@ impl Caller {
     }
 }
 
-/// Lets a request in, or says why not. A [`Caller`] among the request's extensions is believed: only
-/// this process can put it there, as the dashboard does for whoever has signed in.
+/// Authorizes a request, or returns the problem. A [`Caller`] among the request's extensions is trusted: only
+/// this process can put it there, as the dashboard does for the user who has signed in.
 pub(crate) async fn admit(
     app: &App,
     parts: &Parts,
@@ -109,7 +109,8 @@ pub(crate) async fn admit(
         return Err(Problem::not_found("tenant", asked));
     }
     if !needs.met_by(key.scope) {
-        let detail = format!("an API key of scope `{}` may not do that", scope_name(key.scope));
+        let detail =
+            format!("the scope `{}` of this API key does not allow it", scope_name(key.scope));
         return Err(Problem::new(Code::Forbidden, detail));
     }
     Ok(Caller { key: Some(key), address })

@@ -1,4 +1,4 @@
-//! What a request's body holds.
+//! The body of a request.
 
 use std::future::Future;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub async fn read(app: &App, mut body: Body, len_max: usize) -> Result<Bytes, Pr
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let _ = tokio::time::timeout(patience, discard(&mut body)).await;
-            let detail = format!("a body here may have at most {len_max} bytes");
+            let detail = format!("expected a body of at most {len_max} bytes");
             Err(Problem::new(Code::TooLarge, detail))
         }
         Err(error) => {

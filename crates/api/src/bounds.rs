@@ -1,5 +1,5 @@
-//! What the specification says about texts and maps whose types do not say it themselves. The code that reads
-//! them keeps the same bounds.
+//! Bounds in the specification for strings and maps whose types do not have them. The code that reads them
+//! applies the same bounds.
 
 use railpost_engine::{Span, optional_span_between};
 use railpost_store::limits::{

@@ -1,4 +1,4 @@
-//! One call: what a handler has at hand, and how it changes things.
+//! The context of one API call, and how a handler makes a change.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::idempotency::IdempotentRequest;
 use super::problem::Problem;
 use crate::app::App;
 
-/// What a handler has at hand.
+/// The context of one API call.
 #[derive(Clone, Debug)]
 pub(crate) struct Ctx {
     pub(crate) app: Arc<App>,
@@ -25,20 +25,20 @@ pub(crate) struct Ctx {
     idempotent_request: Option<Arc<IdempotentRequest>>,
 }
 
-/// What is done to what, for the audit trail. No secrets, no payloads.
+/// An action and its target, for the audit trail. It contains no secrets and no payloads.
 #[derive(Clone, Debug)]
 pub struct AuditAction {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// In whose realm.
+    /// The tenant of the target, if it has one.
     pub tenant: Option<TenantId>,
-    /// To what, by its id.
+    /// The id of the target.
     pub target: String,
-    /// What else is worth knowing.
+    /// Further details.
     pub detail: serde_json::Value,
 }
 
-/// Writes down what `caller` did where it was not done through a route.
+/// Writes an audit entry for an action of `caller` outside of a route.
 pub async fn note(
     app: &Arc<App>,
     caller: Caller,
@@ -48,7 +48,7 @@ pub async fn note(
 }
 
 impl AuditAction {
-    /// The same, saying what changed.
+    /// The same, with the changed fields.
     pub(crate) fn with_changes(mut self, changes: Changes) -> Self {
         changes.put_into(&mut self.detail);
         self
@@ -56,7 +56,7 @@ impl AuditAction {
 }
 
 impl Ctx {
-    /// A call by `caller`, outside of a request that may come again.
+    /// A call by `caller`, without an idempotency key.
     pub(crate) fn new(app: Arc<App>, caller: Caller) -> Self {
         Self { app, caller, idempotent_request: None }
     }
@@ -72,9 +72,11 @@ impl Ctx {
         self.app.source.now()
     }
 
-    /// Makes a change together with its audit entry and the answer for when the request comes again,
-    /// in one commit, and has the dispatcher follow. Every mutation goes through here, those included
-    /// that only the dispatcher carries out: they bring no writes.
+    /// Makes a change together with its audit entry and the stored answer of its idempotency key, in one
+    /// commit, and tells the dispatcher. Maintenance of the store comes here after its work, without writes.
+    /// Three kinds of changes have commits of their own: publishing, which has no audit entry; redeliveries and
+    /// endpoint tests; and commands about deliveries. The last two include the audit entry. Tests and commands
+    /// store their answer with [`remember`](Self::remember).
     pub(crate) async fn commit<A: Answer>(
         &self,
         writes: Vec<Write>,
@@ -90,14 +92,13 @@ impl Ctx {
         Ok(answer)
     }
 
-    /// Writes down what was done where nothing else is written.
+    /// Writes an audit entry alone, for an action that changes nothing in the store.
     pub(crate) async fn note(&self, audit_action: AuditAction) -> Result<(), Problem> {
         let change = Change { audit: Some(self.audit_entry(audit_action)), ..Change::default() };
         Ok(self.app.dispatcher.commit(change).await?)
     }
 
-    /// Stores the answer for when the request comes again, where the work and its audit entry had a
-    /// commit of their own.
+    /// Stores the answer of an idempotency key, where the change and its audit entry had a separate commit.
     pub(crate) async fn remember<A: Answer>(&self, answer: A) -> Result<A, Problem> {
         if let Some(record) = self.record(&answer, true) {
             let change = Change { idempotency: Some(record), ..Change::default() };
@@ -106,7 +107,7 @@ impl Ctx {
         Ok(answer)
     }
 
-    /// The answer as it is to be stored with the work, if the request may come again.
+    /// The answer to store with the change, if the request has an idempotency key.
     pub(crate) fn record<A: Answer>(
         &self,
         answer: &A,
@@ -116,7 +117,7 @@ impl Ctx {
         Some(Box::new(request.record(A::STATUS, answer.to_bytes(), secret)))
     }
 
-    /// The same for an answer that tells what became of that many events: only the commit knows.
+    /// The same for an answer with the outcomes of that many events, which only the commit knows.
     pub(crate) fn accept_record(
         &self,
         status: StatusCode,
@@ -131,7 +132,7 @@ impl Ctx {
         Some(Box::new(AcceptRecord { record, body_len_max, body }))
     }
 
-    /// The entry of what is done, for the commit of the work where that is not [`commit`](Self::commit).
+    /// The audit entry of an action, for changes that do not use [`commit`](Self::commit).
     pub(crate) fn audit_entry(&self, audit_action: AuditAction) -> AuditEntry {
         let AuditAction { action, tenant, target, detail } = audit_action;
         let (at, actor) = (self.now(), self.caller.actor());

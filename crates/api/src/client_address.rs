@@ -1,7 +1,7 @@
-//! Whom a request comes from, when it may have come through proxies.
+//! The address of the client, also behind proxies.
 //!
-//! Anybody can write a header, so what one says counts only from a proxy that the operator trusts, and only as far
-//! as trusted proxies wrote it: lists of addresses are read from the right.
+//! Any client can send a header, so `Forwarded` and `X-Forwarded-For` count only from a proxy that the operator
+//! trusts, and only as far as trusted proxies wrote them: lists of addresses are read from the right.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What people decide about one delivery: replay, skip, discard.
+//! Commands about one delivery: replay, skip, discard.
 
 use std::time::Duration;
 

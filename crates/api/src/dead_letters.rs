@@ -1,4 +1,4 @@
-//! Dead letters: deliveries that were given up on.
+//! Dead letters: deliveries that failed for good.
 
 use http::Method;
 use railpost_engine::{Command, Failure, Stage, Time};
@@ -41,27 +41,27 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/dead-letters/{delivery}/replay",
             Needs::Manage,
-            "Send a dead letter again",
+            "Replay a dead letter",
             acting(Command::Replay),
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/dead-letters/{delivery}/skip",
             Needs::Manage,
-            "Let the lane of a dead letter move on; the dead letter stays",
+            "Skip a dead letter: its lane continues, and the dead letter stays",
             acting(Command::Skip),
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/dead-letters/{delivery}/discard",
             Needs::Manage,
-            "Decide that a dead letter need not arrive",
+            "Discard a dead letter",
             acting(Command::Discard),
         ),
     ]
 }
 
-/// A delivery that was given up on.
+/// A delivery that failed for good.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct DeadLetter {
     /// The delivery.

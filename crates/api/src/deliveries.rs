@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/deliveries/{delivery}/discard",
             Needs::Manage,
-            "Decide that a delivery need not arrive",
+            "Discard a delivery",
             discard,
         ),
     ]
@@ -57,7 +57,7 @@ pub(crate) struct DeliveryView {
     pub(crate) event_type: EventType,
     /// The event's key.
     pub(crate) key: Option<Key>,
-    /// The lane it stands in.
+    /// The number of its lane.
     pub(crate) lane: Option<LaneId>,
     /// The line of its lane, as `X-Lane` names it, even if it has left its lane.
     pub(crate) line: Option<LineId>,
@@ -65,7 +65,7 @@ pub(crate) struct DeliveryView {
     pub(crate) seq: Option<Seq>,
     /// Where it goes.
     pub(crate) endpoint: EndpointId,
-    /// Where it stands.
+    /// Its state.
     pub(crate) state: Stage,
     /// When the next attempt is due, while it waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ pub(crate) struct DeliveryView {
 #[serde(untagged)]
 #[schemars(rename = "ClosedReason")]
 pub(crate) enum Reason {
-    /// Why it was given up on.
+    /// Why it is dead.
     Dead(DeadReason),
     /// Why it was discarded.
     Discarded(DiscardReason),
@@ -201,7 +201,7 @@ pub(crate) async fn find_of(
     if found.tenant == *tenant { Ok(found) } else { Err(Problem::not_found("delivery", id)) }
 }
 
-/// The delivery, whoever's it is.
+/// The delivery, of any tenant.
 pub(super) async fn find(app: &App, id: DeliveryId) -> Result<Stored, Problem> {
     app.store.delivery(id).await?.ok_or_else(|| Problem::not_found("delivery", id))
 }

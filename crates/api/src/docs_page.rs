@@ -1,5 +1,5 @@
-//! The documentation that the server brings along: the specification, a page to browse it, and the
-//! error codes. Pages are made here, need no network, and run no script.
+//! The built-in documentation: the specification, a page to browse it, and the error codes. Pages are rendered
+//! here, load nothing from other hosts, and run no script.
 
 mod operations;
 mod schemas;
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/openapi.json", Nothing, "The OpenAPI document", document),
         Route::new(Method::GET, "/docs", Nothing, "The API, to browse", browse),
         Route::new(Method::GET, "/docs/errors", Nothing, "The error codes", error_codes),
-        Route::new(Method::GET, "/docs/style.css", Nothing, "How the pages look", style),
+        Route::new(Method::GET, "/docs/style.css", Nothing, "The style sheet of the pages", style),
     ]
 }
 

@@ -129,7 +129,7 @@ pub(crate) async fn change(
     let mut endpoint = before.clone();
     let revision = endpoint.revision;
     if let Some(expected) = expected.filter(|expected| *expected != revision) {
-        let detail = format!("it is at revision {revision}, not {expected}: read it again");
+        let detail = format!("the current revision is {revision}, got {expected}: read it again");
         let problem = Problem::new(Code::RevisionMismatch, detail);
         return Err(Problem { field: Some("revision".to_owned()), ..problem });
     }

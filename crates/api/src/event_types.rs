@@ -30,12 +30,12 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, ALL, Needs::Read, "List event types", list),
         Route::new(Method::GET, ONE, Needs::Read, "Show an event type", show),
-        Route::new(Method::PUT, ONE, Needs::Manage, "Describe an event type", put),
+        Route::new(Method::PUT, ONE, Needs::Manage, "Create or change an event type", put),
         Route::new(
             Method::DELETE,
             ONE,
             Needs::Manage,
-            "Forget what was said about an event type; its events stay",
+            "Delete an event type; its events stay",
             remove,
         ),
     ]
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Validation")]
 pub(crate) enum ValidationView {
-    /// Nobody looks.
+    /// It is not validated.
     Off,
     /// It is accepted, and the receipt says what does not fit.
     #[default]
@@ -267,7 +267,7 @@ async fn check_room(ctx: &Ctx, record: &EventTypeRecord) -> Result<(), Problem> 
     let types = types(ctx, &record.tenant).await?;
     if !types.describes(&record.name) && types.count() >= EVENT_TYPES_PER_TENANT_MAX {
         let max = EVENT_TYPES_PER_TENANT_MAX;
-        let detail = format!("a tenant may describe {max} event types");
+        let detail = format!("a tenant may have {max} event types: delete one first");
         return Err(Problem::new(Code::LimitReached, detail));
     }
     let others = types.schemas_len() - types.schemas_len_of(&record.name);

@@ -1,4 +1,4 @@
-//! Events: how they are published, and how they are looked at.
+//! Events: publishing and reading them.
 
 mod cloudevents;
 mod schema;

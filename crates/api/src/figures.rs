@@ -151,7 +151,7 @@ pub(crate) struct Sums {
     pub(crate) retryable: u64,
     /// Attempts that failed for good.
     pub(crate) permanent: u64,
-    /// Deliveries given up on.
+    /// Dead letters made.
     pub(crate) dead: u64,
     /// How long attempts took.
     pub(crate) attempt_ms: Quantiles,

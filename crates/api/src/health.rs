@@ -78,8 +78,11 @@ impl Media for Ready {
         let ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::OK);
         let not_ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::SERVICE_UNAVAILABLE);
         vec![
-            DescribedAnswer { about: "It can.", ..ready },
-            DescribedAnswer { about: "It cannot, and why.", ..not_ready },
+            DescribedAnswer { about: "The server can accept events.", ..ready },
+            DescribedAnswer {
+                about: "The server cannot accept events; `reasons` has the causes.",
+                ..not_ready
+            },
         ]
     }
 }
@@ -91,7 +94,7 @@ async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Ready
 }
 
 /// Whether the server can do its work, as it was found a moment ago. Anybody may ask, and each check is a durable
-/// write, so there is one at a time, whose result is everybody's.
+/// write, so one check runs at a time, and all callers share its result.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Ready)>>);
 

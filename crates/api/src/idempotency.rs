@@ -1,4 +1,4 @@
-//! Requests that may come again: the same answer, and the work done once.
+//! Requests with an `Idempotency-Key`: a repeated request gets the same answer, and the work is done once.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -74,7 +74,7 @@ async fn reserve(
     let Some(body) = body else {
         return Err(Problem::header(
             "idempotency-key",
-            "a stream cannot be given one: give its events ids",
+            "not supported for a stream: give its events ids instead",
         ));
     };
     let route = format!("{} {}", parts.method, decoded_path(parts));
@@ -137,7 +137,7 @@ impl UnderWay {
 }
 
 fn in_progress() -> Problem {
-    let detail = "the first request with this idempotency key is still being worked on";
+    let detail = "the first request with this idempotency key is still in progress";
     Problem::new(Code::IdempotencyInProgress, detail).retry_after(RETRY_AFTER_DEFAULT)
 }
 

@@ -1,4 +1,4 @@
-//! API keys that were looked up lately: a request need not wait for the store.
+//! A cache of API keys: a request need not wait for the store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::client_address::ClientAddress;
 use crate::limits::{API_KEY_LEN_MAX, KEY_BELIEVED_FOR, KEY_TOUCH_EVERY, KEYS_REMEMBERED_MAX};
 
-/// API keys that were looked up lately, and texts that are none.
+/// A cache of valid and of unknown API keys.
 #[derive(Debug, Default)]
 pub struct KeyRing {
     known: Mutex<FxHashMap<Digest, Remembered>>,

@@ -1,4 +1,4 @@
-//! API keys: who may do what.
+//! API keys and their scopes.
 
 use http::{Method, StatusCode};
 use railpost_engine::Time;
@@ -29,9 +29,15 @@ pub(super) fn routes() -> Vec<Route> {
     const ALL: &str = "/v1/keys";
     use Needs::{Admin, Manage};
     vec![
-        Route::new(Method::GET, "/v1/whoami", Needs::AnyKey, "Show the key that asks", whoami),
+        Route::new(
+            Method::GET,
+            "/v1/whoami",
+            Needs::AnyKey,
+            "Show the API key of the request",
+            whoami,
+        ),
         Route::new(Method::GET, OF_TENANT, Manage, "List the API keys of a tenant", list_own),
-        Route::new(Method::POST, OF_TENANT, Manage, "Make an API key for a tenant", create_own),
+        Route::new(Method::POST, OF_TENANT, Manage, "Create an API key for a tenant", create_own),
         Route::new(
             Method::DELETE,
             "/v1/tenants/{tenant}/keys/{key}",
@@ -40,8 +46,14 @@ pub(super) fn routes() -> Vec<Route> {
             revoke_own,
         ),
         Route::new(Method::GET, ALL, Admin, "List all API keys", list),
-        Route::new(Method::POST, ALL, Admin, "Make an API key, of a tenant or for all", create)
-            .also_refuses(&[StatusCode::NOT_FOUND]),
+        Route::new(
+            Method::POST,
+            ALL,
+            Admin,
+            "Create an API key, for a tenant or for admins",
+            create,
+        )
+        .also_refuses(&[StatusCode::NOT_FOUND]),
         Route::new(Method::DELETE, "/v1/keys/{key}", Admin, "Revoke an API key", revoke),
     ]
 }
@@ -129,7 +141,7 @@ pub(crate) struct KeyCreated {
     pub(crate) key: String,
 }
 
-/// Who asks.
+/// The API key of the request.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Whoami {
     /// The key that was shown.
@@ -190,7 +202,7 @@ pub(crate) async fn whoami(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<Whoami>, Problem> {
-    let nobody = || Problem::new(Code::Unauthorized, "no API key was shown");
+    let nobody = || Problem::new(Code::Unauthorized, "the API key is missing");
     let key = ctx.caller.key.as_ref().ok_or_else(nobody)?;
     Ok(Json(Whoami { key: KeyView::from(&**key), tenant: key.tenant.clone() }))
 }
@@ -216,8 +228,8 @@ pub(crate) async fn list(
     Ok(Json(Page::of(listing, |key| KeyView::from(&key))))
 }
 
-/// Makes a key for the tenant of the path: whoever may do that has a key of that tenant or an admin
-/// key, so nobody makes a key that opens more than their own.
+/// Creates a key for the tenant of the path. The caller has a key of that tenant or an admin key, so the new
+/// key never has more rights than the caller's.
 pub(crate) async fn create_own(
     ctx: Ctx,
     path: OfTenant,
@@ -227,7 +239,7 @@ pub(crate) async fn create_own(
     let NewTenantKey { name, scope, expires_at } = new;
     if scope == ScopeView::Admin {
         let detail = "expected `tenant`, `publish-only` or `read-only`: \
-                      an admin key is no tenant's, and is made at /v1/keys";
+                      create an admin key at /v1/keys";
         return Err(Problem::field("scope", detail));
     }
     make(&ctx, NewKey { name, scope, tenant: Some(path.tenant), expires_at }).await
@@ -241,11 +253,11 @@ pub(crate) async fn create(
 ) -> Result<Created<KeyCreated>, Problem> {
     match (&new.tenant, new.scope) {
         (Some(_), ScopeView::Admin) => {
-            Err(Problem::field("tenant", "an admin key is no tenant's: leave it out"))
+            Err(Problem::field("tenant", "an admin key has no tenant: leave the field out"))
         }
         (None, scope) if scope != ScopeView::Admin => {
             let scope = scope_name(scope.into());
-            let detail = format!("a key of scope `{scope}` is some tenant's: say whose");
+            let detail = format!("expected a tenant, as a key of scope `{scope}` needs one");
             Err(Problem::field("tenant", detail))
         }
         _ => make(&ctx, new).await,
@@ -258,14 +270,14 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
     }
     let now = ctx.now();
     if new.name.trim().is_empty() {
-        return Err(Problem::field("name", "expected a name, so that people know what it is for"));
+        return Err(Problem::field("name", "expected a name that is not empty"));
     }
     if new.name == CONFIGURED_KEY_NAME {
-        let detail = "this is what the key of the configuration is called: choose another name";
+        let detail = "this name is reserved for the key of the configuration: choose another name";
         return Err(Problem::field("name", detail));
     }
     if new.expires_at.is_some_and(|at| at.0 <= now) {
-        return Err(Problem::field("expires_at", "expected a time that lies ahead"));
+        return Err(Problem::field("expires_at", "expected a time in the future"));
     }
     if new.scope == ScopeView::Admin && new.expires_at.is_some() {
         an_admin_stays(&ctx.app).await?;
@@ -289,7 +301,7 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
     Ok(made)
 }
 
-/// Whether some admin key is valid without an end. If none is, one with an end would leave the server to nobody.
+/// Whether an admin key without an expiry is valid. Without one, the server could not be managed some day.
 async fn an_admin_stays(app: &App) -> Result<(), Problem> {
     let mut page = PageRequest::first(KEYS_PAGE);
     loop {
@@ -327,7 +339,7 @@ pub(crate) async fn revoke(ctx: Ctx, path: OfKey, _: NoQuery, _: NoBody) -> Resu
     end(&ctx, found.ok_or_else(|| Problem::not_found("key", path.key))?).await
 }
 
-/// Revokes a key; it counts from the answer on. One that is revoked stays as it is.
+/// Revokes a key, effective when the answer is sent. A revoked key stays unchanged.
 async fn end(ctx: &Ctx, key: ApiKey) -> Result<Done, Problem> {
     if key.revoked_at.is_some() {
         return Ok(Done);

@@ -33,21 +33,21 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/lanes/{lane}/replay",
             Needs::Manage,
-            "Send the dead letter that holds a lane again",
+            "Replay the dead letter that holds a lane",
             acting(Command::Replay),
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/lanes/{lane}/skip",
             Needs::Manage,
-            "Let a lane move on; its dead letter stays",
+            "Skip the dead letter that holds a lane; the dead letter stays",
             acting(Command::Skip),
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/lanes/{lane}/discard",
             Needs::Manage,
-            "Let a lane move on and discard its dead letter",
+            "Discard the dead letter that holds a lane",
             acting(Command::Discard),
         ),
     ]
@@ -71,9 +71,9 @@ pub(crate) struct HeldLaneView {
     pub(crate) last_seq: Seq,
     /// How many numbers lie behind the dead letter: what waits, but for what was discarded.
     pub(crate) waiting_behind: u64,
-    /// When the dead letter was given up on.
+    /// When the delivery became a dead letter.
     pub(crate) since: Time,
-    /// Why it was given up on.
+    /// Why it is dead.
     pub(crate) reason: DeadReason,
     /// The status of the last response.
     pub(crate) last_status: Option<u16>,

@@ -1,9 +1,9 @@
 //! The HTTP API: one table of routes, made of handlers whose types are the specification.
 //!
-//! Every request takes the same way ([`route`]): who is it, what do they want, was it answered
-//! before, do it. A handler gets a [`call::Ctx`] and what path, query and body say; it changes
-//! things only through [`call::Ctx::commit`], which writes the audit entry too. Other parts of the
-//! server call handlers as functions: there is one way to do each thing.
+//! Every request takes the same steps ([`route`]): authorize it, parse it, look for a stored answer, run the
+//! handler. A handler gets a [`call::Ctx`] and the parsed path, query and body. It makes changes through
+//! [`call::Ctx::commit`], which writes the audit entry too. Other parts of the server call handlers as
+//! functions, so each operation is implemented once.
 //!
 //! It must not hold delivery rules or SQL, and must not know pages, the configuration file or how connections
 //! are taken: what it reads of the configuration is [`ApiSettings`]. No static holds state.

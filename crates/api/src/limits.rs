@@ -12,7 +12,7 @@ pub const SMALL_BODY_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of a body that is too large which are read and thrown away, so that the client sees the answer.
 pub const DISCARDED_LEN_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes of a body that nobody asked for which are read and thrown away, so that the connection stays: what a
+/// Bytes of an unexpected body that are read and thrown away, so that the connection stays open: what a
 /// client sends out of habit, such as `{}`.
 pub const UNASKED_LEN_MAX: u64 = 16 * 1024;
 
@@ -45,7 +45,7 @@ pub const KEY_BELIEVED_FOR: Span = Span::from_secs(5);
 /// API keys remembered at once: past it the oldest look-ups are forgotten.
 pub const KEYS_REMEMBERED_MAX: usize = 10_000;
 
-/// API keys that nobody has seen which are looked up at once: the store has other work.
+/// Unknown API keys that are looked up at once: the store has other work.
 pub const KEY_LOOK_UPS_AT_ONCE: usize = 4;
 
 /// Unknown API keys that an address may show a second, and how many at once: a person mistypes a few, a new
@@ -68,7 +68,7 @@ pub const KEY_TOUCH_EVERY: Span = Span::from_mins(10);
 pub const API_KEY_RANDOM_LEN: usize = 32;
 /// See [`API_KEY_RANDOM_LEN`].
 pub const API_KEY_CHOSEN_LEN_MIN: usize = 32;
-/// Longest API key that is looked at, in bytes: what is longer is none.
+/// Longest API key, in bytes; a longer one is invalid.
 pub const API_KEY_LEN_MAX: usize = 256;
 
 /// When a client that must wait for something without a known end should come back.

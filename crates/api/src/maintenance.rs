@@ -28,21 +28,21 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/prune",
             Needs::Admin,
-            "Delete what is past its retention",
+            "Delete data past its retention",
             prune,
         ),
         Route::new(
             Method::POST,
             "/v1/store/verify",
             Needs::Admin,
-            "Look through all that is stored for damage",
+            "Check all stored data for damage",
             verify,
         ),
         Route::new(
             Method::POST,
             "/v1/lines/renew",
             Needs::Admin,
-            "Begin a new line of every lane, after the store was restored by other means",
+            "Begin a new line for every lane, after the store was restored by other means",
             renew_lines,
         ),
     ]
@@ -89,7 +89,7 @@ pub(crate) async fn backup(
     let inside = Path::new("backups").join(inside_backups(&new.path)?);
     let file = ctx.app.settings.data_dir.join(&inside);
     if file.exists() {
-        let detail = format!("`{}` exists; a backup overwrites nothing", inside.display());
+        let detail = format!("`{}` exists already: choose another name", inside.display());
         return Err(Problem {
             field: Some("path".to_owned()),
             ..Problem::new(Code::Conflict, detail)
@@ -115,8 +115,8 @@ fn inside_backups(path: &str) -> Result<PathBuf, Problem> {
         return Ok(path.into());
     }
     let detail = format!(
-        "expected the name of a file inside `backups`: up to {BACKUP_FOLDERS_MAX} folders and a name of up to \
-         {BACKUP_NAME_LEN_MAX} visible ASCII characters each, none beginning with a dot"
+        "expected the name of a file inside `backups`: up to {BACKUP_FOLDERS_MAX} folders and a name, each of up to \
+         {BACKUP_NAME_LEN_MAX} visible ASCII characters and without a dot at its beginning"
     );
     Err(Problem::field("path", detail))
 }

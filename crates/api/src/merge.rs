@@ -1,8 +1,8 @@
-//! Changes as JSON merge patches (RFC 7396): what is left out stays, at every depth. All `PATCH` routes take
-//! them through here.
+//! JSON merge patches (RFC 7396): fields that are left out stay as they are, at every depth. All `PATCH` routes
+//! use this.
 //!
-//! A patch is merged into the settings as JSON, and the whole is read and checked like that of a new thing.
-//! `null` takes away what may be absent, and sets anything else back to its default. Lists are replaced.
+//! A patch is merged into the settings as JSON, and the result is parsed and checked like new settings. `null`
+//! removes an optional field, and sets any other field to its default. Lists are replaced.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! The metrics for Prometheus.
 
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};

@@ -19,23 +19,23 @@ const DEFINITIONS: &str = "/components/schemas";
 
 /// The groups of operations, in the order in which people meet them, each with what it is about.
 const TAGS: [(&str, &str); 18] = [
-    ("tenants", "Whose events these are."),
-    ("endpoints", "Where events go, how, and what signs them."),
-    ("event-types", "What events are called, and what their payloads look like."),
-    ("events", "What producers publish."),
+    ("tenants", "The owners of events and endpoints."),
+    ("endpoints", "URLs that events are delivered to, with their policies and secrets."),
+    ("event-types", "Types of events and the JSON Schemas of their payloads."),
+    ("events", "Events: publishing and reading them."),
     ("deliveries", "One event for one endpoint each, and the attempts that were made."),
     ("lanes", "Deliveries with the same key, one after the other; those that are held."),
-    ("dead-letters", "Deliveries that were given up on."),
-    ("replays", "Sending many again, as a job."),
-    ("figures", "How many, how fast, how well."),
-    ("overview", "What needs a person."),
-    ("keys", "Who may do what."),
-    ("audit", "Who did what."),
-    ("whoami", "Who is asking."),
+    ("dead-letters", "Deliveries that failed for good."),
+    ("replays", "Jobs that replay, skip, discard or redeliver many deliveries."),
+    ("figures", "Figures over time: counts, rates and durations."),
+    ("overview", "Backlog, held lanes and endpoints that need attention."),
+    ("keys", "API keys and their scopes."),
+    ("audit", "The audit trail."),
+    ("whoami", "The API key of the request."),
     ("thin", "Events behind signed URLs."),
-    ("health", "Whether the server does its work."),
+    ("health", "Liveness and readiness of the server."),
     ("metrics", "Figures for Prometheus."),
-    ("maintenance", "Keeping the store in shape."),
+    ("maintenance", "Maintenance of the store."),
     ("docs", "This documentation."),
 ];
 
@@ -112,8 +112,8 @@ fn document(paths: Map<String, Value>, mut definitions: Map<String, Value>) -> V
     })
 }
 
-const ABOUT: &str = "Times are RFC 3339 in UTC. Lengths of time are text such as `30s` or `72h`. \
-    Unknown fields are refused. Lists come in pages: `next` of one is `cursor` of the next. \
+const ABOUT: &str = "Times are RFC 3339 in UTC. Durations are text such as `30s` or `72h`. \
+    Unknown fields are errors. Lists come in pages: `next` of one is `cursor` of the next. \
     Errors are problem details (RFC 9457) with a stable `code`. A method that a path does not have is answered \
     with 405, and `Allow` says which ones it has. A text's longest length is in bytes of UTF-8.";
 

@@ -1,4 +1,4 @@
-//! How a tenant, or everyone, is doing at a glance.
+//! The overview of one tenant, or of all.
 
 use http::Method;
 use railpost_engine::{BreakerState, EndpointStatus, Time};
@@ -20,18 +20,24 @@ use crate::limits::{ATTENTION_MAX, OVERVIEW_HEALTH_MAX};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/v1/overview", Needs::Admin, "Everyone at a glance", of_all),
+        Route::new(
+            Method::GET,
+            "/v1/overview",
+            Needs::Admin,
+            "Show the overview of all tenants",
+            of_all,
+        ),
         Route::new(
             Method::GET,
             "/v1/tenants/{tenant}/overview",
             Needs::Read,
-            "A tenant at a glance",
+            "Show the overview of a tenant",
             of_tenant,
         ),
     ]
 }
 
-/// How things stand.
+/// The overview of a tenant, or of all.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Overview {
     /// Deliveries that are open.

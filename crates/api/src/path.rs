@@ -1,4 +1,4 @@
-//! What a route's path names.
+//! The parameters in a route's path.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a request: the one place that knows HTTP statuses of errors.
+//! The errors of the API: the one place with their codes, titles and HTTP statuses.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The body is no JSON.
+    /// The body is not JSON.
     MalformedBody = "malformed_body", BAD_REQUEST, "Malformed body";
     /// A field is missing, unknown, of the wrong type or out of bounds.
     InvalidField = "invalid_field", UNPROCESSABLE_ENTITY, "Invalid field";
@@ -54,45 +54,45 @@ codes! {
     InvalidHeader = "invalid_header", BAD_REQUEST, "Invalid header";
     /// An event does not fit its type's schema.
     SchemaMismatch = "schema_mismatch", UNPROCESSABLE_ENTITY, "Payload does not match its schema";
-    /// To hold payloads against a schema could take more than it may.
+    /// Validation could take more time or memory than is allowed.
     SchemaBudget = "schema_budget", UNPROCESSABLE_ENTITY, "Schema budget exceeded";
-    /// The tenant publishes payloads that take long to check, faster than they can be.
+    /// The tenant publishes expensive payloads faster than they can be validated.
     ValidationBusy = "validation_busy", TOO_MANY_REQUESTS, "Too many validations";
-    /// No key, or one that opens nothing.
+    /// The API key is missing, unknown, expired or revoked.
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     /// The key's scope is too small.
     Forbidden = "forbidden", FORBIDDEN, "Forbidden";
-    /// There is no such thing, or not for this key.
+    /// The object does not exist, or belongs to another tenant.
     NotFound = "not_found", NOT_FOUND, "Not found";
     /// The path is known, the method is not.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed";
-    /// Something of that name exists, or contradicts what is stored.
+    /// An object of that id exists, or the request contradicts it.
     Conflict = "conflict", CONFLICT, "Conflict";
-    /// Somebody else changed it meanwhile.
+    /// The object was changed in between.
     RevisionMismatch = "revision_mismatch", CONFLICT, "Revision mismatch";
-    /// What was asked for does not fit the state of the delivery, lane or job.
+    /// The state of the delivery, lane or job does not allow the action.
     WrongState = "wrong_state", CONFLICT, "Not allowed in this state";
     /// The idempotency key was used for another request.
     IdempotencyKeyReused = "idempotency_key_reused", CONFLICT, "Idempotency key reused";
     /// The first request with that idempotency key is still being worked on.
     IdempotencyInProgress = "idempotency_in_progress", CONFLICT, "Request in progress";
-    /// A signed URL is past its time.
+    /// A signed URL has expired.
     LinkExpired = "link_expired", GONE, "Link expired";
     /// The body is larger than allowed.
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "Request too large";
-    /// The content type is none that is understood here.
+    /// The operation does not support the content type.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "Unsupported media type";
     /// The endpoint must sign, and no other secret of it stays valid.
     LastSecret = "last_secret", CONFLICT, "Last valid secret";
     /// No other admin key stays valid.
     LastAdminKey = "last_admin_key", CONFLICT, "Last admin key";
-    /// As many of something exist as may.
+    /// A limit on the number or size of objects is reached.
     LimitReached = "limit_reached", UNPROCESSABLE_ENTITY, "Limit reached";
-    /// The key sends requests faster than it may, or its address shows too many unknown keys.
+    /// The key exceeds its request rate, or its address sends too many unknown keys.
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests";
-    /// The tenant has as many open deliveries as it may have.
+    /// The tenant has reached its limit of open deliveries.
     BacklogFull = "backlog_full", TOO_MANY_REQUESTS, "Backlog full";
-    /// What came is no HTTP request.
+    /// The request is not valid HTTP.
     MalformedRequest = "malformed_request", BAD_REQUEST, "Malformed request";
     /// The head of the request is too large.
     HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "Request head too large";
@@ -100,7 +100,7 @@ codes! {
     UnsupportedHttpVersion = "unsupported_http_version", HTTP_VERSION_NOT_SUPPORTED, "Unsupported HTTP version";
     /// The client took too long to send its request.
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "Request timeout";
-    /// The store cannot be written or read just now.
+    /// The store cannot be read or written at the moment.
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE, "Store unavailable";
     /// One stored value could not be read.
     UnreadableValue = "unreadable_value", INTERNAL_SERVER_ERROR, "Stored value could not be read";
@@ -108,11 +108,11 @@ codes! {
     StoreStopped = "store_stopped", SERVICE_UNAVAILABLE, "Store stopped";
     /// The server is about to stop.
     ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "Server is shutting down";
-    /// A defect of ours.
+    /// A defect of Railpost.
     Internal = "internal", INTERNAL_SERVER_ERROR, "Internal error";
 }
 
-/// Why a request was refused or failed, as the client hears it: RFC 9457.
+/// Why a request failed, as problem details of RFC 9457.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// What kind of problem it is.
@@ -125,22 +125,22 @@ pub struct Problem {
     pub retry_after: Option<Span>,
 }
 
-/// Its form in JSON.
+/// An error: problem details of RFC 9457.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub struct ProblemView<'a> {
     /// Where the documentation of its code is.
     #[serde(rename = "type")]
     kind: String,
-    /// A line for people.
+    /// The kind of problem, in words.
     title: &'a str,
     /// The HTTP status.
     status: u16,
-    /// What kind of problem it is. Stable.
+    /// The kind of problem. Stable.
     code: &'a str,
-    /// What was wrong, with the value, and what is allowed.
+    /// The cause, with the value and the bound.
     detail: &'a str,
-    /// Which field, parameter or header, by its path.
+    /// The path of the field, parameter or header.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
 }
@@ -151,22 +151,22 @@ impl Problem {
         Self { code, detail: detail.into(), field: None, retry_after: None }
     }
 
-    /// A field that is not as it should be.
+    /// An invalid field of the body.
     pub fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(field.into()), ..Self::new(Code::InvalidField, detail) }
     }
 
-    /// A parameter of the query or the path.
+    /// An invalid parameter of the query or the path.
     pub fn parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(name.into()), ..Self::new(Code::InvalidParameter, detail) }
     }
 
-    /// A header.
+    /// An invalid header.
     pub fn header(name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(name.into()), ..Self::new(Code::InvalidHeader, detail) }
     }
 
-    /// There is no such thing, as far as this caller may know.
+    /// The object does not exist, or the caller may not know of it.
     pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
         Self::new(Code::NotFound, format!("no such {what}: `{id}`"))
     }

@@ -1,4 +1,4 @@
-//! What a route's query asks for.
+//! The query parameters of a route.
 
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{Cursor, PageRequest};

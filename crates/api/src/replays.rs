@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/replays",
             Needs::Manage,
-            "Do the same to every delivery that a filter finds, as a job",
+            "Replay, skip, discard or redeliver all deliveries that match a filter, as a job",
             create,
         ),
         Route::new(
@@ -50,7 +50,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/replays/{replay}/cancel",
             Needs::Manage,
-            "Stop a replay; what it has done stays done",
+            "Cancel a replay; its finished work stays",
             cancel,
         ),
     ]
@@ -65,13 +65,13 @@ pub(crate) enum ActionView {
     Replay,
     /// A held lane moves on; the dead letter stays where people can see it.
     Skip,
-    /// It need not arrive.
+    /// The delivery is discarded.
     Discard,
     /// Its event is delivered once more, to the endpoint `to`.
     Redeliver,
 }
 
-/// Where a replay stands.
+/// The state of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ReplayState")]
@@ -132,7 +132,7 @@ pub(crate) struct ReplayView {
     pub(crate) done: u64,
     /// Those whose state did not allow it.
     pub(crate) refused: u64,
-    /// Deliveries that were looked at to find those: what the filter costs.
+    /// Deliveries that were read to find the matching ones: the cost of the filter.
     pub(crate) looked_at: u64,
     /// How long it has worked so far, in milliseconds.
     pub(crate) took_ms: u64,
@@ -238,7 +238,7 @@ pub(crate) async fn cancel(
 ) -> Result<Json<ReplayView>, Problem> {
     let mut replay = find(&ctx, &path).await?;
     if replay.state != ReplayState::Running {
-        return Err(Problem::new(Code::WrongState, "the replay has ended already"));
+        return Err(Problem::new(Code::WrongState, "the replay has already ended"));
     }
     replay.state = ReplayState::Cancelled;
     replay.finished_at = Some(ctx.now());
@@ -264,7 +264,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
     let stage = state.or((!all_states).then_some(Stage::Dead));
     let of_dead_letters = matches!(action, ReplayAction::Replay | ReplayAction::Skip);
     if of_dead_letters && stage != Some(Stage::Dead) {
-        let problem = "expected `dead`, or nothing: only dead letters are replayed or skipped";
+        let problem = "expected `dead` or no value: only dead letters can be replayed or skipped";
         return Err(Problem::field("filter.state", problem));
     }
     let created = period(created_after, created_before);
@@ -294,11 +294,11 @@ async fn action(ctx: &Ctx, tenant: &TenantId, new: &NewReplay) -> Result<ReplayA
             return Ok(ReplayAction::Redeliver { to });
         }
         (ActionView::Redeliver, None) => {
-            let problem = "expected the endpoint that events are delivered to";
+            let problem = "expected the endpoint to deliver to";
             return Err(Problem::field("to", problem));
         }
         (_, Some(_)) => {
-            let problem = "expected nothing: only `redeliver` goes to another endpoint";
+            let problem = "only `redeliver` takes an endpoint: leave the field out";
             return Err(Problem::field("to", problem));
         }
         (ActionView::Replay, None) => ReplayAction::Replay,

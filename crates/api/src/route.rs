@@ -1,5 +1,4 @@
-//! A route: method, path, what it needs of its caller, and a handler whose types are its
-//! specification.
+//! A route: its method, path, required scope, and a handler whose types are its specification.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -143,7 +142,7 @@ struct Kind {
     mutates: bool,
 }
 
-/// The way of every request: who is it, what do they want, was it answered before, do it.
+/// The steps of every request: authorize it, parse it, look for a stored answer, run the handler.
 async fn serve<P, Q, B, A, F, R>(
     app: &Arc<App>,
     (parts, body): (&mut Parts, Body),

@@ -1,4 +1,4 @@
-//! Work that goes on when nobody waits for it any more.
+//! Work that continues when its client disconnects.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

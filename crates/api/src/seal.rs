@@ -1,5 +1,4 @@
-//! Encryption of what the server itself stores, and keys for what it signs: all derived from the
-//! master key, each for one purpose.
+//! Keys for encryption and signing by the server itself, derived from the master key, each for one purpose.
 
 use bytes::Bytes;
 use railpost_store::Source;

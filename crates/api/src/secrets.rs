@@ -1,7 +1,7 @@
 //! Secrets of endpoints: what attempts are signed with.
 //!
-//! An endpoint may have several that are active, and all of them sign. A value is shown when it is
-//! made, and after that only to whoever asks for it by name, which the audit trail remembers.
+//! An endpoint may have several active secrets, and all of them sign. A value is shown when it is created,
+//! and after that only by the reveal route, which adds an audit entry.
 
 use http::Method;
 use railpost_engine::{Span, Time, Timestamp};
@@ -36,19 +36,19 @@ pub(super) fn routes() -> Vec<Route> {
             "List the secrets of an endpoint, without values",
             list,
         ),
-        Route::new(Method::POST, ALL, Needs::Manage, "Give an endpoint another secret", create),
+        Route::new(Method::POST, ALL, Needs::Manage, "Add a secret to an endpoint", create),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/endpoints/{endpoint}/secrets/rotate",
             Needs::Manage,
-            "Make a new secret and let the others of its kind expire",
+            "Create a new secret and let the others of its kind expire",
             rotate,
         ),
         Route::new(
             Method::POST,
             "/v1/tenants/{tenant}/endpoints/{endpoint}/secrets/{secret}/reveal",
             Needs::Manage,
-            "Show the value of a secret; the audit trail remembers who asked",
+            "Reveal the value of a secret; this adds an audit entry",
             reveal,
         ),
         Route::new(Method::DELETE, ONE, Needs::Manage, "Remove a secret", remove),
@@ -113,7 +113,7 @@ pub(crate) struct SecretRevealed {
     pub(crate) public_key: Option<VerifyingKey>,
 }
 
-/// The text of a secret on its way to whoever may see it. It stays out of debug output.
+/// The text of a secret in an answer. It stays out of debug output.
 #[derive(Clone, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -125,7 +125,7 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// A secret that a client chose. What is none is refused without showing it.
+/// A secret that a client chose. An invalid secret is rejected without echoing it.
 pub(crate) struct SecretText<T>(pub(crate) T);
 
 impl<'de, T: std::str::FromStr<Err = BadSecret>> Deserialize<'de> for SecretText<T> {

@@ -1,9 +1,9 @@
-//! JSON read as the specification has it: an object is never an array, a word is never an object, and a whole
-//! number is one however it is written.
+//! Strict parsing of JSON, as the specification has it: an array is never accepted for an object, an object never
+//! for a string, and `3.0` is a whole number.
 //!
 //! Derived readers of structs take an array for the fields in their order, and those of enums take
-//! `{"word": null}` for `"word"`. [`Strict`] stands between them and the JSON, at every depth, and refuses
-//! both. What is buffered first is out of its sight: types that are read from bodies have no `tag`,
+//! `{"word": null}` for `"word"`. [`Strict`] wraps the JSON parser, at every depth, and rejects both. It cannot
+//! see values that serde buffers first: types that are read from bodies have no `tag`,
 //! `untagged` or `flatten`, and a test sends the wrong shapes to every operation.
 
 use std::fmt;

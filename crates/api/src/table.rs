@@ -1,4 +1,4 @@
-//! The table of routes: which of them answers a request.
+//! The table of routes: it finds the route of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub fn not_found(path: &str) -> Response {
 }
 
 fn wrong_method(methods: &Methods) -> Response {
-    let detail = "the path is right, the method is not";
+    let detail = "the path exists, but not with this method";
     let mut response = Problem::new(Code::MethodNotAllowed, detail).into_response();
     let names = methods.iter().flat_map(|(_, route)| match route.method {
         Method::GET => vec!["GET", "HEAD"],

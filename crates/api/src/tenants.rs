@@ -1,4 +1,4 @@
-//! Tenants: whose events these are.
+//! Tenants: the owners of events and endpoints.
 
 use http::Method;
 use railpost_engine::{RateLimit, Time};
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::DELETE,
             "/v1/tenants/{tenant}",
             Needs::Admin,
-            "Erase a tenant and all that it has, as a job",
+            "Delete a tenant and all its data, as a job",
             erase,
         ),
     ]

@@ -1,4 +1,4 @@
-//! The event behind a thin envelope, for whoever has the signed URL.
+//! The event behind a thin envelope, for every client that has the signed URL.
 
 use http::{Method, StatusCode};
 use schemars::JsonSchema;
@@ -50,7 +50,7 @@ pub(crate) async fn fetch(
     checked.map_err(|bad| match bad {
         BadLink::Forged => gone(),
         BadLink::Expired => {
-            let detail = "the link is past its time: ask for the event to be delivered again";
+            let detail = "the link has expired: replay or redeliver the event";
             Problem::new(Code::LinkExpired, detail)
         }
     })?;

@@ -1,7 +1,7 @@
-//! Texts that are no API key: each costs the store a read, so there is a bound to how many are looked up.
+//! Look-ups of unknown API keys: each costs the store a read, so their number is limited.
 //!
-//! A few are looked up at once, an address may show so many a second, and what was looked up is remembered for a
-//! while. Keys that were seen before do not come here, so nobody who has one waits.
+//! A few run at once, an address may send a number of them a second, and their results are cached for a while. Valid
+//! keys that were used before are cached elsewhere, so their requests never wait here.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,7 +23,7 @@ use crate::limits::{
     UNKNOWN_KEYS_PER_SECOND, UNKNOWN_KEYS_REMEMBERED_MAX,
 };
 
-/// What was shown and is no key, and who showed it.
+/// The recently seen unknown keys, and their rates by address.
 #[derive(Debug)]
 pub(super) struct UnknownKeys {
     remembered: Mutex<HashMap<Digest, Timestamp>>,

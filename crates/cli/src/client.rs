@@ -14,7 +14,7 @@ use crate::limits::{CLI_ANSWER_LEN_MAX, CLI_REQUEST_TIMEOUT, CLI_TRIES, CLI_TRY_
 /// The tenant that every server has.
 const DEFAULT_TENANT: &str = "default";
 
-/// Where the server is, and who asks.
+/// The server's URL, the API key and the tenant.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Target {
     /// The server
@@ -219,20 +219,20 @@ impl Client {
 
     fn refused(&self, status: StatusCode, problem: Value) -> Failure {
         let text = |name: &str| problem[name].as_str().unwrap_or_default();
-        let (code, detail) = (text("code"), text("detail"));
+        let (code, title, detail) = (text("code"), text("title"), text("detail"));
         if code.is_empty() {
-            let message = format!("{} answered {status}, which Railpost does not", self.base);
-            return Failure::new(message).next("check --server, and what stands in front of it");
+            let message = format!("{} answered {status} without a Railpost error", self.base);
+            return Failure::new(message).next("check --server, and any proxy in front of it");
         }
         let message = match text("field") {
-            "" => format!("{detail} ({code})"),
-            field => format!("{field}: {detail} ({code})"),
+            "" => format!("{title}: {detail}"),
+            field => format!("{title}: {field}: {detail}"),
         };
         let next = self.what_next(code, detail);
         Failure::new(message).next_if(next).problem(problem)
     }
 
-    /// What whoever got this answer may do about it.
+    /// What the user can do about this error.
     fn what_next(&self, code: &str, detail: &str) -> Option<String> {
         let missing =
             detail.strip_prefix("no such ").and_then(|rest| rest.split([':', '`']).next());
@@ -247,19 +247,19 @@ impl Client {
                 "`railpost whoami` shows what this key may do; an admin makes others with `railpost keys create`"
             }
             "not_found" => return missing.map(|what| self.how_to_find(what.trim())),
-            "revision_mismatch" => "look at it again, then change it again",
+            "revision_mismatch" => "read it again, then repeat the change",
             "wrong_state" => {
-                "look at its state: `railpost deliveries show ID`, `railpost lanes list`, `railpost replay list`"
+                "check the state: `railpost deliveries show ID`, `railpost lanes list`, `railpost replay list`"
             }
             "backlog_full" => {
-                "see what is stuck with `railpost lanes list` and `railpost dead-letters list`, or raise it with `railpost tenants update --backlog-max`"
+                "find the cause with `railpost lanes list` and `railpost dead-letters list`, or raise the limit with `railpost tenants update --backlog-max`"
             }
             "rate_limited" | "shutting_down" | "store_unavailable" | "store_stopped" => {
                 "wait a moment and try again"
             }
-            "last_secret" => "`railpost endpoints rotate ID` makes another one",
+            "last_secret" => "`railpost endpoints rotate ID` creates another one",
             "limit_reached" => {
-                "delete what is not needed, or raise the limit in the server's configuration"
+                "delete what you do not need, or raise the limit in the server's configuration"
             }
             "schema_mismatch" => "`railpost event-types show TYPE` prints the schema",
             _ => return None,
@@ -278,20 +278,23 @@ impl Client {
             "replay" => "replay list",
             "key" | "API key" => "keys list",
             "event type" => "event-types list",
-            _ => return "is the server as new as this program? `railpost --version`".to_owned(),
+            _ => {
+                return "check that the server has the same version: `railpost --version`"
+                    .to_owned();
+            }
         };
         match what {
-            "tenant" => format!("`railpost {list}` (with an admin key) shows which there are"),
-            _ => format!("`railpost {list} --tenant {}` shows which there are", self.tenant),
+            "tenant" => format!("`railpost {list}` (with an admin key) lists them"),
+            _ => format!("`railpost {list} --tenant {}` lists them", self.tenant),
         }
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
         let failure = Failure::new(format!("no answer from {}: {error}", self.base));
         match error {
-            ureq::Error::Timeout(_) => failure.next("see what keeps the server busy in its log"),
+            ureq::Error::Timeout(_) => failure.next("look at the log of the server"),
             _ => failure.next(
-                "start one with `railpost serve`, or name another with --server or RAILPOST_URL",
+                "start the server with `railpost serve`, or set --server or RAILPOST_URL to its URL",
             ),
         }
     }
@@ -303,7 +306,7 @@ fn is_worth_another_try(error: &ureq::Error) -> bool {
     matches!(error, ureq::Error::Io(_) | ureq::Error::ConnectionFailed)
 }
 
-/// A key that nobody else makes.
+/// A unique key.
 fn idempotency_key() -> String {
     format!("cli-{:032x}", u128::from_be_bytes(system::random()))
 }

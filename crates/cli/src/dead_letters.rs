@@ -1,4 +1,4 @@
-//! `railpost dead-letters`: deliveries that were given up on.
+//! `railpost dead-letters`: deliveries that failed for good.
 
 use super::Session;
 use super::deliveries;
@@ -23,9 +23,9 @@ pub enum Action {
     Show { id: String },
     /// Send it again, with the same event id
     Replay { id: String },
-    /// Let its lane go on; it stays a dead letter
+    /// Skip it: its lane continues, and it stays a dead letter
     Skip { id: String },
-    /// Give it up for good; its lane goes on
+    /// Discard it for good; its lane continues
     Discard { id: String },
 }
 

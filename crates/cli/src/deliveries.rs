@@ -31,7 +31,7 @@ pub enum Action {
         #[command(flatten)]
         paging: Paging,
     },
-    /// Give it up; its lane moves on
+    /// Discard it; its lane continues
     Discard { id: String },
 }
 

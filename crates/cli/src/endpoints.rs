@@ -77,7 +77,7 @@ pub enum Action {
         #[arg(long, default_value = "24h", value_name = "TIME")]
         overlap: railpost_engine::Span,
     },
-    /// Show the value of a secret; the audit trail says who asked
+    /// Reveal the value of a secret; this adds an audit entry
     Reveal {
         id: String,
         /// `railpost endpoints secrets ID` lists them
@@ -109,7 +109,7 @@ pub struct Settings {
     /// Oldest TLS: 1.2 or 1.3
     #[arg(long, value_parser = ["1.2", "1.3"], hide_possible_values = true)]
     tls_min: Option<String>,
-    /// Trust these authorities instead of the public ones
+    /// Trust these authorities in addition to the public ones
     #[arg(long, value_name = "PEM FILE")]
     authorities: Option<String>,
     #[command(flatten)]
@@ -242,9 +242,7 @@ fn update(session: &Session, id: &str, url: Option<&str>, settings: &Settings) -
         body.insert("url".to_owned(), json!(url));
     }
     if body.is_empty() {
-        return Err(
-            Failure::usage("nothing to change was given").next("railpost endpoints update --help")
-        );
+        return Err(Failure::usage("no setting to change").next("railpost endpoints update --help"));
     }
     session.out.record(&session.client.patch(&one, &body.into())?)
 }

@@ -19,7 +19,7 @@ pub struct Failure {
 enum Kind {
     Failed,
     Usage,
-    /// Whoever read our output has seen enough.
+    /// The reader of our output has closed the pipe.
     ClosedPipe,
 }
 
@@ -61,7 +61,7 @@ impl Failure {
         self.problem.as_ref().is_some_and(|problem| problem["code"] == "not_found")
     }
 
-    /// Tells whoever started the command, and answers its exit code.
+    /// Prints the error, and returns the exit code of the command.
     #[allow(clippy::print_stderr, reason = "errors are for whoever started the command")]
     pub fn report(self, as_json: bool) -> ExitCode {
         match self.kind {

@@ -1,4 +1,4 @@
-//! Input that stands on the command line, in a file or on stdin.
+//! Input from the command line, a file or stdin.
 
 use std::io::Read;
 

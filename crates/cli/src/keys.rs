@@ -30,7 +30,7 @@ pub enum Action {
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
-    /// Revoke one: it opens nothing any more
+    /// Revoke a key
     Revoke {
         id: String,
         /// A key of another tenant, or an admin key (needs an admin key)

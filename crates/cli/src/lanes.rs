@@ -1,4 +1,4 @@
-//! `railpost lanes`: keys that stand still behind a dead letter.
+//! `railpost lanes`: keys that wait behind a dead letter.
 
 use super::Session;
 use super::deliveries;
@@ -17,11 +17,11 @@ pub enum Action {
         #[command(flatten)]
         paging: Paging,
     },
-    /// Send the dead letter again; the lane goes on when it is acknowledged
+    /// Replay the dead letter; the lane continues when it is acknowledged
     Replay { lane: String },
-    /// Go on without it; it stays a dead letter
+    /// Skip the dead letter: the lane continues, and the dead letter stays
     Skip { lane: String },
-    /// Go on without it; it is gone
+    /// Discard the dead letter; the lane continues
     Discard { lane: String },
 }
 

@@ -60,10 +60,10 @@ pub enum Command {
     /// Each event on its way to each endpoint
     #[command(subcommand)]
     Deliveries(deliveries::Action),
-    /// Keys that stand still behind a dead letter
+    /// Keys that wait behind a dead letter
     #[command(subcommand)]
     Lanes(lanes::Action),
-    /// Deliveries that were given up on
+    /// Deliveries that failed for good
     #[command(subcommand)]
     DeadLetters(dead_letters::Action),
     /// Send again, skip or discard many deliveries, as a job
@@ -77,7 +77,7 @@ pub enum Command {
     Sign(signatures::SignArguments),
     /// Check the signature of a request
     Verify(signatures::VerifyArguments),
-    /// Whose events these are
+    /// Owners of events and endpoints
     #[command(subcommand)]
     Tenants(tenants::Action),
     /// JSON Schemas for payloads
@@ -90,7 +90,7 @@ pub enum Command {
     Whoami,
     /// Write a copy of the store
     Backup(upkeep::BackupArguments),
-    /// Delete what is past its retention
+    /// Delete data past its retention
     Prune,
 }
 
@@ -108,7 +108,7 @@ impl Session {
     }
 }
 
-/// Does what the command says.
+/// Does what the command line says.
 pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
     let session = || Session::new(target, out);
     match command {

@@ -31,7 +31,7 @@ use misbehaviour::{Answer, Misbehaviour};
 use notebook::Notebook;
 use show::Arrival;
 
-/// What `listen` may be told.
+/// The arguments of `listen`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The port; 0 takes a free one
@@ -73,7 +73,7 @@ struct Listener {
     misbehaviour: Mutex<Misbehaviour>,
     notebook: Mutex<Notebook>,
     quiet: bool,
-    /// Whoever reads our output has seen enough.
+    /// The reader of our output has closed the pipe.
     closed: tokio::sync::Notify,
 }
 
@@ -126,7 +126,7 @@ async fn deregister(session: &Session, endpoint: String) -> Outcome {
     blocking(move || client.delete(&client.of_tenant(&["endpoints", &endpoint]))).await.map(|_| ())
 }
 
-/// Does what waits for an answer where it holds nobody up.
+/// Runs blocking requests on a separate thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Outcome<T> + Send + 'static,
 ) -> Outcome<T> {

@@ -24,13 +24,13 @@ pub(super) struct PolicyFlags {
     /// What a dead letter does to its lane: hold or advance
     #[arg(long, value_parser = ["hold", "advance"], hide_possible_values = true)]
     on_dead_letter: Option<String>,
-    /// Most attempts under way at once
+    /// Most attempts in flight
     #[arg(long, value_name = "N")]
     in_flight_max: Option<u32>,
     /// Most attempts per period, such as `100/1s`, or `none`
     #[arg(long, value_name = "COUNT/PERIOD")]
     rate_limit: Option<RateArgument>,
-    /// Attempts before a delivery is given up on, the first included
+    /// Attempts before a delivery becomes a dead letter, including the first
     #[arg(long, value_name = "N")]
     retry_max_attempts: Option<u32>,
     /// How long after the first attempt it may be tried again

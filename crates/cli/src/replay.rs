@@ -10,7 +10,7 @@ use super::list::{self, Filter, Paging};
 use super::out::{Column, age, field, whole};
 use super::tenants::confirm;
 
-/// What `replay` may be told. Without a subcommand it starts a job.
+/// The arguments of `replay`. Without a subcommand it starts a job.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
@@ -27,7 +27,7 @@ enum Action {
     List(Paging),
     /// Show a job
     Show { id: String },
-    /// Stop a job; what it has done stays done
+    /// Cancel a job; its finished work stays
     Cancel { id: String },
 }
 
@@ -48,10 +48,10 @@ struct New {
     /// Send to this endpoint instead, as new deliveries
     #[arg(long, value_name = "ENDPOINT")]
     to: Option<String>,
-    /// At most so many a second
+    /// At most this many deliveries a second
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<u32>,
-    /// Only show how many there are and in which order they would go
+    /// Only count the deliveries, and show the first ones in order
     #[arg(long)]
     dry_run: bool,
     /// Do not ask

@@ -9,7 +9,7 @@ use super::list::with_query;
 use super::out::Out;
 use super::policy::PolicyFlags;
 
-/// What `schedule` may be told.
+/// The arguments of `schedule`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The policy of this endpoint, from the server; without it, what the flags say
@@ -42,7 +42,7 @@ pub(super) fn of_endpoint(session: &Session, endpoint: &str, attempts: u32) -> O
     let answer =
         session.client.get(&with_query(url, &[("attempts", &Some(attempts.to_string()))]))?;
     let plan = serde_json::from_value(answer)
-        .map_err(|error| Failure::new(format!("the answer is no plan: {error}")))?;
+        .map_err(|error| Failure::new(format!("the answer has no schedule: {error}")))?;
     print(session.out, &plan)
 }
 

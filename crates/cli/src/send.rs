@@ -19,7 +19,7 @@ use super::signatures;
 use super::{deliveries, out::Column};
 use crate::limits::{CLI_SEND_GROUP, STREAM_LINE_LEN_MAX};
 
-/// What `send` may be told.
+/// The arguments of `send`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The event's type, such as `order.paid`
@@ -28,7 +28,7 @@ pub struct Arguments {
     /// The payload
     #[arg(long, short, default_value = "{}", value_name = "JSON|@FILE|-")]
     data: String,
-    /// What orders it: events with the same key arrive one after the other
+    /// The key: events with the same key arrive one after the other
     #[arg(long)]
     key: Option<String>,
     /// An id of your own: publishing it twice accepts it once
@@ -46,13 +46,13 @@ pub struct Arguments {
     /// Publish events from a file, one JSON object a line, or from stdin
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["event_type", "data", "key", "id", "count", "wait"])]
     ndjson: Option<String>,
-    /// Publish it so often, to try things out
+    /// Publish it this many times, for tests
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
-    /// Spread them over so many keys
+    /// Spread them over this many keys
     #[arg(long, value_name = "K", conflicts_with = "key", value_parser = clap::value_parser!(u64).range(1..))]
     keys: Option<u64>,
-    /// Wait until it is delivered or given up on, and show the attempts
+    /// Wait until it is delivered or dead, and show the attempts
     #[arg(long, conflicts_with = "count")]
     wait: bool,
     /// How long to wait with --wait
@@ -313,11 +313,11 @@ impl<'a> Tally<'a> {
         let Self { accepted, duplicates, deliveries, refused, .. } = self;
         if !out.json {
             let rate = accepted as f64 / seconds;
-            out.line(&format!("{accepted} accepted ({duplicates} of them before), {deliveries} deliveries, {refused} refused, {rate:.0} a second"))?;
+            out.line(&format!("{accepted} accepted, {duplicates} duplicates, {deliveries} deliveries, {refused} rejected, {rate:.0} a second"))?;
         }
         if refused > 0 {
-            return Err(Failure::new(format!("{refused} events were refused"))
-                .next("correct those lines and send them again"));
+            return Err(Failure::new(format!("{refused} events were rejected"))
+                .next("fix these lines and send them again"));
         }
         Ok(())
     }

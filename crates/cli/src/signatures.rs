@@ -14,7 +14,7 @@ use super::input;
 use super::out::Out;
 use super::system;
 
-/// What `sign` may be told.
+/// The arguments of `sign`.
 #[derive(Debug, clap::Args)]
 pub struct SignArguments {
     /// The body; `-` is stdin
@@ -31,7 +31,7 @@ pub struct SignArguments {
     timestamp: Option<i64>,
 }
 
-/// What `verify` may be told.
+/// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArguments {
     /// The body, byte for byte as it came; `-` is stdin

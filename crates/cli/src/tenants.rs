@@ -1,4 +1,4 @@
-//! `railpost tenants`: whose events these are.
+//! `railpost tenants`: the owners of events and endpoints.
 
 use std::io::{BufRead, IsTerminal, Write};
 

@@ -7,7 +7,7 @@ use super::failure::{Failure, Outcome};
 use super::out::{Out, field};
 use super::tenants::confirm;
 
-/// What `backup` may be told.
+/// The arguments of `backup`.
 #[derive(Debug, clap::Args)]
 pub struct BackupArguments {
     /// A new file in the folder `backups/` of the server's data folder
@@ -16,7 +16,7 @@ pub struct BackupArguments {
 
 /// Has the server look through its store.
 pub fn verify(session: &Session) -> Outcome {
-    session.out.progress("looking through the store …");
+    session.out.progress("checking the store …");
     let answer = session.client.act(&session.client.of_server(&["store", "verify"]));
     session.out.progress_done();
     found(session.out, answer?["damage"].as_str())
@@ -62,7 +62,7 @@ pub(super) fn backup(arguments: &BackupArguments, session: &Session) -> Outcome 
 
 pub(super) fn prune(session: &Session) -> Outcome {
     let out = session.out;
-    out.progress("deleting what is past its retention …");
+    out.progress("deleting data past its retention …");
     let answer = session.client.act(&session.client.of_server(&["prune"]));
     out.progress_done();
     let answer = answer?;

@@ -1,5 +1,5 @@
-//! Charts as SVG, drawn on the server. What a chart shows is said in its label too, and a series is
-//! told from another by its stroke or its place, not by its colour alone.
+//! Charts as SVG, rendered on the server. The label of a chart has its content in words, and series differ by
+//! stroke or position, not by colour alone.
 
 use maud::{Markup, html};
 
@@ -14,7 +14,7 @@ const ABOVE: f64 = 12.0;
 /// What a chart shows.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
-    /// What the eye would take from it, for whoever does not see it.
+    /// The content of the chart in words, for screen readers.
     pub(super) summary: String,
     pub(super) series: Vec<Series>,
     /// How a value of the vertical axis is written.

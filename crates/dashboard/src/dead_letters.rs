@@ -27,7 +27,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
     let letters = items(&page);
     let body = html! {
         h1 { "Dead letters" }
-        p.lead { "Deliveries that were given up on. One that holds its lane keeps what is behind it waiting." }
+        p.lead { "Deliveries that failed for good. A dead letter that holds its lane keeps later deliveries waiting." }
         (filter_form(&visit, &[
             ("endpoint", "Endpoint", Filter::OneOf(endpoint_options(&visit).await?)),
             ("type", "Type", Filter::Text("order.created")),

@@ -82,7 +82,7 @@ pub(super) async fn detail(visit: Visit) -> Answered {
         section {
             h2 { "Attempts" }
             @if items(&attempts).is_empty() {
-                p.muted { "None has ended yet: it waits for its turn, or is on the wire." }
+                p.muted { "No attempt has ended yet." }
             } @else { ol.timeline { @for one in items(&attempts) { (attempt(&visit, &delivery, one)) } } }
             @if let Some(next) = attempts["next"].as_str() {
                 p.hint { "There are more; the API has them after " code { (next) } "." }
@@ -245,7 +245,7 @@ pub(super) async fn discard(visit: Visit) -> Answered {
     let page = format!("/deliveries/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/discard"), None).await;
     Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "It is discarded: it is not sent any more."),
+        Ok(_) => visit.then(&page, "The delivery is discarded."),
         Err(back) => back,
     })
 }

@@ -90,7 +90,7 @@ pub(super) async fn act(visit: Visit, action: &'static str) -> Answered {
     };
     Ok(match action {
         "pause" => visit.then(&page, "The endpoint is paused. Its backlog is kept."),
-        "resume" => visit.then(&page, "The endpoint is sent to again."),
+        "resume" => visit.then(&page, "The endpoint is resumed."),
         "test" => {
             let delivery = format!("/deliveries/{}", text(&answer, "delivery"));
             visit.then(&delivery, "A test event is on its way to this endpoint alone.")
@@ -118,7 +118,7 @@ pub(super) async fn reveal_secret(visit: Visit) -> Answered {
     let page = format!("/endpoints/{}", visit.param("id"));
     let path = format!("{page}/secrets/{}/reveal", visit.param("secret"));
     let answered = visit.post(&path, None).await;
-    let said = "The secret; that it was looked at is on record.";
+    let said = "The secret. The audit trail has an entry for this.";
     Ok(match visit.or_back(&page, answered)? {
         Ok(answer) => visit.then_reveal(&page, said, text(&answer, "value")),
         Err(back) => back,
@@ -130,7 +130,7 @@ pub(super) async fn delete_secret(visit: Visit) -> Answered {
     let path = format!("{page}/secrets/{}", visit.param("secret"));
     let answered = visit.call(Method::DELETE, &visit.api_path(&path), None).await;
     Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The secret signs nothing any more."),
+        Ok(_) => visit.then(&page, "The secret is deleted."),
         Err(back) => back,
     })
 }

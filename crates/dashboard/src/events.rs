@@ -118,7 +118,7 @@ pub(super) async fn redeliver(visit: Visit) -> Answered {
     let body = json!({ "endpoint": visit.field("endpoint") });
     let answered = visit.post(&format!("{page}/redeliver"), Some(&body)).await;
     Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "It goes out again, at the end of its lane."),
+        Ok(_) => visit.then(&page, "The event is sent again, at the end of its lane."),
         Err(back) => back,
     })
 }

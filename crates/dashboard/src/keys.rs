@@ -36,7 +36,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
     let body = html! {
         h1 { "API keys" }
         @if rows.is_empty() {
-            (empty("No key of this tenant's own yet; admin keys open it too.", Some("railpost keys create shop --scope publish-only")))
+            (empty("This tenant has no API keys yet. Admin keys work too.", Some("railpost keys create shop --scope publish-only")))
         } @else {
             (table("API keys", &["Name", "Scope", "State", "Last used", "Created", "Actions"], &rows))
         }
@@ -72,7 +72,7 @@ pub(super) async fn revoke(visit: Visit) -> Answered {
     let path = visit.api_path(&format!("/keys/{}", visit.param("id")));
     let answered = visit.call(Method::DELETE, &path, None).await;
     Ok(match visit.or_back("/keys", answered)? {
-        Ok(_) => visit.then("/keys", "The key opens nothing any more."),
+        Ok(_) => visit.then("/keys", "The key is revoked."),
         Err(back) => back,
     })
 }

@@ -1,7 +1,7 @@
 //! Lanes, live: what waits, what is on the wire, what landed, and which lanes are held.
 //!
 //! A lane is a row: the sender's queue on the left, the wire, the consumer on the right. The picture is
-//! drawn from the API's own lists, anew whenever something in them changed.
+//! drawn from the API's own lists, again after each change.
 
 mod board;
 

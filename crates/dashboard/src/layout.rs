@@ -1,4 +1,4 @@
-//! The frame around every page: navigation, words after a change, refusals.
+//! The frame around every page: navigation, messages after a change, errors.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -73,7 +73,7 @@ impl Page {
     }
 }
 
-/// A page without navigation, for whoever has not signed in.
+/// A page without navigation, for users who have not signed in.
 pub(super) fn plain(title: &str, body: &Markup) -> Markup {
     let brand = html! { header.top { a.brand href="/dashboard" { (logo()) "Railpost" } } };
     document(title, &html! { (brand) main.narrow id="main" tabindex="-1" { (body) } (footer()) })
@@ -234,8 +234,8 @@ fn refusal_body(visit: &Visit, refused: &Refused) -> Markup {
     }
 }
 
-/// A path of the dashboard that is none.
+/// An unknown path of the dashboard.
 pub(super) async fn nowhere(visit: Visit) -> Answered {
-    let detail = format!("`{}` leads nowhere", visit.uri.path());
-    Result::<Reply, _>::Err(Refused::new(404, "There is no such page", &detail))
+    let detail = format!("no such page: `{}`", visit.uri.path());
+    Result::<Reply, _>::Err(Refused::new(404, "Not found", &detail))
 }

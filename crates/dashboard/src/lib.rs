@@ -1,9 +1,9 @@
-//! The dashboard: pages for people, drawn on the server.
+//! The dashboard: HTML pages, rendered on the server.
 //!
-//! It knows nothing that the API does not say: every figure and every change is a call of the API's own
-//! routes, in this process, as whoever has signed in (`Visit::get`). So permissions, checks
-//! and the audit trail are the API's. The pages work without script; `assets/script.js` adds live
-//! updates and countdowns. Nothing is fetched from elsewhere, and the content security policy says so.
+//! Every figure and every change is a call of the API's own routes, in this process, with the key of the
+//! signed-in user (`Visit::get`). So permissions, checks and the audit trail are the API's. The pages work
+//! without script; `assets/script.js` adds live updates and countdowns. Pages load nothing from other hosts,
+//! and the content security policy enforces that.
 //!
 //! It must not reach past the API, and must not know the configuration file or how connections are taken.
 //!
@@ -76,13 +76,12 @@ impl Dashboard {
         Self { app, api, sessions: Arc::default(), secure_cookies }
     }
 
-    /// Its pages. Unknown paths get 404.
     pub fn router(&self) -> Router {
         router(self.clone())
     }
 
-    /// The path of a link that opens the dashboard once, within a few minutes, for whoever sits at the
-    /// terminal on which it is printed. It goes behind the server's own URL.
+    /// The path of a link that signs in to the dashboard once, within a few minutes, for the user of the terminal
+    /// on which it is printed. The caller appends it to the server's URL.
     pub fn one_time_link(&self) -> String {
         format!("/dashboard/sign-in?token={}", self.sessions.make_link(&self.app))
     }
@@ -256,7 +255,7 @@ where
     get(async move |State(context), request| answer(context, request, handler).await)
 }
 
-/// The way of every request: who is it, was it their own wish, then the page.
+/// The steps of every request: find the session, check the form's token, render the page.
 async fn answer<F, R>(context: Dashboard, request: Request, handler: F) -> Response
 where
     F: Fn(Visit) -> R,

@@ -40,7 +40,7 @@ pub const LANES_SHOWN_MAX: usize = 24;
 pub const LANE_DELIVERIES_SHOWN_MAX: usize = 8;
 /// Held lanes, and newest deliveries, that the live page looks at: what one page of the API holds.
 pub const LIVE_DELIVERIES_MAX: u32 = 500;
-/// How often a live page is drawn anew: people see it as at once.
+/// How often a live page is rendered again: people see it as immediate.
 pub const LIVE_EVERY: Span = Span::from_millis(400);
 /// Live pages at once: each costs a few look-ups per [`LIVE_EVERY`].
 pub const LIVE_PAGES_MAX: usize = 64;

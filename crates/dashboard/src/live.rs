@@ -1,4 +1,4 @@
-//! Live parts of pages: drawn anew a few times a second, sent when they differ, as server-sent events.
+//! Live parts of pages: rendered a few times a second, and sent as server-sent events when they differ.
 
 use std::convert::Infallible;
 use std::future::Future;

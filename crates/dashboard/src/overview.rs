@@ -1,4 +1,4 @@
-//! The first page: how it goes, and what needs attention.
+//! The overview page: figures, and what needs attention.
 
 use http::Method;
 use maud::{Markup, html};
@@ -17,7 +17,7 @@ use super::{Answered, Reply};
 pub(super) const RANGES: [(&str, &str); 4] =
     [("15m", "15 min"), ("1h", "1 hour"), ("24h", "24 hours"), ("7d", "7 days")];
 
-/// Where whoever signed in begins: at their tenant, or at all of them if there are several.
+/// The first page after signing in: the user's tenant, or all tenants if there are several.
 pub(super) async fn start(visit: Visit) -> Answered {
     if let Some(tenant) = &visit.session.key.tenant {
         return Ok(Reply::Goto(format!("/dashboard/t/{tenant}")));

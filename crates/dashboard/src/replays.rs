@@ -101,7 +101,7 @@ fn preview(visit: &Visit, replay: &Value) -> Markup {
         replay["preview"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     html! {
         @if !ids.is_empty() {
-            h2 { "The first of them, in the order in which they go" }
+            h2 { "The first deliveries, in order" }
             ol.order {
                 @for id in ids {
                     li { a href=(visit.path(&format!("/deliveries/{id}"))) { code { (id) } } }

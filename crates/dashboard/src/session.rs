@@ -1,5 +1,4 @@
-//! Who has signed in: sessions, one-time links, and how often somebody failed. All of it is in
-//! memory: a restart signs everybody out.
+//! Sessions, one-time links, and counts of failed sign-ins. They are in memory: a restart signs all users out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -49,7 +48,7 @@ impl Default for SessionStore {
     }
 }
 
-/// Somebody who has signed in.
+/// The session of a signed-in user.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) key: Arc<ApiKey>,
@@ -159,7 +158,7 @@ impl SessionStore {
         lock(&self.sessions).get_mut(&hash_of(token))?.flash.take()
     }
 
-    /// A token that opens one session, for whoever sits at the terminal.
+    /// A token that opens one session, for the user of the terminal.
     pub(super) fn make_link(&self, app: &App) -> String {
         let (token, now) = (token(app), app.source.now());
         let mut links = lock(&self.links);
@@ -171,7 +170,7 @@ impl SessionStore {
         token
     }
 
-    /// Uses a link up: the key it stands for, if it was open.
+    /// Consumes a sign-in link, and returns the key it stands for if it was valid.
     pub(super) fn use_link(&self, app: &App, token: &str) -> Option<Arc<ApiKey>> {
         let now = app.source.now();
         lock(&self.links).remove(&hash_of(token)).filter(|until| now < *until)?;
@@ -188,7 +187,7 @@ impl SessionStore {
         }))
     }
 
-    /// How long somebody must wait before they may try to sign in again, if they must.
+    /// How long a client must wait before it may try to sign in again, if it must.
     pub(super) fn must_wait(&self, app: &App, who: &SignInAttempt) -> Option<Span> {
         let now = app.source.now();
         let failed = *lock(&self.failures).get(who)?;

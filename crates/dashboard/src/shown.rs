@@ -132,7 +132,7 @@ pub(super) fn key(value: &Value) -> Markup {
     }
 }
 
-/// The end of an id, which differs from one to the next, with the whole of it for whoever asks.
+/// The end of an id, where ids differ, with the whole id as a tooltip.
 pub(super) fn id(id: &str) -> Markup {
     let tail = id.char_indices().rev().nth(7).map_or(0, |(index, _)| index);
     match id.split_once('_') {

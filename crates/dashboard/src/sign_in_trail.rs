@@ -1,4 +1,4 @@
-//! Signing in and out, in the audit trail. Failures are told together: guessing keys does not fill it.
+//! Audit entries for signing in and out. Failures share entries, so that guessing keys does not fill the trail.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Dashboard;
 use crate::limits::{SIGN_IN_ADDRESSES_MAX, SIGN_IN_FAILURE_ENTRIES_MAX, SIGN_IN_WINDOW};
 
-/// Somebody signed in, with a key or a link that stands for one.
+/// Writes the entry of a sign-in with a key or a link.
 pub(super) async fn signed_in(
     app: &Arc<App>,
     key: &Arc<ApiKey>,
@@ -45,7 +45,7 @@ async fn tell(
     note(app, caller, AuditAction { action, tenant, target, detail }).await
 }
 
-/// Somebody failed to sign in.
+/// Counts a failed sign-in, and writes an entry if one is due.
 pub(super) async fn failed(context: &Dashboard, address: IpAddr) {
     let app = &context.app;
     let told = context.sessions.failed_sign_ins.count(address, app.source.now());

@@ -1,4 +1,4 @@
-//! Tables with pages, and what stands there when they are empty.
+//! Tables with pages, and their texts when they are empty.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) fn table(caption: &str, columns: &[&str], rows: &[Vec<Markup>]) -> Ma
     }
 }
 
-/// What stands where there is nothing yet: what it would be, and the command that makes one.
+/// The text of an empty table, with the command that creates the first row.
 pub(super) fn empty(what: &str, command: Option<&str>) -> Markup {
     html! {
         div.empty {

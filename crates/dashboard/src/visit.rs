@@ -1,4 +1,4 @@
-//! One request of somebody who has signed in, and their way to the API.
+//! One request of a signed-in user, and its calls of the API.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,12 +22,12 @@ pub(super) const COOKIE: &str = "railpost_session";
 /// The form field that proves that a form is one of ours.
 pub(super) const CSRF: &str = "csrf";
 
-/// One request: who it is, and what they want.
+/// One request: its session, path, query and form.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) context: Dashboard,
     pub(super) session: Session,
-    /// In whose realm, if the path says so.
+    /// The tenant of the path, if it has one.
     pub(super) tenant: Option<String>,
     /// When it came.
     pub(super) now: Timestamp,
@@ -115,7 +115,7 @@ impl Visit {
         self.form.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Whether whoever signed in may do what needs that much here.
+    /// Whether the signed-in user meets these needs.
     pub(super) fn may(&self, needs: Needs) -> bool {
         self.caller().may(needs, None)
     }
@@ -144,7 +144,7 @@ impl Visit {
         format!("/v1/tenants/{}{rest}", self.tenant.as_deref().unwrap_or_default())
     }
 
-    /// One call of the API, in this process, as whoever has signed in.
+    /// One call of the API, in this process, with the key of the signed-in user.
     pub(super) async fn call(
         &self,
         method: Method,
@@ -227,15 +227,11 @@ impl Visit {
 
 impl Refused {
     fn forged() -> Self {
-        Self::new(
-            403,
-            "This form is not ours",
-            "the page was too old: go back, reload it and try again",
-        )
+        Self::new(403, "Invalid form", "the page is too old: go back, reload it and try again")
     }
 
     fn path(path: &str, error: &http::Error) -> Self {
-        Self::new(404, "There is no such page", &format!("`{path}` is no path: {error}"))
+        Self::new(404, "Not found", &format!("invalid path `{path}`: {error}"))
     }
 
     /// Whether the page that asked says it best. What is forbidden or missing is a page of its own.
@@ -269,7 +265,7 @@ fn read(status: StatusCode, bytes: &[u8]) -> Result<Value, Refused> {
     if status.is_success() {
         return Ok(serde_json::from_slice(bytes).unwrap_or(Value::Null));
     }
-    let unread = |_| Refused::new(status.as_u16(), "The API refused this", "it did not say why");
+    let unread = |_| Refused::new(status.as_u16(), "Request failed", "the API gave no reason");
     Err(serde_json::from_slice(bytes).unwrap_or_else(unread))
 }
 
@@ -290,7 +286,7 @@ pub(super) fn same_site(headers: &HeaderMap) -> bool {
         .is_none_or(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
-/// Sends whoever has not signed in to the form, and back here after it.
+/// Redirects a user who has not signed in to the form, and back here afterwards.
 fn to_sign_in(parts: &Parts) -> Response {
     let wanted = parts.uri.path_and_query().map_or("/dashboard", |path| path.as_str());
     if parts.method != Method::GET || wanted.contains("/live/") {

@@ -1,6 +1,6 @@
-//! What holding a payload against a schema can cost, bounded before anything is run.
+//! The cost bound of validating a payload, computed before the validation runs.
 //!
-//! A validator cannot be interrupted, and what it does is no function of the schema's size alone: 25
+//! A validator cannot be interrupted, and its cost does not depend on the schema's size alone: 25
 //! definitions that each apply the next one twice come to 2^25 evaluations of the last. So a schema is read
 //! as a graph first ([`graph`]), and from the graph follows how often, at most, anything is evaluated on one
 //! value of a payload, by the value's depth. Nothing is assumed of what a validator remembers or leaves out.

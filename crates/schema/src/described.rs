@@ -1,4 +1,4 @@
-//! An event type with its schemas compiled, and what is said of an event that is held against them.
+//! An event type with its compiled schemas, and the validation of an event.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

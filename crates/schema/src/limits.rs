@@ -9,7 +9,7 @@ pub const EVENT_TYPES_BELIEVED_FOR: Span = Span::from_secs(5);
 /// Tenants whose event types are in memory at once: past it those not asked for lately are forgotten.
 pub const EVENT_TYPES_TENANTS_MAX: usize = 10_000;
 
-/// Misfits of one event that are told: the first few say enough.
+/// Schema errors of one event that are reported: the first few are enough.
 pub const SCHEMA_PROBLEMS_MAX: usize = 10;
 
 /// Steps that one payload may take to be held against its schema. A step takes 2 to 10 ns, so it is less than

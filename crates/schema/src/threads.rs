@@ -1,5 +1,5 @@
 //! Threads for validation that is not known to be cheap: few of them, and of those only a share for any one
-//! tenant, so that costly schemas of one hold up neither the server's own threads nor another's events.
+//! tenant, so that expensive schemas of one tenant delay neither the server's own threads nor other tenants.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -18,20 +18,20 @@ const HELP: &str = "\
 {usage-heading} {usage}
 
 Getting started:
-  demo          Watch it all at work, on this machine alone
+  demo          Watch the protocol live, on loopback
   serve         Run the server; no configuration is needed
   listen        Receive deliveries here: verify them, print them, misbehave on request
   send          Publish events
 
-Looking:
+Inspect:
   endpoints     Where events go: list, create, pause, rotate secrets …
   events        What was published
   deliveries    Each event on its way to each endpoint, with its attempts
-  lanes         Keys that stand still behind a dead letter
-  dead-letters  Deliveries that were given up on
+  lanes         Keys that wait behind a dead letter
+  dead-letters  Deliveries that failed for good
   audit         Who changed what
 
-Mending:
+Fix:
   replay        Send again, skip or discard many deliveries, as a job
 
 Offline (no server needed):
@@ -42,15 +42,15 @@ Offline (no server needed):
   completions   Print completions for a shell
 
 Administration:
-  tenants       Whose events these are
+  tenants       Owners of events and endpoints
   event-types   JSON Schemas for payloads
   keys          API keys and their scopes
   whoami        What this API key may do
   backup        Write a copy of the store
-  restore       Put a backup in the place of the store; the server must be stopped
-  store         Look through the store for damage
+  restore       Replace the store by a backup; the server must be stopped
+  store         Check the store for damage
   lines         Begin new lines after the store was restored by other means
-  prune         Delete what is past its retention
+  prune         Delete data past its retention
   config        Check and show the server's configuration
 
 Options:
@@ -81,7 +81,7 @@ struct Arguments {
 enum Command {
     /// Run the server
     Serve(serve::Arguments),
-    /// Watch it all at work, on this machine alone
+    /// Watch the protocol live, on loopback
     Demo(demo::Arguments),
     #[command(flatten)]
     Client(railpost_cli::Command),
@@ -92,15 +92,15 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Put a backup in the place of the store
+    /// Replace the store by a backup
     Restore(offline::Arguments),
-    /// Look through the store for damage
+    /// Check the store for damage
     #[command(subcommand)]
     Store(StoreAction),
-    /// Runs of numbers by which receivers keep their place
+    /// Runs of sequence numbers (`X-Lane`)
     #[command(subcommand)]
     Lines(LinesAction),
-    /// What is configured, and where it comes from
+    /// Check and show the server's configuration
     #[command(subcommand)]
     Config(config::Action),
 }

@@ -1,7 +1,6 @@
-//! What can be configured, and where it comes from: defaults, a TOML file, the environment and
-//! flags, in rising order.
+//! The configuration and its sources: defaults, a TOML file, the environment and flags, in rising order.
 //!
-//! [`fields`] is the table of all fields with what is allowed; `default.toml` is the same in words.
+//! [`fields`] is the table of all fields with their bounds; `default.toml` documents them.
 
 mod fields;
 mod kubernetes;
@@ -65,7 +64,7 @@ pub struct ServerConfig {
     pub data_dir: PathBuf,
     /// An admin key of the operator's choosing; empty for one that is made on the first start.
     pub admin_key: String,
-    /// How long attempts under way may take to end when the server stops.
+    /// How long requests and attempts in flight may take to end when the server stops.
     pub drain_timeout: Span,
     /// The file of the certificate chain in PEM, to listen with TLS; empty to listen without.
     pub tls_certificate: String,
@@ -118,7 +117,7 @@ pub enum AllowLoopback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeliveryConfig {
-    /// Most attempts under way at once, over all endpoints.
+    /// Most attempts in flight, over all endpoints.
     pub in_flight_max: u32,
     /// Networks that may be sent to although they are private or special.
     pub allow_networks: Vec<String>,

@@ -70,7 +70,7 @@ pub(crate) fn existing_master_key(config: &Config) -> Result<[u8; KEY_LEN], Stri
     match File::open(&file) {
         Ok(open) => read(&file, open),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
-            "there is no master key ({}): put the key there that the store was made with",
+            "the master key is missing ({}): copy the key of this store there",
             file.display()
         )),
         Err(error) => Err(format!("cannot read the master key {}: {error}", file.display())),

@@ -49,7 +49,7 @@ pub const REPLAY_SAVE_EVERY: u32 = 100;
 /// Longest that a replay goes on without saving, and so without noticing that it was cancelled.
 pub const REPLAY_SAVE_WITHIN: Span = Span::from_secs(1);
 
-/// How long a replay leaves a store, a backlog or a dispatcher alone that stands in its way.
+/// How long a replay waits before it retries after a failed store, a full backlog or a busy dispatcher.
 pub const REPLAY_PAUSE: Span = Span::from_millis(500);
 
 /// How often figures over time are written: a crash loses this much of them.

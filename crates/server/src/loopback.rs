@@ -1,8 +1,8 @@
-//! Whether receivers on this machine may be sent to, and what closes that.
+//! Whether requests may go to receivers on loopback, and what blocks that.
 //!
-//! Somebody who tries Railpost out has a receiver on the same machine, and so `delivery.allow_loopback = "auto"` lets
-//! attempts go there while everybody who can create an endpoint is on this machine already. As soon as something says
-//! otherwise, it is closed for as long as the process lives.
+//! A new user has a receiver on the same machine. So `delivery.allow_loopback = "auto"` allows loopback while every
+//! user who can create an endpoint is on this machine already. Once a request or a second tenant shows otherwise,
+//! loopback stays blocked until the process ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) fn closed_by(config: &Config) -> Option<ClosedBy> {
 /// What is said of receivers on this machine: at the start, and by `railpost config check`.
 pub(crate) fn in_words(config: &Config, closed_by: Option<ClosedBy>) -> String {
     match closed_by {
-        Some(by) => format!("Receivers on this machine are refused ({SETTING}): {}.", by.reason()),
+        Some(by) => format!("Receivers on loopback are blocked ({SETTING}): {}.", by.reason()),
         None if config.delivery.allow_loopback == AllowLoopback::Auto => format!(
             "Receivers on this machine may be sent to, until there is a second tenant or a request \
              comes through a proxy ({SETTING})."
@@ -104,7 +104,7 @@ impl LoopbackWatch {
         }
     }
 
-    /// Closes loopback if there is more than one tenant, or nobody can say.
+    /// Blocks loopback if there is more than one tenant, or if their number is unknown.
     async fn look_for_tenants(&self) -> Option<ClosedBy> {
         if !self.may_close() {
             return None;

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-/// An event's way through the server takes a few dozen allocations, freed on other threads than they
-/// were made on: the system's allocator spends a tenth of the server's time on that. This links one that
-/// takes the place of `malloc` for Rust and C alike.
+/// An event takes a few dozen allocations, freed on other threads than they were made on. The system's
+/// allocator spends 10 % of the server's CPU time on that. This links an allocator that replaces `malloc` for
+/// Rust and C.
 #[used]
 static ALLOCATOR: unsafe extern "C" fn(usize) -> *mut std::ffi::c_void = libmimalloc_sys::mi_malloc;
 
@@ -13,12 +13,11 @@ fn main() -> ExitCode {
     railpost::cli::run()
 }
 
-/// A page of 2 MiB is cleared as a whole when it is first touched, by whoever touches it: up to ten
-/// milliseconds on a virtual machine, for which all that is under way waits. Small pages take a little more
-/// of the processor's time, and half the memory.
+/// The kernel clears a page of 2 MiB as a whole when a thread first touches it: up to ten milliseconds on a
+/// virtual machine, during which requests wait. Small pages take slightly more CPU time and half the memory.
 #[cfg(target_os = "linux")]
 fn without_huge_pages() {
-    // A system that cannot is slower now and then, and nothing else.
+    // Where this fails, some requests are slower.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 

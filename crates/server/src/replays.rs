@@ -1,10 +1,10 @@
-//! The runner of replays: jobs that do the same to many deliveries.
+//! The runner of replays: jobs that apply one action to many deliveries.
 //!
-//! A tenant's replays run one after the other, its dry runs too, those of different tenants side by side. A job walks its
-//! deliveries from the oldest to the latest, at its rate, and saves how far it has got; after a
-//! restart it goes on from there. What was done after the last save may be done again: a replay of
-//! what is no dead letter any more is refused, and a delivery that is made twice carries the same event
-//! id. A job that is cancelled cannot save any more, and stops.
+//! A tenant's replays run one after the other, and so do its dry runs; tenants run concurrently. A job walks its
+//! deliveries from the oldest to the latest, at its rate, and saves its progress; after a restart it continues from
+//! there. Actions after the last save may be repeated: a replay of a delivery that is not a dead letter any more is
+//! rejected, and a delivery that is created twice carries the same event id. A cancelled job cannot save its
+//! progress, and stops.
 
 mod walk;
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
             () = tokio::time::sleep(Duration::from(REPLAY_PAUSE)), if !known => {}
         }
     }
-    // Each saves how far it has got. Whoever waits for this has a bound.
+    // Each job saves its progress. The caller waits with a timeout.
     while jobs.tasks.join_next().await.is_some() {}
 }
 
@@ -127,13 +127,13 @@ impl StopSignals {
         }
     }
 
-    /// Leaves what stands in the way alone for a moment.
+    /// Waits a moment before the next try.
     async fn pause(&mut self) -> Result<(), Stop> {
         self.unless_stopped(tokio::time::sleep(Duration::from(REPLAY_PAUSE))).await
     }
 }
 
-/// One replay under way.
+/// One running replay.
 struct Job {
     app: Arc<App>,
     replay: Replay,

@@ -48,9 +48,9 @@ pub struct Server {
     url: String,
     opened: Opened,
     loopback_closed_by: Option<ClosedBy>,
-    /// Tells those who listen and those who keep the store in shape to stop.
+    /// Tells the listener and the background jobs to stop.
     stop: watch::Sender<bool>,
-    /// Tells whoever sends spans that there will be no more.
+    /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
@@ -183,7 +183,7 @@ impl Server {
         &self.url
     }
 
-    /// The admin key that was made on this start, if one was: nobody can ask for it again.
+    /// The admin key that this start created, if any: it is shown once.
     pub fn admin_key(&self) -> Option<&str> {
         self.opened.made_key.as_deref()
     }

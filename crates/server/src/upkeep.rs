@@ -1,5 +1,5 @@
-//! What keeps the store in shape while the server runs: retention, the closing of what removed endpoints
-//! had open, the erasing of tenants, and the writing of figures.
+//! Background jobs on the store: retention, closing open deliveries of removed endpoints, erasing tenants, and
+//! writing figures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<b
     }
 }
 
-/// How long to rest after a round. One that failed is told of, and tried again soon.
+/// How long to wait after a round. A failed round is logged and retried soon.
 fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> Duration {
     let Err(problem) = done else { return Duration::from(app.settings.retention.prune_every) };
     app.telemetry.note_stopped(&problem);

@@ -1,5 +1,5 @@
-//! The wide line of an attempt: all that is worth knowing of it in one place. An event's key may be
-//! personal data, and so may its payload: neither is in it.
+//! The log line of an attempt, with all its fields in one place. It has neither the event's key nor its payload,
+//! because both may be personal data.
 
 use railpost_dispatch::AttemptEnded;
 use railpost_engine::{AttemptResult, DeliveryState, Time};

@@ -228,16 +228,16 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// What happens often is told of now and then.
+/// Limits how often repeated trouble is logged.
 #[derive(Debug, Default)]
 struct Rarely {
     told_at: Option<Instant>,
-    /// Times that nobody was told of.
+    /// Occurrences that were not logged yet.
     times: u64,
 }
 
 impl Rarely {
-    /// It happened. If it is time to tell of it: how often it happened since it was last told.
+    /// Counts an occurrence. If it is time to log: the number of occurrences since the last line.
     fn now(&mut self) -> Option<u64> {
         self.times += 1;
         let every = Duration::from(TROUBLE_TOLD_EVERY);

@@ -13,7 +13,7 @@ pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long the end of the process waits for its last log lines.
 pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
 
-/// How often trouble that goes on is told of.
+/// How often continuing trouble is logged.
 pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
 
 /// Spans that wait for the collector; past it they are counted and left out.

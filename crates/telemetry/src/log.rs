@@ -1,5 +1,5 @@
-//! Log lines: one event each, with named fields. Whoever has something to say writes it into a text that all
-//! share, and a thread of its own writes that text out.
+//! Log lines: one event each, with named fields. All threads append to one shared buffer, and a separate
+//! thread writes it out.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::limits::{LOG_FLUSH_TIMEOUT, LOG_LINES_TOGETHER_MAX, LOG_PAUSE, LOG_WA
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// For whoever looks for a defect.
+    /// Details for debugging.
     Debug,
     /// The usual course of things.
     #[default]
@@ -93,11 +93,11 @@ pub struct Log {
 /// What all clones of a log share. Dropping it ends the thread that writes.
 struct Speaker(Arc<Lines>);
 
-/// Lines on their way from those who say them to the thread that writes them.
+/// The buffer of lines between the logging threads and the writer thread.
 #[derive(Default)]
 struct Lines {
     said: Mutex<Said>,
-    /// Told when there is something where there was nothing.
+    /// Notified when the empty buffer gets a line.
     news: Condvar,
     dropped: AtomicU64,
 }
@@ -106,9 +106,9 @@ struct Lines {
 #[derive(Default)]
 struct Said {
     text: String,
-    /// Who waits until it is written.
+    /// Callers that wait until the buffer is written.
     waiting: Vec<SyncSender<()>>,
-    /// Nobody is left who could say more.
+    /// All loggers are dropped.
     over: bool,
 }
 
@@ -203,7 +203,7 @@ struct Writer<S> {
     lines: Arc<Lines>,
     sink: S,
     look: Look,
-    /// How many dropped lines have been told of.
+    /// How many dropped lines have been reported.
     told: u64,
 }
 

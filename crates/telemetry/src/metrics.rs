@@ -1,5 +1,5 @@
 //! Counts and durations for Prometheus. Written by hand: counting is an atomic addition, the text
-//! format is a line each, and a registry's crate would add locks and labels that nobody needs here.
+//! format is a line each, and a crate for it would add locks and labels that are not needed here.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Mutex;

@@ -1,39 +1,39 @@
-//! Every name by which operators know what they see: metrics, log events and spans.
-//! `docs/reference/telemetry.md` lists them too, and a test keeps both the same.
+//! The names of all metrics, log events and spans. `docs/reference/telemetry.md` lists them too, and a test
+//! compares both.
 
 /// Name, type and meaning of every metric.
 pub(super) const METRICS: [(&str, &str, &str); 36] = [
-    ("railpost_build_info", "gauge", "Always 1; its label says the version"),
+    ("railpost_build_info", "gauge", "Always 1, with the version as a label"),
     ("railpost_events_accepted_total", "counter", "Events accepted"),
-    ("railpost_events_duplicate_total", "counter", "Events that had been accepted before"),
-    ("railpost_deliveries_created_total", "counter", "Deliveries made of accepted events"),
+    ("railpost_events_duplicate_total", "counter", "Duplicate events"),
+    ("railpost_deliveries_created_total", "counter", "Deliveries created for accepted events"),
     (
         "railpost_requests_total",
         "counter",
         "Requests to the API, by method, route and class of status",
     ),
-    ("railpost_request_duration_seconds", "histogram", "How long requests to the API took"),
-    ("railpost_connections_open", "gauge", "Connections to the API"),
+    ("railpost_request_duration_seconds", "histogram", "Duration of requests to the API"),
+    ("railpost_connections_open", "gauge", "Open connections to the API"),
     ("railpost_attempts_total", "counter", "Attempts that ended, by outcome"),
     (
         "railpost_attempt_results_total",
         "counter",
         "Attempts that ended, by class of status or by failure",
     ),
-    ("railpost_attempt_duration_seconds", "histogram", "How long attempts took"),
+    ("railpost_attempt_duration_seconds", "histogram", "Duration of attempts"),
     (
         "railpost_delivery_duration_seconds",
         "histogram",
-        "How long deliveries took from accept to acknowledgement",
+        "Time from accepting an event to its acknowledgement",
     ),
-    (
-        "railpost_deliveries_dead_total",
-        "counter",
-        "Deliveries given up on after an attempt, by reason",
-    ),
+    ("railpost_deliveries_dead_total", "counter", "Dead letters made after an attempt, by reason"),
     ("railpost_breakers_open", "gauge", "Endpoints whose breaker is not closed"),
-    ("railpost_breaker_opened_total", "counter", "Times that a breaker opened"),
-    ("railpost_lanes_held_total", "counter", "Times that a dead letter came to hold its lane"),
+    ("railpost_breaker_opened_total", "counter", "Number of times a breaker opened"),
+    (
+        "railpost_lanes_held_total",
+        "counter",
+        "Number of times a dead letter began to hold its lane",
+    ),
     (
         "railpost_endpoints_switched_off_total",
         "counter",
@@ -42,9 +42,9 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
     (
         "railpost_endpoints_blocked",
         "gauge",
-        "Endpoints that nothing can be sent to as they are, such as without a valid secret",
+        "Blocked endpoints, such as those without a valid secret",
     ),
-    ("railpost_attempts_in_flight", "gauge", "Attempts under way"),
+    ("railpost_attempts_in_flight", "gauge", "Attempts in flight"),
     ("railpost_engine_attempts_started_total", "counter", "Attempts that the engine started"),
     (
         "railpost_engine_acknowledged_total",
@@ -52,28 +52,28 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
         "Deliveries that the engine saw acknowledged",
     ),
     ("railpost_engine_retries_planned_total", "counter", "Retries that the engine planned"),
-    ("railpost_engine_dead_total", "counter", "Deliveries that the engine gave up on"),
-    ("railpost_engine_loads_total", "counter", "Times that the engine asked the store for more"),
-    ("railpost_engine_ignored_total", "counter", "Inputs that made no sense to the engine, by why"),
-    ("railpost_deliveries", "gauge", "Deliveries that are not closed, and dead letters, by state"),
-    ("railpost_oldest_open_age_seconds", "gauge", "Age of the oldest delivery that is open"),
-    ("railpost_store_up", "gauge", "Whether the store could be read and written just now"),
-    ("railpost_store_size_bytes", "gauge", "Bytes that the store takes, as far as it knows"),
+    ("railpost_engine_dead_total", "counter", "Dead letters made by the engine"),
+    ("railpost_engine_loads_total", "counter", "Loads that the engine requested from the store"),
+    ("railpost_engine_ignored_total", "counter", "Inputs that the engine ignored, by reason"),
+    ("railpost_deliveries", "gauge", "Open deliveries and dead letters, by state"),
+    ("railpost_oldest_open_age_seconds", "gauge", "Age of the oldest open delivery"),
+    ("railpost_store_up", "gauge", "1 if the store can be read and written, otherwise 0"),
+    ("railpost_store_size_bytes", "gauge", "Size of the store in bytes, if known"),
+    ("railpost_store_trouble_total", "counter", "Failed reads and writes of the store"),
+    ("railpost_pruned_events_total", "counter", "Events deleted past their retention"),
     (
-        "railpost_store_trouble_total",
+        "railpost_log_lines_dropped_total",
         "counter",
-        "Times that the store could not be written or read",
+        "Log lines dropped because the buffer was full",
     ),
-    ("railpost_pruned_events_total", "counter", "Events deleted because their time was past"),
-    ("railpost_log_lines_dropped_total", "counter", "Log lines that there was no room for"),
-    ("railpost_spans_sent_total", "counter", "Spans that the collector took"),
+    ("railpost_spans_sent_total", "counter", "Spans that the collector accepted"),
     (
         "railpost_spans_dropped_total",
         "counter",
-        "Spans that there was no room for, or that the collector did not take",
+        "Spans dropped because the buffer was full or the collector did not accept them",
     ),
-    ("process_start_time_seconds", "gauge", "When the process started, in seconds since 1970"),
-    ("process_resident_memory_bytes", "gauge", "Memory of the process that is in use"),
+    ("process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970"),
+    ("process_resident_memory_bytes", "gauge", "Resident memory of the process"),
     ("process_open_fds", "gauge", "Open files and sockets of the process"),
 ];
 

@@ -1,4 +1,4 @@
-//! What the machine knows of this process.
+//! Figures of this process: memory, open files, start time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

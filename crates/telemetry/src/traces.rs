@@ -1,5 +1,5 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A task of its own sends them in
-//! batches; a collector that is gone costs a counter and a line now and then.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A separate task sends them in batches. If
+//! the collector is down, spans are dropped and counted, and a line is logged at most every 10 s.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ pub(crate) struct Traces {
     spans: mpsc::Sender<Json>,
 }
 
-/// Where a span stands in its trace.
+/// The position of a span in its trace.
 struct SpanPlace {
     trace_id: u128,
     span_id: u64,
@@ -41,7 +41,7 @@ pub struct Exporter {
     rarely: Rarely,
 }
 
-/// Spans for the collector at this URL, and who sends them there.
+/// Spans for the collector at this URL, and the task that sends them.
 pub(crate) fn traces(
     url: &str,
     metrics: &Arc<Metrics>,

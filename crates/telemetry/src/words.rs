@@ -1,4 +1,4 @@
-//! What the engine's words are called in log lines, metrics and spans.
+//! The names of the engine's states and outcomes in log lines, metrics and spans.
 
 use railpost_engine::{DeadReason, DeliveryState, EndpointStatus, Failure, Outcome, Transition};
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub(super) const DEAD_REASONS: [DeadReason; 5] = [
     DeadReason::OutcomeUnknown,
 ];
 
-/// How the engine took an attempt, by what it made of it.
+/// The outcome of an attempt, from the transition of its delivery.
 pub(super) fn outcome(transition: &Transition) -> Outcome {
     match transition.state {
         DeliveryState::Delivered => Outcome::Acknowledged,

@@ -1,4 +1,4 @@
-//! What a change was: which fields were what before and are what since.
+//! The changed fields of a change, with their old and new values.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Types in words: what JSON Schema says, for people.
+//! JSON Schemas as text, for the page of operations.
 
 use std::fmt::Write as _;
 

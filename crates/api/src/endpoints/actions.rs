@@ -1,4 +1,4 @@
-//! What can be done with an endpoint, and how it is doing.
+//! Actions on an endpoint, and its health.
 
 use http::Method;
 use railpost_engine::{BreakerState, EndpointStatus, Plan, Time, Timestamp};
@@ -37,28 +37,28 @@ pub(super) fn routes() -> Vec<Route> {
             post.clone(),
             "/v1/tenants/{tenant}/endpoints/{endpoint}/resume",
             Manage,
-            "Resume an endpoint, whatever switched it off",
+            "Resume an endpoint that is paused or switched off",
             resume,
         ),
         Route::new(
             post,
             "/v1/tenants/{tenant}/endpoints/{endpoint}/test",
             Manage,
-            "Send a test event to this endpoint alone",
+            "Send a test event to this endpoint only",
             test,
         ),
         Route::new(
             get.clone(),
             "/v1/tenants/{tenant}/endpoints/{endpoint}/schedule",
             Read,
-            "Show when a delivery that keeps failing would be tried",
+            "Show the planned attempts of a delivery that keeps failing",
             schedule,
         ),
         Route::new(
             get,
             "/v1/tenants/{tenant}/endpoints/{endpoint}/health",
             Read,
-            "Show how an endpoint is doing",
+            "Show the health of an endpoint",
             health,
         ),
     ]
@@ -140,7 +140,7 @@ pub(crate) async fn test(
     ctx.app.dispatcher.redeliver(batch).await?;
     let deliveries = ctx.app.store.deliveries_of(&tenant, &id).await?;
     let made = deliveries.first().map(|view| view.delivery.id);
-    let gone = || Problem::new(Code::Conflict, "the endpoint was removed meanwhile");
+    let gone = || Problem::new(Code::Conflict, "the endpoint was removed in between");
     let answer = Accepted(TestSent { event: id, delivery: made.ok_or_else(gone)? });
     ctx.remember(answer).await
 }
@@ -196,7 +196,7 @@ pub(crate) async fn schedule(
 pub(crate) struct EndpointHealth {
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
-    /// Why nothing can be sent to it as it is, such as a missing secret.
+    /// Why nothing can be sent to it, such as a missing secret.
     pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
@@ -204,7 +204,7 @@ pub(crate) struct EndpointHealth {
     pub(crate) breaker: Option<BreakerView>,
     /// Until when its receiver asked to be left alone.
     pub(crate) held_until: Option<Time>,
-    /// Attempts under way.
+    /// Attempts in flight.
     pub(crate) in_flight: u64,
     /// Deliveries in memory that only wait for a gate to open.
     pub(crate) ready: usize,
@@ -216,7 +216,7 @@ pub(crate) struct EndpointHealth {
     pub(crate) held: u64,
     /// Dead letters that hold none.
     pub(crate) dead: u64,
-    /// All that is open: pending, under way, waiting and held.
+    /// All open deliveries: pending, in flight, waiting and held.
     pub(crate) open: u64,
     /// When the oldest open delivery was made.
     pub(crate) oldest_open_at: Option<Time>,
@@ -239,11 +239,11 @@ pub(crate) enum BreakerView {
         /// The probe's instant.
         until: Time,
     },
-    /// The probe is under way.
+    /// The probe is in flight.
     Probing,
     /// Attempts pass, but no more than `limit` at once.
     Ramping {
-        /// Most attempts under way.
+        /// Most attempts in flight.
         limit: u32,
     },
 }

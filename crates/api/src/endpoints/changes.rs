@@ -1,4 +1,4 @@
-//! What a change of an endpoint was, for the audit trail.
+//! The changed fields of an endpoint, for the audit trail.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(super) fn between(before: &Endpoint, after: &Endpoint) -> Changes {
     changes
 }
 
-/// What is not as it would be had nobody said anything.
+/// The settings that differ from the defaults.
 pub(super) fn since_nothing(endpoint: &Endpoint) -> Changes {
     let settings = EndpointSettings::all_events("");
     let private = Ok(EndpointPrivate::default());

@@ -1,4 +1,4 @@
-//! What an endpoint's owner chose, checked: what could never be sent is refused when it is entered.
+//! The settings of an endpoint, validated: settings that could never work are rejected when they are entered.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

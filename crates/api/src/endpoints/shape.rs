@@ -46,7 +46,7 @@ pub(crate) struct EndpointView {
     pub(crate) client_certificate: bool,
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
-    /// Why nothing can be sent to it as it is, such as a missing secret. Nothing if it can; answers to
+    /// Why nothing can be sent to it, such as a missing secret. Nothing if it can; answers to
     /// changes leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked: Option<String>,
@@ -214,7 +214,7 @@ pub(crate) struct NewEndpoint {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::headers")]
     headers: BTreeMap<String, String>,
-    /// With what attempts prove who sends them. It is encrypted and not shown again.
+    /// The client certificate of attempts. It is encrypted and not shown again.
     #[serde(default)]
     client_identity: Option<ClientIdentity>,
     /// The secret to sign with, `whsec_…`; one is made if none is given.
@@ -298,7 +298,7 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::headers")]
     pub(super) headers: BTreeMap<String, String>,
-    /// With what attempts prove who sends them.
+    /// The client certificate of attempts.
     #[serde(default)]
     pub(super) client_identity: Option<ClientIdentity>,
 }
@@ -350,7 +350,7 @@ impl merge::Settings for EndpointFields {
     fn beside(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
         let mut revision = schemas.subschema_for::<Option<u64>>();
         let about =
-            "The revision that the change was made from: it is refused if another came between.";
+            "The revision that the change is based on. If it is not the latest, the answer is 409.";
         revision.insert("description".to_owned(), about.into());
         vec![("revision", revision)]
     }

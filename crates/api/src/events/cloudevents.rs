@@ -1,4 +1,4 @@
-//! CloudEvents as events of ours.
+//! Conversion of CloudEvents to events.
 //!
 //! | CloudEvents | ours |
 //! |---|---|

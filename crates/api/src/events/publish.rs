@@ -1,4 +1,4 @@
-//! How events come in.
+//! Publishing events.
 
 use std::sync::Arc;
 
@@ -58,13 +58,13 @@ pub(super) fn routes() -> Vec<Route> {
     "payload": { "order": 17, "total": "49.00" },
 }))]
 pub(crate) struct NewEvent<'a> {
-    /// Its id, by which duplicates are known; one is made if there is none.
+    /// Its id, for deduplication; generated if it is missing.
     #[serde(default)]
     id: Option<EventId>,
     /// Its type, such as `order.created`.
     #[serde(rename = "type")]
     event_type: EventType,
-    /// What orders it: events with the same key arrive one after the other.
+    /// The key: events with the same key arrive one after the other.
     #[serde(default)]
     key: Option<Key>,
     /// What receivers get, byte for byte.
@@ -99,7 +99,7 @@ pub(crate) struct NewEvents<'a> {
 pub(crate) struct Receipt {
     /// Its id. Receivers see it as `webhook-id`.
     pub(crate) id: EventId,
-    /// What identified it, if it came as a CloudEvent: its own id is made of that.
+    /// The `source` and `id` of a CloudEvent: the event's own id is a hash of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cloudevent: Option<IdentityView>,
     /// When it was accepted.

@@ -1,4 +1,4 @@
-//! How events are looked at, and delivered once more.
+//! Reading events, and redelivering them.
 
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -59,7 +59,7 @@ pub(super) fn routes() -> Vec<Route> {
             Method::POST,
             "/v1/tenants/{tenant}/events/{event}/redeliver",
             Needs::Manage,
-            "Deliver an event once more, to an endpoint of choice",
+            "Redeliver an event to an endpoint",
             redeliver,
         ),
     ]

@@ -1,8 +1,8 @@
 //! Events as a stream: one line each way per event, for as long as the client likes.
 //!
 //! The answer flows while the request does. Nothing is read from the client before what it sent is
-//! answered, and nothing is answered before the client takes it, so a stream holds a group of lines
-//! and a part of a line at the most. A line that is wrong is answered so and does not stop the others.
+//! answered, and nothing is answered before the client takes it, so a stream holds at most a group of lines
+//! and a part of a line. An invalid line gets an error line and does not stop the others.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
         Method::POST,
         "/v1/tenants/{tenant}/events/stream",
         Needs::Publish,
-        "Publish a stream of events, one line of JSON each, and hear of each as it is accepted",
+        "Publish a stream of events, one line of JSON each; each gets a line of the answer",
         publish_stream,
     )]
 }
@@ -99,7 +99,7 @@ async fn publish_stream(
     Ok(Plain::new(([(header::CONTENT_TYPE, NDJSON)], body).into_response()))
 }
 
-/// One stream under way. It ends when its client does: whoever drives it drops it then.
+/// One open stream. When the client disconnects, the connection's task drops it.
 struct Publisher {
     input: Input,
     trace: Option<String>,

@@ -1,4 +1,4 @@
-//! What the schema of settings says about a change to them.
+//! The schema of a merge patch, derived from the schema of the settings.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};

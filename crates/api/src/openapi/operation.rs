@@ -1,4 +1,4 @@
-//! One operation: what it takes, and what it answers.
+//! One operation: its parameters, body and responses.
 
 use http::Method;
 use schemars::{Schema, SchemaGenerator};

@@ -1,4 +1,4 @@
-//! What an operation is called in a program: `list_endpoints`, `rotate_endpoint_secrets`.
+//! The operation ids of the specification: `list_endpoints`, `rotate_endpoint_secrets`.
 
 use http::Method;
 

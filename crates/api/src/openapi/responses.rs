@@ -1,4 +1,4 @@
-//! What operations answer: when all went well, and when not.
+//! The responses of operations: success and errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,14 +114,14 @@ const REPLAYED: AnswerHeader = AnswerHeader {
 
 const RETRY_AFTER: AnswerHeader = AnswerHeader {
     name: "Retry-After",
-    about: "After how many seconds it is worth to ask again.",
+    about: "Seconds to wait before a retry.",
     required: false,
     pattern: "^[1-9][0-9]*$",
 };
 
 const WWW_AUTHENTICATE: AnswerHeader = AnswerHeader {
     name: "WWW-Authenticate",
-    about: "How to show an API key.",
+    about: "How to send an API key.",
     required: true,
     pattern: "^Bearer$",
 };

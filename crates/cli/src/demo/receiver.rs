@@ -32,7 +32,7 @@ pub(super) enum Manner {
     Slow,
     /// Refuses everything with 503 for this long.
     Down(Duration),
-    /// Refuses one key for good with 422, until it is mended.
+    /// Answers 422 for one key, until it is fixed.
     Poisoned(&'static str),
     /// Takes a few requests a second and refuses the rest with 429 and Retry-After.
     RateLimiting,
@@ -96,7 +96,7 @@ impl Receiver {
         found.map(|arrivals| arrivals.clone()).unwrap_or_default()
     }
 
-    /// Mends what the receiver refuses for good, or breaks it again.
+    /// Fixes the receiver's permanent failure, or breaks it again.
     pub(super) fn mend(&self, mended: bool) {
         self.mind.mended.store(mended, Ordering::Relaxed);
     }

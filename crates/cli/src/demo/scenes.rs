@@ -36,14 +36,14 @@ impl Scene {
     /// What to watch.
     pub(super) fn line(self) -> String {
         match self {
-            Scene::RetryWithBackoff => "an event goes to the flaky receiver, which refuses it twice. It is tried again, each time after a longer wait.".to_owned(),
-            Scene::HeadOfLine => "three events of one key. The first is refused for now; the other two wait behind it.".to_owned(),
-            Scene::OtherKeysFlow => "meanwhile other keys flow: a stuck lane holds up nobody else.".to_owned(),
-            Scene::DuplicateIgnored => "the forgetful receiver does its work, but its answer is lost. The event comes again, with the same id.".to_owned(),
-            Scene::RateLimited => "the rate-limiting receiver says 429 and Retry-After. It gets its pause.".to_owned(),
+            Scene::RetryWithBackoff => "an event goes to the flaky receiver, which fails twice. Railpost retries, each time after a longer wait.".to_owned(),
+            Scene::HeadOfLine => "three events of one key. The first fails for now; the other two wait behind it.".to_owned(),
+            Scene::OtherKeysFlow => "meanwhile other keys continue: a waiting lane delays no other lane.".to_owned(),
+            Scene::DuplicateIgnored => "the forgetful receiver processes the event, but its answer is lost. The event is sent again, with the same id.".to_owned(),
+            Scene::RateLimited => "the rate-limiting receiver answers 429 with Retry-After. Railpost waits that long.".to_owned(),
             Scene::Slow => "the slow receiver takes a second for each event; one key keeps its order.".to_owned(),
-            Scene::DeadLetterHolds => format!("`{POISONED_KEY}` is poisoned: its first event is refused for good. The dead letter holds its lane."),
-            Scene::ReplayReleases => "the receiver is mended, and the dead letter is replayed. It lands, and what waited behind it follows in order.".to_owned(),
+            Scene::DeadLetterHolds => format!("the receiver rejects the first event of `{POISONED_KEY}` for good. The dead letter holds its lane."),
+            Scene::ReplayReleases => "the receiver is fixed, and the dead letter is replayed. It is delivered, and the events behind it follow in order.".to_owned(),
             Scene::BackFromDown => "the receiver that was down is back: nothing was lost.".to_owned(),
         }
     }

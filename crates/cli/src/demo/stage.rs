@@ -1,4 +1,4 @@
-//! What the scenes play on: the server's client, the receivers, and the traffic that goes on.
+//! The environment of the scenes: the client of the server, the receivers, and background traffic.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Stage {
         ]
     }
 
-    /// Events for every receiver until the demo ends, and a lane to be released by whoever watches.
+    /// Events for every receiver until the demo ends, and a held lane for the user to release.
     pub(super) async fn go_on(&self) -> Result<(), DemoError> {
         self.poisoned.mend(false);
         for number in 1..=3 {

@@ -1,4 +1,4 @@
-//! What a receiver remembers, to tell duplicates and disorder.
+//! The events that a receiver has seen, to detect duplicates and wrong order.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;

@@ -138,7 +138,7 @@ fn planned(schedule: &Value) -> Markup {
         .map(|one| (number(one, "number"), after(&one["earliest"]), after(&one["latest"])))
         .collect();
     html! {
-        @if attempts.is_empty() { p.muted { "Nothing is tried twice." } }
+        @if attempts.is_empty() { p.muted { "There are no retries." } }
         @else { (chart::schedule(&attempts)) }
     }
 }

@@ -1,4 +1,4 @@
-//! What is in the form of an endpoint, and what of it differs from the endpoint as it is.
+//! The form of an endpoint, and its differences from the stored endpoint.
 
 use railpost_engine::Policy;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! Creating and editing an endpoint, with what is wrong beside the field.
+//! Creating and editing an endpoint, with errors beside their fields.
 
 use http::Method;
 use maud::{Markup, html};
@@ -22,7 +22,7 @@ pub(crate) async fn create(visit: Visit) -> Answered {
     match visit.post("/endpoints", Some(&body)).await {
         Ok(made) => {
             let page = format!("/endpoints/{}", text(&made, "id"));
-            let said = "The endpoint is there. This secret signs what it is sent:";
+            let said = "The endpoint is created. This secret signs its requests:";
             Ok(visit.then_reveal(&page, said, text(&made["secret"], "value")))
         }
         Err(refused) => again(&visit, &draft, None, refused).await,
@@ -159,7 +159,7 @@ impl Form<'_> {
                 .choice(&draft.on_dead_letter, &ON_DEAD_LETTER, refused))
             (field("envelope", "envelope", "Envelope", "How an event is wrapped.")
                 .choice(&draft.envelope, &ENVELOPES, refused))
-            (field("thin_above", "thin_above", "Reference above", "Payloads of more bytes than this are sent as a link. Empty: none is.")
+            (field("thin_above", "thin_above", "Reference above", "Payloads of more bytes than this are sent as a link. Empty: never.")
                 .text(&draft.thin_above, refused))
         }
     }
@@ -196,7 +196,7 @@ impl Form<'_> {
                 .text(&draft.max_delay, refused))
             (field("max_attempts", "policy.retry.max_attempts", "Most attempts", "Then it is a dead letter.")
                 .text(&draft.max_attempts, refused))
-            (field("in_flight_max", "policy.in_flight_max", "Most at once", "Attempts under way at one time.")
+            (field("in_flight_max", "policy.in_flight_max", "Most at once", "Attempts in flight at the same time.")
                 .text(&draft.in_flight_max, refused))
             (field("timeout", "timeout", "Timeout", "Of one attempt, such as 15s. Empty: the server's own.")
                 .text(&draft.timeout, refused))

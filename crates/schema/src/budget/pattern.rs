@@ -1,4 +1,4 @@
-//! What a regular expression can cost.
+//! The cost bound of a regular expression.
 //!
 //! Patterns are matched in linear time: for each byte of the text at most every place in the pattern is
 //! looked at once. So what counts is how many places there are, with repetitions written out.

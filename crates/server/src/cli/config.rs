@@ -1,4 +1,4 @@
-//! `railpost config`: what is in force and where it comes from. Also finds the inputs for `serve`.
+//! `railpost config`: the values in use and their sources. Also finds the inputs for `serve`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,9 +17,9 @@ const DEFAULT_FILE: &str = "railpost.toml";
 /// What may be asked about the configuration.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
-    /// Say what is in force and where it comes from, or all that is wrong
+    /// Show the values in use and their sources, or list all errors
     Check(File),
-    /// Print the configuration in force as TOML, without secrets
+    /// Print the configuration in use as TOML, without secrets
     Show(File),
     /// Print the default configuration, with a comment on every field
     Default,

@@ -8,13 +8,13 @@ use tokio::runtime::Runtime;
 
 use crate::demo;
 
-/// What `demo` may be told.
+/// The arguments of `demo`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The port of loopback to listen on; 0 for any that is free.
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Show only the first so many scenes.
+    /// Show only the first N scenes.
     #[arg(long, value_name = "N")]
     scenes: Option<usize>,
     /// End after the scenes instead of going on until Ctrl-C.

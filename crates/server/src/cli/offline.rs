@@ -32,9 +32,9 @@ pub(super) struct Arguments {
 /// What can be done with the store.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum StoreAction {
-    /// Look through all that is stored for damage; this takes its time
+    /// Check all stored data for damage; this may take long
     ///
-    /// Exit codes: 0 the store is whole; 1 it is damaged, or could not be looked at.
+    /// Exit codes: 0 the store is whole; 1 it is damaged, or could not be checked.
     #[command(verbatim_doc_comment)]
     Verify(StoreAccess),
 }
@@ -52,7 +52,7 @@ pub(super) struct StoreAccess {
 /// What can be done with lines.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LinesAction {
-    /// Begin a new line of every lane, so that no number is used twice
+    /// Begin a new line for every lane, so that no number is used twice
     ///
     /// Run it after the store was restored by other means than `railpost restore`: with --offline
     /// before the server is started, without it if the server runs already.
@@ -60,7 +60,7 @@ pub(super) enum LinesAction {
     Renew(RenewArguments),
 }
 
-/// What `lines renew` may be told.
+/// The arguments of `lines renew`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RenewArguments {
     /// Do not ask
@@ -107,7 +107,7 @@ pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
     });
     out.done(&answer, &format!("restored {} to {store}", arguments.backup.display()))?;
     if let Some(old_store) = old_store {
-        out.hint(&format!("The store that was there is kept as {}.", old_store.display()));
+        out.hint(&format!("The old store is kept as {}.", old_store.display()));
     }
     out.hint("Every lane begins a new line: receivers take what follows for new.");
     Ok(())

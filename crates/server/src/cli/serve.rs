@@ -17,7 +17,7 @@ use crate::limits::STORE_STOPPED_GRACE;
 use crate::loopback;
 use crate::serve::Server;
 
-/// The exit code when something under way did not end in time, or a second signal came.
+/// The exit code when the drain timed out, or a second signal came.
 const EXIT_NOT_DRAINED: u8 = 3;
 
 /// The exit code when the store has stopped for good.
@@ -25,9 +25,9 @@ const EXIT_STORE_STOPPED: u8 = 4;
 
 /// Runs the server until SIGTERM or SIGINT.
 ///
-/// Exit codes: 0 stopped after everything under way ended; 1 did not start; 2 the configuration or the
-/// command line is wrong; 3 stopped before everything under way ended; 4 the disk failed to keep what
-/// it was given, so the store stopped: start again, and the start recovers.
+/// Exit codes: 0 drained and stopped; 1 did not start; 2 the configuration or the command line is invalid;
+/// 3 stopped before requests and attempts in flight had ended; 4 a sync to disk failed, so the store stopped:
+/// start the server again.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
@@ -77,7 +77,7 @@ impl Arguments {
     }
 }
 
-#[allow(clippy::print_stderr, reason = "whoever started it is told what is wrong")]
+#[allow(clippy::print_stderr, reason = "errors are for the user who started it")]
 pub(super) fn run(arguments: Arguments) -> ExitCode {
     let file = arguments.file.clone();
     let loaded = match config::load(&file, arguments.flags()) {
@@ -117,13 +117,13 @@ fn log(config: &Config) -> Log {
 #[allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "the greeting is for whoever started it"
+    reason = "the greeting is for the user who started it"
 )]
 async fn serve(config: Config, log: &Log) -> ExitCode {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("cannot hear signals: {error}");
+            eprintln!("cannot listen for signals: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -251,7 +251,7 @@ fn greeting(server: &Server) -> String {
     text
 }
 
-/// The dashboard's path. On a terminal it signs whoever reads it in, once; a log that is kept must not.
+/// The dashboard's path. On a terminal it is a one-time sign-in link; a stored log must not contain one.
 fn dashboard(server: &Server) -> String {
     match std::io::stdout().is_terminal() {
         true => server.dashboard().one_time_link(),
@@ -264,7 +264,7 @@ fn next_steps(url: &str) -> String {
         "http://127.0.0.1:8087" => String::new(),
         url => format!("  export RAILPOST_URL={url}\n"),
     };
-    // What is printed is there to be pasted, and whoever runs a clone has nothing installed.
+    // The commands can be pasted, and a user who runs a clone has no `railpost` installed.
     let railpost = match std::env::var_os("CARGO") {
         Some(_) => "cargo run --release --",
         None => "railpost",

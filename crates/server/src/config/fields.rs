@@ -1,4 +1,4 @@
-//! Every field that can be configured, and what it may be.
+//! Every configuration field, with its type and bounds.
 
 use std::fmt;
 use std::net::SocketAddr;

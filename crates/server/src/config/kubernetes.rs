@@ -1,5 +1,5 @@
 //! Variables that Kubernetes sets in every container for a Service whose name begins with `railpost`: they have the
-//! prefix of this server's own variables, and are none.
+//! prefix of this server's own variables, but are ignored.
 
 use std::net::{IpAddr, SocketAddr};
 

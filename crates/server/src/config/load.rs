@@ -1,4 +1,4 @@
-//! From file, environment and flags to a configuration, or to all that is wrong with them.
+//! Reads a configuration from file, environment and flags, or lists all errors in them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::fields::{FIELDS, Field};
 use super::{Config, kubernetes, show};
 
-/// What a configuration is made of, besides the defaults.
+/// The sources of a configuration, besides the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// The file's path and content, if there is one.
@@ -156,7 +156,7 @@ impl Layers {
             None => {
                 let fields = FIELDS.iter().map(Field::variable);
                 let known = fields.chain(OTHER_VARIABLES.map(str::to_owned));
-                let problem = format!("no such variable is known{}", hint(name, known));
+                let problem = format!("unknown variable{}", hint(name, known));
                 self.refuse(source, problem);
             }
         }
@@ -213,7 +213,7 @@ impl Layers {
 
 fn unknown(path: &str) -> String {
     let known = FIELDS.iter().map(|field| field.path.to_owned());
-    format!("{path}: no such field is known{}", hint(path, known))
+    format!("{path}: unknown field{}", hint(path, known))
 }
 
 /// The known name that was probably meant.
@@ -307,10 +307,10 @@ mod tests {
         for expected in [
             "railpost.toml, line 2: server.listen = \"here\": expected an address and a port",
             "railpost.toml, line 5: limits.body_bytes_max = 5: expected a whole number from 1024 to 67108864",
-            "railpost.toml, line 6: limits.body_byte_max: no such field is known; did you mean limits.body_bytes_max?",
-            "railpost.toml, line 8: lmits.a: no such field is known",
+            "railpost.toml, line 6: limits.body_byte_max: unknown field; did you mean limits.body_bytes_max?",
+            "railpost.toml, line 8: lmits.a: unknown field",
             "RAILPOST_LOG_LEVEL: log.level = \"loud\": expected one of \"debug\", \"info\", \"warn\", \"error\"",
-            "RAILPOST_LOG_LEVLE: no such variable is known; did you mean RAILPOST_LOG_LEVEL?",
+            "RAILPOST_LOG_LEVLE: unknown variable; did you mean RAILPOST_LOG_LEVEL?",
         ] {
             assert!(text.contains(expected), "{expected}\nnot in\n{text}");
         }
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(loaded.config, Config::default());
         assert_eq!(loaded.ignored, ["RAILPOST_PORT", "RAILPOST_SERVICE_PORT"]);
         let text = load("", &[("RAILPOST_PORT", "8087")]).unwrap_err().to_string();
-        assert!(text.contains("RAILPOST_PORT: no such variable is known"), "{text}");
+        assert!(text.contains("RAILPOST_PORT: unknown variable"), "{text}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The deliveries that a replay is for, the oldest first.
 //!
-//! The store lists the latest first, in pages. A walk asks for one stretch of time after the other,
-//! each so short that its deliveries fit in a page, and turns the page around. Ids ascend with time
-//! and within a lane with its seqs, so what comes out is in the order of each lane.
+//! The store lists the latest first, in pages. A walk reads one time range after the other, each so short that
+//! its deliveries fit in a page, and reverses the page. Ids ascend with time, and within a lane with its seqs,
+//! so the result is in the order of each lane.
 
 use std::collections::VecDeque;
 

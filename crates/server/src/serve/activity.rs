@@ -1,6 +1,6 @@
 //! What happens on a connection, and when it has been waiting for its client for too long.
 //!
-//! A connection takes one of a bounded number of places, so a client must not keep one by doing nothing.
+//! A connection takes one of a bounded number of places, so an idle client must not keep one.
 //! Every wait for the client has a deadline; a wait for this server has none. The parts of a connection note
 //! what they see here, and the driver of the connection asks for the deadline.
 

@@ -1,7 +1,7 @@
-//! Who may come in from the start on: the first admin key, and the one that is configured.
+//! The admin keys of the start: the first one, and the configured one.
 //!
-//! The configured key is one key. Another text in the configuration replaces it, and so the old one is revoked; taking it
-//! out of the configuration revokes it too, unless nobody could manage the server then.
+//! The configured key is one key. A changed value replaces it and revokes the old one. Removing it from the
+//! configuration revokes it too, unless no other admin key without an expiry is valid.
 
 use railpost_api::{Action, App, CONFIGURED_KEY_NAME, generate, hash_of};
 use railpost_store::{
@@ -15,13 +15,13 @@ use super::{StartError, failed};
 /// The tenant that exists from the first start on.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Who did it, in the audit trail.
+/// The actor in the audit trail.
 const ACTOR: &str = "configuration";
 
 /// What a start has made and found.
 #[derive(Debug, Default)]
 pub(super) struct Opened {
-    /// The admin key that was made, if one was: nobody can ask for it again.
+    /// The admin key that was created, if any: it is shown once.
     pub(super) made_key: Option<String>,
     /// What an operator should know.
     pub(super) warnings: Vec<String>,
@@ -107,7 +107,7 @@ async fn replace(app: &App, text: &str, old: Vec<ApiKey>) -> Result<Option<Strin
     Ok(None)
 }
 
-/// Revokes keys that are configured no more, unless nobody could manage the server then.
+/// Revokes keys that were removed from the configuration, unless no other admin key would stay valid.
 async fn retire(app: &App, old: Vec<ApiKey>) -> Result<Option<String>, StoreError> {
     for key in old {
         let revoke = vec![Write::RevokeApiKey(key.id, app.source.now())];

@@ -1,5 +1,5 @@
-//! Work on a store whose server is stopped: restoring it, looking through it, beginning new lines. Nothing is made where
-//! no store is.
+//! Work on a store whose server is stopped: restoring it, verifying it, beginning new lines. It creates no store
+//! where there is none.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ pub(crate) struct Restored {
 pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<Restored, StartError> {
     let (url, source) = (config.store.url.as_str(), &(Arc::new(SystemSource) as Arc<dyn Source>));
     if url == "memory:" {
-        return Err(failed("store.url", "a store in memory holds nothing to restore"));
+        return Err(failed("store.url", "a memory store cannot be restored"));
     }
     let is_postgres = is_postgres_url(url);
     let path = data_dir::database(config);
@@ -140,7 +140,7 @@ impl From<StartError> for Trouble {
 async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Trouble> {
     let url = config.store.url.as_str();
     if url == "memory:" {
-        return Err(failed("store.url", "a store in memory ends with its server").into());
+        return Err(failed("store.url", "a memory store exists only while its server runs").into());
     }
     let source: Arc<dyn Source> = Arc::new(SystemSource);
     let setup = || -> Result<_, StartError> {

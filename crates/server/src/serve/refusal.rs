@@ -1,4 +1,4 @@
-//! Answers to what is no request: HTTP/1 that cannot be read, or does not end.
+//! Answers to malformed or incomplete HTTP/1 requests.
 
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderValue, StatusCode};
@@ -13,17 +13,17 @@ pub(super) fn unreadable(bare: &[u8], head: &[u8]) -> Problem {
     match status {
         Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG) => too_large(),
         _ if names_other_version(head) => {
-            let detail = "this server speaks HTTP/1.0, HTTP/1.1 and HTTP/2";
+            let detail = "expected HTTP/1.0, HTTP/1.1 or HTTP/2";
             Problem::new(Code::UnsupportedHttpVersion, detail)
         }
-        _ => Problem::new(Code::MalformedRequest, "what came is no HTTP request"),
+        _ => Problem::new(Code::MalformedRequest, "the request is not valid HTTP"),
     }
 }
 
 /// A head that is larger than one may be.
 pub(super) fn too_large() -> Problem {
     let detail = format!(
-        "the head of a request may have {REQUEST_HEAD_LEN_MAX} bytes and {REQUEST_HEADERS_MAX} \
+        "expected a head of at most {REQUEST_HEAD_LEN_MAX} bytes and {REQUEST_HEADERS_MAX} \
          header fields"
     );
     Problem::new(Code::HeadTooLarge, detail)

@@ -50,7 +50,7 @@ impl Browser {
         Self { driver, session, base: world.url(""), _profile: profile }
     }
 
-    /// A browser in which whoever has this key is signed in.
+    /// A browser in which the user of this key is signed in.
     pub(crate) fn signed_in(world: &World, key: &str) -> Self {
         let browser = Self::new(world);
         browser.go("/dashboard/sign-in");

@@ -19,8 +19,8 @@ fn refusals_say_what_to_do_next() {
         (&["tenants", "list", "--api-key", ""][..], "export RAILPOST_API_KEY"),
         (&["tenants", "list", "--api-key", "rp_wrong"], "check RAILPOST_API_KEY"),
         (&["send", "a.b", "--tenant", "nobody"], "railpost tenants list"),
-        (&["tenants", "show", "nobody"], "no such tenant: `nobody`"),
-        (&["tenants", "create", "Bad Id"], "(invalid_field)"),
+        (&["tenants", "show", "nobody"], "Not found: no such tenant: `nobody`"),
+        (&["tenants", "create", "Bad Id"], "Invalid field: "),
         (&["send", "not a type"], "type:"),
     ] {
         let failed = world.run(arguments).expect(1);

@@ -124,8 +124,7 @@ fn completions_know_the_commands() {
 #[test]
 fn help_groups_the_commands_and_shows_examples() {
     let help = run(&["--help"]).expect(0).out;
-    for part in
-        ["Getting started:", "Looking:", "Mending:", "Offline", "Administration:", "Examples:"]
+    for part in ["Getting started:", "Inspect:", "Fix:", "Offline", "Administration:", "Examples:"]
     {
         assert!(help.contains(part), "{part}");
     }
