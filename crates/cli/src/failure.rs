@@ -62,7 +62,7 @@ impl Failure {
     }
 
     /// Prints the error, and returns the exit code of the command.
-    #[allow(clippy::print_stderr, reason = "errors are for whoever started the command")]
+    #[allow(clippy::print_stderr, reason = "errors are for the user who started the command")]
     pub fn report(self, as_json: bool) -> ExitCode {
         match self.kind {
             Kind::ClosedPipe => return ExitCode::SUCCESS,

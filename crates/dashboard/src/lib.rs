@@ -76,6 +76,7 @@ impl Dashboard {
         Self { app, api, sessions: Arc::default(), secure_cookies }
     }
 
+    /// Its pages. Unknown paths get 404.
     pub fn router(&self) -> Router {
         router(self.clone())
     }
