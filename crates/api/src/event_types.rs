@@ -41,17 +41,17 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What happens to an event that does not fit its type's schema.
+/// What happens to an event that does not match its type's schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Validation")]
 pub(crate) enum ValidationView {
     /// It is not validated.
     Off,
-    /// It is accepted, and the receipt says what does not fit.
+    /// It is accepted, and the receipt has warnings.
     #[default]
     Warn,
-    /// It is refused.
+    /// It is rejected.
     Reject,
 }
 
@@ -81,9 +81,9 @@ impl From<ValidationView> for Validation {
 pub(crate) struct EventTypeView {
     /// Its name, such as `order.created`.
     pub(crate) name: EventType,
-    /// What it means, for people.
+    /// A description.
     pub(crate) description: String,
-    /// What happens to an event that does not fit.
+    /// What happens to an event that does not match.
     pub(crate) validation: ValidationView,
     /// JSON Schemas of its payload, by version.
     pub(crate) schemas: BTreeMap<u32, Value>,
@@ -96,18 +96,18 @@ impl From<EventTypeRecord> for EventTypeView {
     }
 }
 
-/// What there is to say about an event type. It replaces all that was said before.
+/// An event type. It replaces the stored one.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(example = example())]
 pub(crate) struct EventTypeBody {
-    /// What it means, for people.
+    /// A description.
     #[schemars(schema_with = "crate::bounds::text")]
     pub(crate) description: String,
-    /// What happens to an event that does not fit; `warn` if not given.
+    /// What happens to an event that does not match; `warn` if not given.
     pub(crate) validation: ValidationView,
-    /// JSON Schemas of its payload, by version: 1, 2, 3 … An event that names no version is held
-    /// against the newest. References lead nowhere but into the schema itself.
+    /// JSON Schemas of its payload, by version: 1, 2, 3 … An event without a version is
+    /// validated with the newest. References must stay inside the schema.
     #[schemars(schema_with = "crate::bounds::schemas_by_version")]
     pub(crate) schemas: BTreeMap<u32, Value>,
 }

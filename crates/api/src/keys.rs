@@ -101,11 +101,11 @@ impl From<ScopeView> for Scope {
 pub(crate) struct KeyView {
     /// Its id.
     pub(crate) id: ApiKeyId,
-    /// Whose it is; nothing for an admin key.
+    /// Its tenant; nothing for an admin key.
     pub(crate) tenant: Option<TenantId>,
     /// What people call it.
     pub(crate) name: String,
-    /// What it opens.
+    /// Its scope.
     pub(crate) scope: ScopeView,
     /// When it was made.
     pub(crate) created_at: Time,
@@ -146,7 +146,7 @@ pub(crate) struct KeyCreated {
 pub(crate) struct Whoami {
     /// The key that was shown.
     pub(crate) key: KeyView,
-    /// Whose it is; nothing for an admin key.
+    /// Its tenant; nothing for an admin key.
     pub(crate) tenant: Option<TenantId>,
 }
 
@@ -186,9 +186,9 @@ pub(crate) struct NewKey {
     /// What people call it.
     #[schemars(schema_with = "crate::bounds::name")]
     pub(crate) name: String,
-    /// What it opens.
+    /// Its scope.
     pub(crate) scope: ScopeView,
-    /// Whose it is; every key but an admin key is some tenant's.
+    /// Its tenant; every key except an admin key has one.
     #[serde(default)]
     pub(crate) tenant: Option<TenantId>,
     /// When it expires; never if not given.

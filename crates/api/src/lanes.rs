@@ -67,9 +67,9 @@ pub(crate) struct HeldLaneView {
     pub(crate) held_by: DeliveryId,
     /// Its number in its line.
     pub(crate) held_at_seq: Seq,
-    /// The last number given out in the lane, counted in the same line.
+    /// The last seq of the lane, counted in the same line.
     pub(crate) last_seq: Seq,
-    /// How many numbers lie behind the dead letter: what waits, but for what was discarded.
+    /// How many deliveries are behind the dead letter, including discarded ones.
     pub(crate) waiting_behind: u64,
     /// When the delivery became a dead letter.
     pub(crate) since: Time,

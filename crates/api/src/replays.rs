@@ -61,13 +61,13 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ReplayAction")]
 pub(crate) enum ActionView {
-    /// A dead letter is sent again, in its place.
+    /// A dead letter is sent again, in its lane.
     Replay,
-    /// A held lane moves on; the dead letter stays where people can see it.
+    /// A held lane continues; the dead letter stays.
     Skip,
     /// The delivery is discarded.
     Discard,
-    /// Its event is delivered once more, to the endpoint `to`.
+    /// Its event is redelivered, to the endpoint `to`.
     Redeliver,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum StateView {
 pub(crate) struct NewReplay {
     /// What is done to each delivery.
     pub(crate) action: ActionView,
-    /// Where events go, if they are delivered once more.
+    /// The endpoint of `redeliver`.
     #[serde(default)]
     pub(crate) to: Option<EndpointId>,
     /// To which deliveries: those made before the replay was asked for. If it names no state, the dead
@@ -103,7 +103,7 @@ pub(crate) struct NewReplay {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::rate_per_s")]
     pub(crate) rate_per_s: Option<u32>,
-    /// Whether it only counts what it would do, and shows with what it would begin.
+    /// Whether it is a dry run: it counts the deliveries and shows the first ones.
     #[serde(default)]
     pub(crate) dry_run: bool,
 }
@@ -116,7 +116,7 @@ pub(crate) struct ReplayView {
     pub(crate) id: ReplayId,
     /// What is done to each delivery.
     pub(crate) action: ActionView,
-    /// Where events go, if they are delivered once more.
+    /// The endpoint of `redeliver`.
     pub(crate) to: Option<EndpointId>,
     /// To which deliveries.
     pub(crate) filter: DeliveryFilter,

@@ -206,7 +206,7 @@ pub(crate) struct EndpointHealth {
     pub(crate) held_until: Option<Time>,
     /// Attempts in flight.
     pub(crate) in_flight: u64,
-    /// Deliveries in memory that only wait for a gate to open.
+    /// Deliveries in memory that wait only for a limit, the breaker or `Retry-After`.
     pub(crate) ready: usize,
     /// Deliveries that wait for their turn.
     pub(crate) pending: u64,

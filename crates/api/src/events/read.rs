@@ -103,7 +103,7 @@ impl From<EventHead> for EventHeadView {
     }
 }
 
-/// An event, payload and all.
+/// An event with its payload.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct EventView {
     /// All but its payload.
