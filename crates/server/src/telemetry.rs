@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use railpost_dispatch::{AttemptEnded, Watch};
+use railpost_dispatch::{AttemptEnded, Observer};
 use railpost_engine::{Notice, NoticeKind, Timestamp};
 use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
@@ -155,7 +155,7 @@ impl Telemetry {
     }
 }
 
-impl Watch for Telemetry {
+impl Observer for Telemetry {
     fn accepted(&self, tenant: &TenantId, receipts: &[Receipt]) {
         self.metrics.accepted(receipts);
         self.gathered.accepted(tenant, receipts);
@@ -173,7 +173,7 @@ impl Watch for Telemetry {
     fn notice(&self, notice: &Notice) {
         self.metrics.notice(notice);
         let endpoint = ("endpoint", Value::Shown(&notice.endpoint));
-        match &notice.what {
+        match &notice.kind {
             NoticeKind::BreakerOpened { until } => {
                 let fields = [endpoint, ("until", Value::Shown(&Time(*until)))];
                 self.log.line(Level::Warn, "breaker_opened", &fields);

@@ -1,6 +1,6 @@
 //! What people decide about one delivery: replay, skip, discard.
 
-use railpost_engine::{Because, Command, Delivery, DeliveryState, DiscardReason};
+use railpost_engine::{Command, Delivery, DeliveryState, DiscardReason, IgnoredReason};
 use railpost_store::{AuditEntry, DeliveryView as Stored};
 use serde_json::json;
 
@@ -47,7 +47,7 @@ pub(crate) async fn command_delivery(
     let mut delay = duration(COMMAND_RETRY_DELAY);
     for _ in 0..COMMAND_RETRIES_MAX {
         match app.dispatcher.decide(command, delivery, audit.clone()).await? {
-            Err(Because::NotLoaded) => {}
+            Err(IgnoredReason::NotLoaded) => {}
             obeyed => return Ok(obeyed?),
         }
         tokio::time::sleep(delay).await;

@@ -15,7 +15,7 @@ use crate::{
 
 /// All that an endpoint's attempts have in common.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct PreparedEndpoint {
     /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.
     pub(super) route: Result<Route, (Failure, String)>,
     envelope: Envelope,
@@ -33,7 +33,7 @@ pub(super) struct Outlet {
     unreadable: Option<String>,
 }
 
-impl Outlet {
+impl PreparedEndpoint {
     /// For an endpoint with these secrets, or with some that cannot be read.
     pub(super) fn new(
         endpoint: &Endpoint,
