@@ -126,7 +126,7 @@ fn say(text: &str) {
 }
 
 /// An id names the life, the producer and the number, so that it is never used twice and tells the order.
-fn event(config: &SenderConfig, producer: u32, number: u32) -> Event {
+fn event(config: &SenderChildConfig, producer: u32, number: u32) -> Event {
     let key = (number * PRODUCERS + producer) % KEYS;
     let id = format!("{}-{producer}-{number}", config.run);
     Event {

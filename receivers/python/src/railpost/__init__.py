@@ -88,7 +88,7 @@ __all__ = [
     "Unsigned",
     "Verdict",
     "VerifyingKey",
-    "WorkPolicy",
     "WorkOutcome",
+    "WorkPolicy",
     "schema",
 ]
