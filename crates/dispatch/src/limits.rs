@@ -19,7 +19,7 @@ pub const NETWORK_NAME_LEN_MAX: usize = 64;
 /// shares of less than half a second find no receiver.
 pub const ADDRESSES_TRIED_MAX: usize = 6;
 
-/// Most name loader under way at once: each takes one of the 512 threads that the runtime keeps for
+/// Most name lookups under way at once: each takes one of the 512 threads that the runtime keeps for
 /// whatever blocks, and others need some too.
 pub const LOOKUPS_MAX: usize = 256;
 
@@ -160,7 +160,7 @@ pub const LOADS_CROWD: usize = 8;
 /// How long to wait for them: a lane asks when half of its window is left, which lasts longer.
 pub const LOADS_PAUSE: Duration = Duration::from_millis(2);
 
-/// PayloadCache payloads_read in one call.
+/// Payloads read in one call.
 pub const PAYLOADS_PER_READ: usize = 256;
 
 /// Most payloads of one endpoint that are read ahead of their turn: what the fastest receiver takes in some

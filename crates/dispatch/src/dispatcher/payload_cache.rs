@@ -14,14 +14,14 @@ use crate::limits::{PAYLOAD_FRESH, READ_AHEAD_SHARE};
 /// What a parcel takes beside its payload, roughly: ids, texts and table entries.
 const OVERHEAD: usize = 512;
 
-/// Ids of parcels that are gone that may always stay in line: fewer are not worth looking for.
+/// Ids of removed payloads that may always stay in `order`: fewer are not worth looking for.
 const ORDER_SLACK: usize = 1_024;
 
-/// PayloadCache by delivery, up to a number of bytes. What does not fit is read from the store when its turn
-/// comes.
+/// Payloads by delivery, up to a number of bytes. A payload that does not fit is read from the store when its
+/// attempt starts.
 ///
-/// When it is full, what comes is left out: its turn is after that of those that are here. But one that has
-/// been here for long is not waiting for its turn alone, since its endpoint is slow or down, and makes room.
+/// A full cache leaves new payloads out: they are sent after those it has. But a payload that has been here for long
+/// belongs to an endpoint that is slow or down, and is evicted.
 #[derive(Debug)]
 pub(super) struct PayloadCache {
     held: FxHashMap<DeliveryId, Arc<Parcel>>,
@@ -48,7 +48,7 @@ impl PayloadCache {
         self.held.contains_key(&id)
     }
 
-    /// Keeps a parcel that was just accepted, if there is room.
+    /// Keeps a payload that was just accepted, if there is room.
     pub(super) fn put(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let bytes = size(&parcel);
         while self.bytes + bytes > self.bytes_max
@@ -62,8 +62,8 @@ impl PayloadCache {
         }
     }
 
-    /// Keeps a parcel that was read ahead of its turn, which comes soon. These have room of their own: few
-    /// are read at a time. If there is none even so, the oldest of all make it.
+    /// Keeps a payload that was read ahead of its attempt. These have room of their own: few are read at a
+    /// time. If that is full, the oldest payloads of all are evicted.
     pub(super) fn put_ahead(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let most = self.bytes_max + self.bytes_max / READ_AHEAD_SHARE;
         let bytes = size(&parcel);
@@ -87,7 +87,7 @@ impl PayloadCache {
         }
     }
 
-    /// A delivery is done with: its parcel is not needed any more.
+    /// The delivery is closed: its payload is not needed any more.
     pub(super) fn remove(&mut self, id: DeliveryId) {
         if let Some(parcel) = self.held.remove(&id) {
             self.bytes -= size(&parcel);
@@ -97,7 +97,7 @@ impl PayloadCache {
         {
             self.order.pop_front();
         }
-        // One that stays long keeps the ids behind it in line.
+        // A payload that stays long keeps the ids behind it in `order`.
         if self.order.len() > 2 * self.held.len() + ORDER_SLACK {
             self.order.retain(|(_, id)| self.held.contains_key(id));
         }
@@ -167,14 +167,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_comes_when_there_is_no_room_waits_behind_those_that_are_kept() {
+    fn a_full_cache_leaves_new_payloads_out() {
         let mut cache = PayloadCache::new(3 * (OVERHEAD + 100));
         (1..=5).for_each(|number| cache.put(parcel(number, 100), NOW));
         assert_eq!(held(&cache, 1..=5), [1, 2, 3]);
     }
 
     #[test]
-    fn those_that_have_been_there_for_long_make_room() {
+    fn payloads_that_have_been_there_for_long_are_evicted() {
         let mut cache = PayloadCache::new(3 * (OVERHEAD + 100));
         (1..=2).for_each(|number| cache.put(parcel(number, 100), NOW));
         (3..=4).for_each(|number| cache.put(parcel(number, 100), NOW + Span::from_millis(1)));
@@ -183,7 +183,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_read_ahead_has_room_of_its_own_and_no_more() {
+    fn payloads_that_are_read_ahead_have_room_of_their_own_and_no_more() {
         let mut cache = PayloadCache::new(4 * (OVERHEAD + 100));
         (1..=5).for_each(|number| cache.put(parcel(number, 100), NOW));
         cache.put_ahead(parcel(6, 100), NOW);
@@ -195,7 +195,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_done_with_makes_room_at_once() {
+    fn removing_a_payload_makes_room_at_once() {
         let mut cache = PayloadCache::new(3 * (OVERHEAD + 100));
         (1..=3).for_each(|number| cache.put(parcel(number, 100), NOW));
         cache.remove(DeliveryId::from_u128(2));
@@ -206,7 +206,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn one_that_stays_does_not_let_the_line_behind_it_grow() {
+    fn a_payload_that_stays_does_not_let_the_order_grow() {
         let mut cache = PayloadCache::new(1 << 20);
         cache.put(parcel(1, 100), NOW);
         for number in 2..=10_000 {

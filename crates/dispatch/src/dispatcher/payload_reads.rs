@@ -1,4 +1,4 @@
-//! PayloadCache that have to be read from the store: those that attempts wait for, and, ahead of their turn,
+//! Payloads that have to be read from the store: those that attempts wait for, and, ahead of their turn,
 //! those of the deliveries that start next. An attempt that waits takes one of its endpoint's places, so a
 //! backlog leaves no faster than its payloads come.
 

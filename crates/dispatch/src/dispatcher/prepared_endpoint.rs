@@ -1,4 +1,4 @@
-//! The way out to one endpoint: its route, its envelope and its signing secrets, prepared once.
+//! What all attempts of an endpoint share: its route, its envelope and its signing secrets, prepared once.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{
     Timeouts, TlsSettings,
 };
 
-/// All that an endpoint's attempts have in common.
+/// An endpoint, prepared for sending.
 #[derive(Debug)]
 pub(super) struct PreparedEndpoint {
     /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.

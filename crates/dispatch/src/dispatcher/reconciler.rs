@@ -1,8 +1,8 @@
-//! Finds what the engine did not handle_report of, so that no fault of a store needs a restart.
+//! Finds what the engine was not told of, so that no fault of a store needs a restart.
 //!
-//! Whatever may have been committed without anybody hearing of it is noted as a [`InDoubtWrites`] and looked up
-//! again, by what changed: endpoints and tenants by id, deliveries by a sweep over the latest ids. A slow
-//! sweep runs always, over each stretch of ids once: it finds what nobody knows to doubt.
+//! A write without an answer may have been committed. [`InDoubtWrites`] notes it, and the reconciler reads it again:
+//! endpoints and tenants by id, deliveries by a sweep over the latest ids. A slow sweep over all new ids runs always:
+//! it finds deliveries of which no hint came.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -87,7 +87,7 @@ impl InDoubtWrites {
     }
 }
 
-/// Clears in_doubt, and sweeps.
+/// Reads again what is in doubt, and sweeps.
 pub(super) struct Reconciler {
     pub(super) in_doubt: Arc<InDoubtWrites>,
     /// The dispatcher with a closed channel to the run loop: that loop ends when no open channel is left.

@@ -75,7 +75,7 @@ async fn an_endpoint_that_wants_no_signature_gets_none() {
 #[tokio::test]
 async fn renamed_headers_are_renamed() {
     let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
-    let names = [(Header::XKey, "X-LoopCommand"), (Header::XEventType, "X-Topic")];
+    let names = [(Header::XKey, "X-Order"), (Header::XEventType, "X-Topic")];
     let names = names.map(|(header, name)| (header, name.to_owned()));
     let names = HeaderNames::renamed(names).unwrap();
     harness.endpoint_with(&receiver, quick(), |settings| settings.header_names = names).await;
