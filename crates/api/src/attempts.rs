@@ -1,7 +1,7 @@
 //! Attempts: one HTTP request for one delivery each.
 
 use http::Method;
-use railpost_engine::{AttemptResult, Failure, Outcome, Overrides, Stage, Time, classify};
+use railpost_engine::{AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify};
 use railpost_store::limits::RESPONSE_BODY_LEN_MAX;
 use railpost_store::{AttemptView as Stored, LastAttempt, Timing};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
@@ -61,7 +61,7 @@ pub(crate) struct AttemptView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) response_body_truncated: Option<bool>,
     /// Where it left the delivery.
-    pub(crate) led_to: Stage,
+    pub(crate) led_to: DeliveryStage,
     /// When the next one was planned for.
     pub(crate) next_at: Option<Time>,
     /// Which node made it.

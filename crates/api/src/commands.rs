@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use railpost_engine::{Because, Command, Delivery, DeliveryState, DiscardReason};
+use railpost_engine::{Command, Delivery, DeliveryState, DiscardReason, IgnoredReason};
 use railpost_store::{AuditEntry, DeliveryView as Stored};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub async fn command_delivery(
     let mut delay = Duration::from(COMMAND_RETRY_DELAY);
     for _ in 0..COMMAND_RETRIES_MAX {
         match app.dispatcher.decide(command, delivery, audit.clone()).await? {
-            Err(Because::NotLoaded) => {}
+            Err(IgnoredReason::NotLoaded) => {}
             obeyed => return Ok(obeyed?),
         }
         tokio::time::sleep(delay).await;

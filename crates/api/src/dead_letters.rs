@@ -1,7 +1,7 @@
 //! Dead letters: deliveries that failed for good.
 
 use http::Method;
-use railpost_engine::{Command, Failure, Stage, Time};
+use railpost_engine::{Command, DeliveryStage, Failure, Time};
 use railpost_store::{DeliveryQuery, DeliveryView as Stored, LastAttempt};
 use railpost_wire::{EndpointId, EventType, Key};
 use ring::digest::{SHA256, digest};
@@ -117,7 +117,7 @@ pub(crate) async fn list(
     let query = DeliveryQuery {
         tenant: path.tenant,
         endpoint,
-        stage: Some(Stage::Dead),
+        stage: Some(DeliveryStage::Dead),
         key,
         event_type,
         created: period(created_after, created_before),
@@ -139,7 +139,7 @@ pub(crate) async fn show(
     _: NoBody,
 ) -> Result<Json<DeadLetterDetail>, Problem> {
     let stored = find_of(&ctx, &path.tenant, path.delivery).await?;
-    if stored.delivery.state.stage() != Stage::Dead {
+    if stored.delivery.state.stage() != DeliveryStage::Dead {
         return Err(Problem::not_found("dead letter", path.delivery));
     }
     let attempt =

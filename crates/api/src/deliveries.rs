@@ -1,7 +1,9 @@
 //! Deliveries: one event for one endpoint each.
 
 use http::Method;
-use railpost_engine::{Command, DeadReason, DeliveryState, DiscardReason, LaneId, Stage, Time};
+use railpost_engine::{
+    Command, DeadReason, DeliveryStage, DeliveryState, DiscardReason, LaneId, Time,
+};
 use railpost_store::{DeliveryQuery, DeliveryView as Stored, Period};
 use railpost_wire::{DeliveryId, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
 use schemars::JsonSchema;
@@ -66,7 +68,7 @@ pub(crate) struct DeliveryView {
     /// Where it goes.
     pub(crate) endpoint: EndpointId,
     /// Its state.
-    pub(crate) state: Stage,
+    pub(crate) state: DeliveryStage,
     /// When the next attempt is due, while it waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<Time>,
@@ -134,7 +136,7 @@ pub(crate) struct DeliveryFilter {
     /// To this endpoint only.
     pub(crate) endpoint: Option<EndpointId>,
     /// In this state only.
-    pub(crate) state: Option<Stage>,
+    pub(crate) state: Option<DeliveryStage>,
     /// Of events of this type only.
     #[serde(rename = "type")]
     pub(crate) event_type: Option<EventType>,

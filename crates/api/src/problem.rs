@@ -5,7 +5,7 @@ use std::fmt;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use railpost_dispatch::Stopped;
-use railpost_engine::{Because, PolicyError, Span};
+use railpost_engine::{IgnoredReason, PolicyError, Span};
 use railpost_store::StoreError;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -299,11 +299,11 @@ impl From<Stopped> for Problem {
     }
 }
 
-impl From<Because> for Problem {
-    fn from(because: Because) -> Self {
+impl From<IgnoredReason> for Problem {
+    fn from(because: IgnoredReason) -> Self {
         let problem = Self::new(Code::WrongState, because.to_string());
         match because {
-            Because::NotLoaded => problem.retry_after(RETRY_AFTER_DEFAULT),
+            IgnoredReason::NotLoaded => problem.retry_after(RETRY_AFTER_DEFAULT),
             _ => problem,
         }
     }

@@ -1,7 +1,7 @@
 //! Replays: jobs that do the same to every delivery that a filter finds.
 
 use http::Method;
-use railpost_engine::{Stage, Time};
+use railpost_engine::{DeliveryStage, Time};
 use railpost_store::{
     Period, Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState, Write,
 };
@@ -261,9 +261,9 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
     let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
         new.filter;
     let all_states = matches!(action, ReplayAction::Redeliver { .. });
-    let stage = state.or((!all_states).then_some(Stage::Dead));
+    let stage = state.or((!all_states).then_some(DeliveryStage::Dead));
     let of_dead_letters = matches!(action, ReplayAction::Replay | ReplayAction::Skip);
-    if of_dead_letters && stage != Some(Stage::Dead) {
+    if of_dead_letters && stage != Some(DeliveryStage::Dead) {
         let problem = "expected `dead` or no value: only dead letters can be replayed or skipped";
         return Err(Problem::field("filter.state", problem));
     }

@@ -16,8 +16,8 @@ pub(crate) struct Bar {
     pub(crate) met: Option<bool>,
 }
 
-/// A bar before anything is measured.
-struct Wanted {
+/// A bar, and how its figure is found.
+struct BarSpec {
     what: &'static str,
     side: Side,
     bar: f64,
@@ -42,7 +42,7 @@ pub(crate) fn all(rows: &Rows, rounds: &[Rows]) -> Vec<Bar> {
     wanted.map(|wanted| wanted.judge(rows, rounds)).collect()
 }
 
-impl Wanted {
+impl BarSpec {
     fn judge(self, rows: &Rows, rounds: &[Rows]) -> Bar {
         let Self { what, side, bar, figure, show } = self;
         let mut found: Vec<f64> = rounds.iter().filter_map(&figure).collect();
@@ -59,7 +59,7 @@ impl Wanted {
     }
 }
 
-fn rates() -> Vec<Wanted> {
+fn rates() -> Vec<BarSpec> {
     [
         (
             "SQLite, single events: delivered/s of the plain forwarder",
@@ -89,8 +89,8 @@ fn rates() -> Vec<Wanted> {
     .collect()
 }
 
-fn cpu() -> Wanted {
-    Wanted {
+fn cpu() -> BarSpec {
+    BarSpec {
         what: "SQLite, single events: server CPU per delivery",
         side: Side::AtMost,
         bar: 80.0,
@@ -101,8 +101,8 @@ fn cpu() -> Wanted {
 
 /// One durable write and two hops, at their median, four times over. All at the same rate: what comes
 /// seldom finds a machine that has to wake up, and takes longer.
-fn latency() -> Wanted {
-    Wanted {
+fn latency() -> BarSpec {
+    BarSpec {
         what: "SQLite, p99 at 200/s: times one fdatasync and two hops (medians)",
         side: Side::AtMost,
         bar: 4.0,
@@ -114,7 +114,7 @@ fn latency() -> Wanted {
     }
 }
 
-fn isolation() -> [Wanted; 2] {
+fn isolation() -> [BarSpec; 2] {
     let rate = compare("beside-hanging", "beside-none", |figures| figures.delivered_per_s);
     let p99 = compare("beside-hanging-2000", "beside-none-2000", |figures| {
         figures.p99_us.map(|micros| micros as f64)
@@ -130,7 +130,7 @@ fn isolation() -> [Wanted; 2] {
     ]
 }
 
-fn backlog() -> [Wanted; 4] {
+fn backlog() -> [BarSpec; 4] {
     let of = |figure: fn(&Backlog) -> Option<f64>| -> Figure {
         Box::new(move |rows| figure(rows.get("backlog")?.backlog.as_ref()?))
     };
@@ -141,14 +141,14 @@ fn backlog() -> [Wanted; 4] {
             0.8,
             of(|backlog| Some(backlog.accept_of_empty)),
         ),
-        Wanted {
+        BarSpec {
             what: "backlog: memory",
             side: Side::AtMost,
             bar: 400.0,
             figure: Box::new(|rows| Some(rows.get("backlog")?.peak_bytes? as f64 / 1e6)),
             show: |mb| format!("{mb:.0} MB"),
         },
-        Wanted {
+        BarSpec {
             what: "backlog: first delivery after a restart",
             side: Side::AtMost,
             bar: 3.0,
@@ -168,8 +168,8 @@ fn compare(case: &'static str, floor: &'static str, figure: fn(&Figures) -> Opti
     Box::new(move |rows| ratio(rows.get(case).and_then(figure)?, rows.get(floor).and_then(figure)?))
 }
 
-fn share(what: &'static str, side: Side, bar: f64, figure: Figure) -> Wanted {
-    Wanted { what, side, bar, figure, show: |share| format!("{share:.2}") }
+fn share(what: &'static str, side: Side, bar: f64, figure: Figure) -> BarSpec {
+    BarSpec { what, side, bar, figure, show: |share| format!("{share:.2}") }
 }
 
 #[cfg(test)]

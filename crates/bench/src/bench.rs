@@ -5,18 +5,18 @@ mod isolation;
 
 use std::path::PathBuf;
 
-use crate::cases::{Case, Endpoints, Floor, Publish, Store, What};
+use crate::cases::{Baseline, Case, CaseKind, Endpoints, Publish, Store};
 use crate::child::{Forwarder, Sink};
 use crate::disk;
 use crate::figures::Figures;
 use crate::limits::{CONNECTIONS, HOT_KEY_EVENTS, STRETCH_EVENTS, SYNCS};
 use crate::load::plan::{Form, Keys, Plan};
 use crate::load::request::type_name;
-use crate::measure::{Judged, Scale, Stage};
+use crate::measure::{MeasuredEndpoints, MeasuredProcesses, Scale};
 use crate::postgres::Postgres;
 use crate::progress::Progress;
 use crate::server::{ADMIN_KEY, Server};
-use crate::sink::Order;
+use crate::sink::SinkCommand;
 
 /// The tenant that every server has from its first start.
 const TENANT: &str = "default";
@@ -36,21 +36,21 @@ pub(crate) struct Bench {
 
 /// Why a case has no figures.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum CaseError {
     /// Something is not there that it needs.
     Missing(String),
     /// It went wrong.
     Failed(String),
 }
 
-impl From<String> for Trouble {
+impl From<String> for CaseError {
     fn from(problem: String) -> Self {
         Self::Failed(problem)
     }
 }
 
 /// A server and what it stores in.
-struct Running {
+struct RunningServer {
     server: Server,
     postgres: Option<u32>,
 }
@@ -65,14 +65,14 @@ impl Bench {
         Self { scale, progress, folder, railpost, postgres: None, servers: 0 }
     }
 
-    pub(crate) fn run(&mut self, case: &Case) -> Result<Figures, Trouble> {
-        match case.what {
-            What::Disk { per_s } => self.disk(per_s).map_err(Trouble::Failed),
-            What::Floor(floor) => self.floor(floor).map_err(Trouble::Failed),
-            What::Publish(publish) => self.publish(publish),
-            What::Hanging { hangs, per_s } => self.hanging(hangs, per_s),
-            What::Tenants { noisy } => self.tenants(noisy),
-            What::Backlog => self.backlog(),
+    pub(crate) fn run(&mut self, case: &Case) -> Result<Figures, CaseError> {
+        match case.kind {
+            CaseKind::Disk { per_s } => self.disk(per_s).map_err(CaseError::Failed),
+            CaseKind::Baseline(floor) => self.floor(floor).map_err(CaseError::Failed),
+            CaseKind::Publish(publish) => self.publish(publish),
+            CaseKind::Hanging { hangs, per_s } => self.hanging(hangs, per_s),
+            CaseKind::Tenants { noisy } => self.tenants(noisy),
+            CaseKind::Backlog => self.backlog(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Bench {
         Ok(Figures { p50_us, p99_us, ..Figures::default() })
     }
 
-    fn floor(&self, floor: Floor) -> Result<Figures, String> {
+    fn floor(&self, floor: Baseline) -> Result<Figures, String> {
         let mut sink = Sink::start(1)?;
         let sink_port = sink.ports[0];
         let forwarder = floor.forwarded.then(|| Forwarder::start(sink_port)).transpose()?;
@@ -100,7 +100,7 @@ impl Bench {
         self.stage(&mut sink, server, None).measure(&[plan], &one_endpoint())
     }
 
-    fn publish(&mut self, publish: Publish) -> Result<Figures, Trouble> {
+    fn publish(&mut self, publish: Publish) -> Result<Figures, CaseError> {
         let running = self.server(publish.store)?;
         let (count, types, deliveries_per_event) = match publish.endpoints {
             Endpoints::OneOf(count) => (count, count, 1),
@@ -112,13 +112,13 @@ impl Bench {
             subscribe(&running.server, &mut sink, endpoint as usize, TENANT, &types)?;
         }
         let plan = Plan { types, ..publish_plan(&running.server, &publish) };
-        let judged = Judged { endpoints: 0..count as usize, deliveries_per_event };
+        let judged = MeasuredEndpoints { endpoints: 0..count as usize, deliveries_per_event };
         Ok(self.stage_of(&running, &mut sink).measure(&[plan], &judged)?)
     }
 
     /// Starts a server with an empty store.
-    fn server(&mut self, store: Store) -> Result<Running, Trouble> {
-        let program = self.railpost.clone().map_err(Trouble::Missing)?;
+    fn server(&mut self, store: Store) -> Result<RunningServer, CaseError> {
+        let program = self.railpost.clone().map_err(CaseError::Missing)?;
         self.servers += 1;
         let folder = self.folder.join(format!("server-{}", self.servers));
         let sqlite = || format!("sqlite:{}", folder.join("railpost.db").display());
@@ -128,14 +128,14 @@ impl Bench {
             Store::Postgres => self.database().map(|(url, pid)| (url, Some(pid)))?,
         };
         let server = Server::start(&program, &folder, &url)?;
-        Ok(Running { server, postgres })
+        Ok(RunningServer { server, postgres })
     }
 
     /// An empty database and the process of the server that has it.
-    fn database(&mut self) -> Result<(String, u32), Trouble> {
+    fn database(&mut self) -> Result<(String, u32), CaseError> {
         let folder = &self.folder;
         let started = self.postgres.get_or_insert_with(|| Postgres::start(folder));
-        let postgres = started.as_ref().map_err(|problem| Trouble::Missing(problem.clone()))?;
+        let postgres = started.as_ref().map_err(|problem| CaseError::Missing(problem.clone()))?;
         Ok((postgres.database(&format!("bench_{}", self.servers))?, postgres.pid()))
     }
 
@@ -144,17 +144,21 @@ impl Bench {
         sink: &'a mut Sink,
         server: Option<u32>,
         postgres: Option<u32>,
-    ) -> Stage<'a> {
-        Stage { scale: self.scale, progress: &self.progress, sink, server, postgres }
+    ) -> MeasuredProcesses<'a> {
+        MeasuredProcesses { scale: self.scale, progress: &self.progress, sink, server, postgres }
     }
 
-    fn stage_of<'a>(&'a self, running: &Running, sink: &'a mut Sink) -> Stage<'a> {
+    fn stage_of<'a>(
+        &'a self,
+        running: &RunningServer,
+        sink: &'a mut Sink,
+    ) -> MeasuredProcesses<'a> {
         self.stage(sink, Some(running.server.pid()), running.postgres)
     }
 }
 
-fn one_endpoint() -> Judged {
-    Judged { endpoints: 0..1, deliveries_per_event: 1 }
+fn one_endpoint() -> MeasuredEndpoints {
+    MeasuredEndpoints { endpoints: 0..1, deliveries_per_event: 1 }
 }
 
 /// Makes a port of the sink an endpoint, and lets the sink verify with its secret.
@@ -166,7 +170,7 @@ fn subscribe(
     types: &[String],
 ) -> Result<(), String> {
     let secret = server.create_endpoint(tenant, sink.ports[endpoint], types)?;
-    sink.order(&Order::Verify { endpoint, secret })
+    sink.command(&SinkCommand::Verify { endpoint, secret })
 }
 
 /// Single events for one tenant at full load; cases change what they vary.

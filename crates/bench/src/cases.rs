@@ -8,7 +8,7 @@ use crate::load::plan::{Form, Keys};
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    pub(crate) what: What,
+    pub(crate) kind: CaseKind,
     /// Which of the floors it is compared with: `hop` and `forward` with this behind them.
     pub(crate) floor: Option<&'static str>,
 }
@@ -16,17 +16,17 @@ pub(crate) struct Case {
 impl Case {
     /// Whether it measures Railpost itself.
     pub(crate) fn needs_railpost(&self) -> bool {
-        !matches!(self.what, What::Disk { .. } | What::Floor(_))
+        !matches!(self.kind, CaseKind::Disk { .. } | CaseKind::Baseline(_))
     }
 }
 
 /// What kind of measurement it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
+pub(crate) enum CaseKind {
     /// What a durable write costs.
     Disk { per_s: Option<u64> },
     /// Load without Railpost.
-    Floor(Floor),
+    Baseline(Baseline),
     /// Load through Railpost.
     Publish(Publish),
     /// Two endpoints, one of which hangs or is not there.
@@ -38,7 +38,7 @@ pub(crate) enum What {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Floor {
+pub(crate) struct Baseline {
     /// Through the plain forwarder, or straight into the sink.
     pub(crate) forwarded: bool,
     pub(crate) connections: u32,
@@ -82,9 +82,9 @@ pub(crate) enum Endpoints {
 const SMALL: usize = 512;
 const LARGE: usize = 8 * 1024;
 
-const HOP: Floor =
-    Floor { forwarded: false, connections: CONNECTIONS, payload_bytes: SMALL, per_s: None };
-const FORWARD: Floor = Floor { forwarded: true, ..HOP };
+const HOP: Baseline =
+    Baseline { forwarded: false, connections: CONNECTIONS, payload_bytes: SMALL, per_s: None };
+const FORWARD: Baseline = Baseline { forwarded: true, ..HOP };
 
 /// Single events of 512 bytes with 10,000 keys for one endpoint: the others vary one thing each.
 pub(crate) const PLAIN: Publish = Publish {
@@ -129,14 +129,14 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(memory());
     cases.extend(isolation());
     let about = "1,000,000 events pile up in 100,000 lanes, a crash, the drain";
-    cases.push(Case { name: "backlog", about, what: What::Backlog, floor: None });
+    cases.push(Case { name: "backlog", about, kind: CaseKind::Backlog, floor: None });
     cases.push(floor("forward-again", "as forward, at the end: has the machine changed?", FORWARD));
     cases
 }
 
 fn floors() -> Vec<Case> {
-    let large = |of: Floor| Floor { payload_bytes: LARGE, ..of };
-    let paced = |of: Floor, per_s| Floor { per_s: Some(per_s), ..of };
+    let large = |of: Baseline| Baseline { payload_bytes: LARGE, ..of };
+    let paced = |of: Baseline, per_s| Baseline { per_s: Some(per_s), ..of };
     vec![
         disk("fdatasync", "append 4 KiB and fdatasync, on the disk the stores use", None),
         disk("fdatasync-200", "the same, 200/s by schedule", Some(200)),
@@ -145,7 +145,7 @@ fn floors() -> Vec<Case> {
         floor(
             "sequential",
             "one client, one request after the other",
-            Floor { connections: 1, ..HOP },
+            Baseline { connections: 1, ..HOP },
         ),
         floor("hop-8k", "as hop, 8 KiB", large(HOP)),
         floor("forward-8k", "as forward, 8 KiB", large(FORWARD)),
@@ -157,15 +157,15 @@ fn floors() -> Vec<Case> {
 }
 
 fn disk(name: &'static str, about: &'static str, per_s: Option<u64>) -> Case {
-    Case { name, about, what: What::Disk { per_s }, floor: None }
+    Case { name, about, kind: CaseKind::Disk { per_s }, floor: None }
 }
 
-fn floor(name: &'static str, about: &'static str, floor: Floor) -> Case {
-    Case { name, about, what: What::Floor(floor), floor: None }
+fn floor(name: &'static str, about: &'static str, floor: Baseline) -> Case {
+    Case { name, about, kind: CaseKind::Baseline(floor), floor: None }
 }
 
 fn publish(name: &'static str, about: &'static str, floor: &'static str, publish: Publish) -> Case {
-    Case { name, about, what: What::Publish(publish), floor: Some(floor) }
+    Case { name, about, kind: CaseKind::Publish(publish), floor: Some(floor) }
 }
 
 fn sqlite() -> Vec<Case> {
@@ -236,8 +236,8 @@ fn memory() -> Vec<Case> {
 }
 
 fn isolation() -> Vec<Case> {
-    let case = |name, about, what| Case { name, about, what, floor: None };
-    let hanging = |hangs, per_s| What::Hanging { hangs, per_s };
+    let case = |name, about, kind| Case { name, about, kind, floor: None };
+    let hanging = |hangs, per_s| CaseKind::Hanging { hangs, per_s };
     vec![
         case("beside-none", "one endpoint alone, full load", hanging(false, None)),
         case("beside-hanging", "the same beside one that hangs 10 s", hanging(true, None)),
@@ -247,11 +247,11 @@ fn isolation() -> Vec<Case> {
             "the same beside one that hangs 10 s",
             hanging(true, Some(2_000)),
         ),
-        case("tenants-even", "100 tenants, 20/s each", What::Tenants { noisy: false }),
+        case("tenants-even", "100 tenants, 20/s each", CaseKind::Tenants { noisy: false }),
         case(
             "tenants-noisy",
             "the same, one of them sends 1,000/s: the others",
-            What::Tenants { noisy: true },
+            CaseKind::Tenants { noisy: true },
         ),
     ]
 }

@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::{LOOK_EVERY, PATIENCE};
+use crate::forward;
+use crate::limits::{ANSWER_TIMEOUT, LOOK_EVERY};
 use crate::load::Report;
 use crate::load::plan::Plan;
-use crate::sink::ledger::Figures;
-use crate::sink::{Greeting, Order};
-use crate::{forward, sink};
+use crate::sink::ledger::ArrivalFigures;
+use crate::sink::{SinkCommand, SinkReady};
 
 /// A child process in one role. Dropping it ends it.
-pub(crate) struct Role {
+pub(crate) struct ChildProcess {
     name: String,
     child: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     answers: Receiver<String>,
 }
 
-impl Role {
-    /// Starts this program in a role and hears its greeting.
+impl ChildProcess {
+    /// Starts this program in a role and waits for its first line.
     fn start<G: DeserializeOwned>(args: &[String]) -> Result<(Self, G), String> {
         let name = args.first().cloned().unwrap_or_default();
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -35,7 +35,7 @@ impl Role {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{name} could not be started: {error}"))?;
-        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(commands), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{name} has no pipes"));
         };
         let (sender, answers) = channel();
@@ -43,29 +43,29 @@ impl Role {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.for_each(|line| drop(sender.send(line)));
         });
-        let mut role = Self { name, child, orders, answers };
-        let greeting = role.hear(PATIENCE, || {})?;
-        Ok((role, greeting))
+        let mut process = Self { name, child, commands, answers };
+        let greeting = process.receive(ANSWER_TIMEOUT, || {})?;
+        Ok((process, greeting))
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    fn tell(&mut self, order: &impl Serialize) -> Result<(), String> {
-        let mut line = serde_json::to_vec(order).map_err(|error| error.to_string())?;
+    fn send(&mut self, command: &impl Serialize) -> Result<(), String> {
+        let mut line = serde_json::to_vec(command).map_err(|error| error.to_string())?;
         line.push(b'\n');
-        let told = self.orders.write_all(&line).and_then(|()| self.orders.flush());
-        told.map_err(|error| format!("{} takes no orders: {error}", self.name))
+        let sent = self.commands.write_all(&line).and_then(|()| self.commands.flush());
+        sent.map_err(|error| format!("{} takes no commands: {error}", self.name))
     }
 
     /// Waits for an answer, and calls `meanwhile` now and then.
-    fn hear<T: DeserializeOwned>(
+    fn receive<T: DeserializeOwned>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         mut meanwhile: impl FnMut(),
     ) -> Result<T, String> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
             match self.answers.recv_timeout(LOOK_EVERY) {
                 Ok(line) => {
@@ -73,18 +73,18 @@ impl Role {
                         .map_err(|error| format!("{} answered `{line}`: {error}", self.name));
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < until => meanwhile(),
-                Err(_) => return Err(format!("{} did not answer within {patience:?}", self.name)),
+                Err(_) => return Err(format!("{} did not answer within {timeout:?}", self.name)),
             }
         }
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, order: &impl Serialize) -> Result<T, String> {
-        self.tell(order)?;
-        self.hear(PATIENCE, || {})
+    fn ask<T: DeserializeOwned>(&mut self, command: &impl Serialize) -> Result<T, String> {
+        self.send(command)?;
+        self.receive(ANSWER_TIMEOUT, || {})
     }
 }
 
-impl Drop for Role {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -93,73 +93,73 @@ impl Drop for Role {
 
 /// The sink, with a port per endpoint.
 pub(crate) struct Sink {
-    role: Role,
+    process: ChildProcess,
     pub(crate) ports: Vec<u16>,
 }
 
 impl Sink {
     pub(crate) fn start(endpoints: usize) -> Result<Self, String> {
-        let (role, sink::Greeting { ports }): (_, Greeting) =
-            Role::start(&["sink".to_owned(), endpoints.to_string()])?;
-        Ok(Self { role, ports })
+        let (process, SinkReady { ports }): (_, SinkReady) =
+            ChildProcess::start(&["sink".to_owned(), endpoints.to_string()])?;
+        Ok(Self { process, ports })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.role.pid()
+        self.process.pid()
     }
 
-    pub(crate) fn order(&mut self, order: &Order) -> Result<(), String> {
-        self.role.ask(order)
+    pub(crate) fn command(&mut self, command: &SinkCommand) -> Result<(), String> {
+        self.process.ask(command)
     }
 
     pub(crate) fn counts(&mut self) -> Result<Vec<u64>, String> {
-        self.role.ask(&Order::Counts)
+        self.process.ask(&SinkCommand::Counts)
     }
 
-    pub(crate) fn report(&mut self) -> Result<Vec<Figures>, String> {
-        self.role.ask(&Order::Report)
+    pub(crate) fn report(&mut self) -> Result<Vec<ArrivalFigures>, String> {
+        self.process.ask(&SinkCommand::Report)
     }
 }
 
 /// A load generator.
 pub(crate) struct Load {
-    role: Role,
+    process: ChildProcess,
 }
 
 impl Load {
     pub(crate) fn start() -> Result<Self, String> {
-        let (role, ()) = Role::start(&["load".to_owned()])?;
-        Ok(Self { role })
+        let (process, ()) = ChildProcess::start(&["load".to_owned()])?;
+        Ok(Self { process })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.role.pid()
+        self.process.pid()
     }
 
     pub(crate) fn begin(&mut self, plan: &Plan) -> Result<(), String> {
-        self.role.tell(plan)
+        self.process.send(plan)
     }
 
     /// Waits until the plan is done; it ends by its own time limit.
     pub(crate) fn end(&mut self, plan: &Plan, meanwhile: impl FnMut()) -> Result<Report, String> {
-        self.role.hear(Duration::from_millis(plan.millis) + PATIENCE, meanwhile)
+        self.process.receive(Duration::from_millis(plan.millis) + ANSWER_TIMEOUT, meanwhile)
     }
 }
 
 /// The plain forwarder.
 pub(crate) struct Forwarder {
-    role: Role,
+    process: ChildProcess,
     pub(crate) port: u16,
 }
 
 impl Forwarder {
     pub(crate) fn start(to_port: u16) -> Result<Self, String> {
-        let (role, forward::Greeting { port }) =
-            Role::start(&["forward".to_owned(), to_port.to_string()])?;
-        Ok(Self { role, port })
+        let (process, forward::ForwarderReady { port }) =
+            ChildProcess::start(&["forward".to_owned(), to_port.to_string()])?;
+        Ok(Self { process, port })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.role.pid()
+        self.process.pid()
     }
 }

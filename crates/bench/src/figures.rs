@@ -28,7 +28,7 @@ pub(crate) struct Figures {
     pub(crate) accepted: u64,
     pub(crate) delivered: u64,
     pub(crate) duplicates: u64,
-    /// Cores' worth of CPU during the stretch.
+    /// Cores' worth of CPU during the run.
     pub(crate) load_cores: f64,
     pub(crate) sink_cores: f64,
     pub(crate) server_cores: f64,

@@ -15,11 +15,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::role::Orders;
+use crate::parent_channel::ParentChannel;
 
 /// Where it listens.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Greeting {
+pub(crate) struct ForwarderReady {
     pub(crate) port: u16,
 }
 
@@ -37,8 +37,8 @@ pub(crate) async fn run(to_port: u16) -> Result<(), String> {
     let to = format!("http://127.0.0.1:{to_port}/");
     let to = to.parse().map_err(|error| format!("`{to}`: {error}"))?;
     tokio::spawn(accept(listener, Forwarder { client: client(), to }));
-    let mut orders = Orders::begin(&Greeting { port })?;
-    while orders.next::<serde_json::Value>().await?.is_some() {}
+    let mut commands = ParentChannel::begin(&ForwarderReady { port })?;
+    while commands.next::<serde_json::Value>().await?.is_some() {}
     Ok(())
 }
 

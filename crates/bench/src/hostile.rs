@@ -1,7 +1,7 @@
-//! A hostile client: what a good producer feels of it.
+//! A hostile client: how much it slows a good producer down.
 //!
 //! A producer publishes at a steady rate, first alone, then while others hold connections with heads, bodies and silence
-//! that never end, and show API keys that nobody has. Both are measured in turn, and the medians are compared.
+//! that never end, and show invalid API keys. Both are measured in turn, and the medians are compared.
 
 mod attack;
 
@@ -16,39 +16,39 @@ use crate::clock::now_us;
 use crate::histogram::Histogram;
 use crate::http::{Call, Connection};
 use crate::limits::{
-    HOSTILE_CONNECTIONS, HOSTILE_PER_S, HOSTILE_RATIO_MAX, HOSTILE_ROUNDS, HOSTILE_STRETCH, WARM_UP,
+    HOSTILE_CONNECTIONS, HOSTILE_PER_S, HOSTILE_RATIO_MAX, HOSTILE_ROUNDS, HOSTILE_RUN, WARM_UP,
 };
 use crate::load::plan::due_us;
 use crate::server::{ADMIN_KEY, Server};
 use attack::Attack;
 
-/// What a producer felt in one stretch, in microseconds.
-struct Felt {
+/// Latency of a producer in one run, in microseconds.
+struct LatencyQuantiles {
     p50: u64,
     p99: u64,
 }
 
-/// Measures the producer alone and under attack, and says what came out. An error if it felt too much.
+/// Measures the producer alone and under attack, and says what came out. An error if the attack slows it down too much.
 pub(crate) fn run(railpost: &Path, folder: &Path, quick: bool) -> Result<String, String> {
     let store = format!("sqlite:{}", folder.join("hostile.db").display());
     let server = Server::start(railpost, &folder.join("hostile"), &store)?;
-    let (stretch, rounds) = match quick {
-        true => (HOSTILE_STRETCH / 10, 1),
-        false => (HOSTILE_STRETCH, HOSTILE_ROUNDS),
+    let (run_time, rounds) = match quick {
+        true => (HOSTILE_RUN / 10, 1),
+        false => (HOSTILE_RUN, HOSTILE_ROUNDS),
     };
     publish(server.address(), WARM_UP)?;
     let (mut quiet, mut attacked) = (Vec::new(), Vec::new());
     let mut met = String::new();
     for _ in 0..rounds {
-        quiet.push(publish(server.address(), stretch)?);
-        let attack = Attack::begin(server.address(), stretch)?;
-        attacked.push(publish(server.address(), stretch)?);
+        quiet.push(publish(server.address(), run_time)?);
+        let attack = Attack::begin(server.address(), run_time)?;
+        attacked.push(publish(server.address(), run_time)?);
         met = attack.end();
     }
     let (quiet, attacked) = (median(quiet), median(attacked));
     let ratio = attacked.p99 as f64 / quiet.p99.max(1) as f64;
     let text = format!(
-        "A producer of {HOSTILE_PER_S} events/s, median of {rounds} round(s) of {stretch:?}:\n  \
+        "A producer of {HOSTILE_PER_S} events/s, median of {rounds} round(s) of {run_time:?}:\n  \
          quiet         p50 {} µs, p99 {} µs\n  \
          under attack  p50 {} µs, p99 {} µs: {ratio:.2} times the quiet p99\n  \
          the last attack met: {met}\n",
@@ -60,14 +60,14 @@ pub(crate) fn run(railpost: &Path, folder: &Path, quick: bool) -> Result<String,
     }
 }
 
-fn median(mut felt: Vec<Felt>) -> Felt {
-    felt.sort_by_key(|felt| felt.p99);
-    let middle = felt.len() / 2;
-    felt.swap_remove(middle)
+fn median(mut latency: Vec<LatencyQuantiles>) -> LatencyQuantiles {
+    latency.sort_by_key(|latency| latency.p99);
+    let middle = latency.len() / 2;
+    latency.swap_remove(middle)
 }
 
 /// Publishes at a steady rate. A latency counts from when its event was due, so that waiting for a connection counts.
-fn publish(address: &str, stretch: Duration) -> Result<Felt, String> {
+fn publish(address: &str, run_time: Duration) -> Result<LatencyQuantiles, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -76,7 +76,7 @@ fn publish(address: &str, stretch: Duration) -> Result<Felt, String> {
         let mut producers = JoinSet::new();
         let begun = Instant::now();
         for producer in 0..HOSTILE_CONNECTIONS {
-            producers.spawn(produce(address.to_owned(), producer, begun, stretch));
+            producers.spawn(produce(address.to_owned(), producer, begun, run_time));
         }
         let mut all = Histogram::default();
         while let Some(latencies) = producers.join_next().await {
@@ -85,7 +85,7 @@ fn publish(address: &str, stretch: Duration) -> Result<Felt, String> {
         Ok::<_, String>(all)
     })?;
     let at = |quantile| latencies.quantile(quantile).ok_or("nothing was published".to_owned());
-    Ok(Felt { p50: at(0.5)?, p99: at(0.99)? })
+    Ok(LatencyQuantiles { p50: at(0.5)?, p99: at(0.99)? })
 }
 
 /// Every so many-th event of the schedule.
@@ -93,14 +93,14 @@ async fn produce(
     address: String,
     producer: u64,
     begun: Instant,
-    stretch: Duration,
+    run_time: Duration,
 ) -> Result<Histogram, String> {
     let run = now_us();
     let mut connection = Connection::open(&address, Some(ADMIN_KEY)).await?;
     let mut latencies = Histogram::default();
     for slot in (producer..).step_by(HOSTILE_CONNECTIONS as usize) {
         let due = begun + Duration::from_micros(due_us(slot, HOSTILE_PER_S));
-        if due >= begun + stretch {
+        if due >= begun + run_time {
             return Ok(latencies);
         }
         tokio::time::sleep_until(due.into()).await;

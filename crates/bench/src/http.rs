@@ -32,7 +32,7 @@ impl Connection {
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| format!("{address}: {error}"))?;
-        // Its error reaches whoever sends the next request.
+        // The next request gets its error.
         tokio::spawn(driver);
         let value = |text: String| HeaderValue::try_from(text).map_err(|error| error.to_string());
         let authorization = token.map(|token| value(format!("Bearer {token}"))).transpose()?;

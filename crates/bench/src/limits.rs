@@ -13,26 +13,26 @@ pub(crate) const BULK_CONNECTIONS: u32 = 8;
 /// Connections of a stream of events beside the one that is judged.
 pub(crate) const SIDE_CONNECTIONS: u32 = 16;
 
-/// Lines of one NDJSON request: long enough to be a stream, short enough to fit one measured stretch
+/// Lines of one NDJSON request: long enough to be a stream, short enough to fit one measured run
 /// many times.
 pub(crate) const STREAM_LINES: u32 = 1_000;
 
-/// Load before the measured stretch: connections are open and tables are warm after it.
+/// Load before the measured run: connections are open and tables are warm after it.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// The measured stretch: the whole run should take a few minutes.
+/// Length of a measured run: all cases together should take a few minutes.
 pub(crate) const STRETCH: Duration = Duration::from_secs(3);
 
-/// Fewest events of a stretch by schedule: twenty of them make a p99, not a single pause of the machine.
+/// Fewest events of a run by schedule: twenty of them make a p99, not a single pause of the machine.
 pub(crate) const STRETCH_EVENTS_MIN: u64 = 2_000;
 
-/// Most events of one measured stretch: what a fast store accepts must still be delivered in time.
+/// Most events of one measured run: what a fast store accepts must still be delivered in time.
 pub(crate) const STRETCH_EVENTS: u64 = 150_000;
 
 /// Most events for one hot key. They leave one after the other, so they take longer than the rest.
 pub(crate) const HOT_KEY_EVENTS: u64 = 30_000;
 
-/// Longest wait for the last delivery of a stretch.
+/// Longest wait for the last delivery of a run.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(60);
 
 /// Events that pile up behind an endpoint that is down, and the lanes they lie in.
@@ -70,7 +70,7 @@ pub(crate) const VERIFY_EVERY: u64 = 128;
 pub(crate) const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Longest wait for a server to be ready, or for a child process to answer a question.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often the parent looks whether something has happened.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -94,7 +94,7 @@ pub(crate) const HOSTILE_CONNECTIONS: u64 = 4;
 
 /// How long the producer is measured each time, alone and under attack: two thousand events make a p99. And longer
 /// than the 10 s after which a server cuts a slow head, so that connections are cut and opened again.
-pub(crate) const HOSTILE_STRETCH: Duration = Duration::from_secs(15);
+pub(crate) const HOSTILE_RUN: Duration = Duration::from_secs(15);
 /// How often, for a median.
 pub(crate) const HOSTILE_ROUNDS: u32 = 3;
 

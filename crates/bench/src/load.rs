@@ -20,10 +20,10 @@ use crate::clock::now_us;
 use crate::histogram::Histogram;
 use crate::http::{Call, Connection};
 use crate::limits::{BACKLOG_PARTS, FAILURE_PAUSE};
-use crate::role::Orders;
+use crate::parent_channel::ParentChannel;
 use plan::{Plan, due_us};
 
-/// How a stretch of load went.
+/// How a run of load went.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) accepted: u64,
@@ -42,15 +42,15 @@ pub(crate) struct Report {
 
 /// Runs the load generator until its parent is gone: a plan in, a report out.
 pub(crate) async fn run() -> Result<(), String> {
-    let mut orders = Orders::begin(&serde_json::Value::Null)?;
-    while let Some(plan) = orders.next::<Plan>().await? {
-        orders.answer(&stretch(plan).await?)?;
+    let mut commands = ParentChannel::begin(&serde_json::Value::Null)?;
+    while let Some(plan) = commands.next::<Plan>().await? {
+        commands.answer(&run_plan(plan).await?)?;
     }
     Ok(())
 }
 
-/// What the connections of a stretch share.
-struct Stretch {
+/// What the connections of a run share.
+struct LoadRun {
     plan: Plan,
     deadline: Instant,
     next: AtomicU64,
@@ -58,27 +58,27 @@ struct Stretch {
 }
 
 /// When the next event is due: at once, or when the pacer says.
-enum Turns {
+enum Pacing {
     AtOnce,
     Scheduled(UnboundedReceiver<u64>),
 }
 
-async fn stretch(plan: Plan) -> Result<Report, String> {
+async fn run_plan(plan: Plan) -> Result<Report, String> {
     let connections = connect(&plan).await?;
     let deadline = Instant::now() + Duration::from_millis(plan.millis);
     let report = Report { first_sent_us: now_us(), ..Report::default() };
     let next = AtomicU64::new(plan.first);
-    let stretch = Arc::new(Stretch { plan, deadline, next, report: Mutex::new(report) });
-    let (turns, pacer) = stretch.turns();
+    let run = Arc::new(LoadRun { plan, deadline, next, report: Mutex::new(report) });
+    let (turns, pacer) = run.turns();
     let mut producers = JoinSet::new();
     for (producer, (connection, turns)) in (0..).zip(connections.into_iter().zip(turns)) {
-        producers.spawn(produce(stretch.clone(), producer, connection, turns));
+        producers.spawn(produce(run.clone(), producer, connection, turns));
     }
     producers.join_all().await;
     let pacer_late = pacer.map(std::thread::JoinHandle::join).transpose();
-    let mut report = stretch.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut report = run.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.pacer_late = pacer_late.map_err(|_| "the pacer died")?.unwrap_or_default();
-    report.next = stretch.next.load(Ordering::Relaxed);
+    report.next = run.next.load(Ordering::Relaxed);
     Ok(report)
 }
 
@@ -90,17 +90,17 @@ async fn connect(plan: &Plan) -> Result<Vec<Connection>, String> {
     Ok(connections)
 }
 
-impl Stretch {
-    fn turns(self: &Arc<Self>) -> (Vec<Turns>, Option<std::thread::JoinHandle<Histogram>>) {
+impl LoadRun {
+    fn turns(self: &Arc<Self>) -> (Vec<Pacing>, Option<std::thread::JoinHandle<Histogram>>) {
         let connections = self.plan.connections;
         let Some(per_s) = self.plan.per_s else {
-            return ((0..connections).map(|_| Turns::AtOnce).collect(), None);
+            return ((0..connections).map(|_| Pacing::AtOnce).collect(), None);
         };
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..connections).map(|_| unbounded_channel()).unzip();
-        let stretch = self.clone();
-        let pacer = std::thread::spawn(move || stretch.pace(per_s, &senders));
-        (receivers.into_iter().map(Turns::Scheduled).collect(), Some(pacer))
+        let run = self.clone();
+        let pacer = std::thread::spawn(move || run.pace(per_s, &senders));
+        (receivers.into_iter().map(Pacing::Scheduled).collect(), Some(pacer))
     }
 
     /// Gives each connection in turn the time at which its next event is due, at that time. A thread
@@ -150,7 +150,7 @@ impl Stretch {
     }
 }
 
-impl Turns {
+impl Pacing {
     /// When the event that is to be sent should have been; nothing when there are no more.
     async fn next(&mut self, deadline: Instant) -> Option<u64> {
         match self {
@@ -160,10 +160,10 @@ impl Turns {
     }
 }
 
-async fn produce(stretch: Arc<Stretch>, producer: u32, mut to: Connection, mut turns: Turns) {
-    let plan = &stretch.plan;
-    while let Some(sent_us) = turns.next(stretch.deadline).await {
-        let Some(numbers) = stretch.take() else { break };
+async fn produce(run: Arc<LoadRun>, producer: u32, mut to: Connection, mut turns: Pacing) {
+    let plan = &run.plan;
+    while let Some(sent_us) = turns.next(run.deadline).await {
+        let Some(numbers) = run.take() else { break };
         let path = &plan.paths[numbers.start as usize % plan.paths.len()];
         let events = numbers.end - numbers.start;
         let body = request::body(plan, producer, numbers, sent_us);
@@ -172,7 +172,7 @@ async fn produce(stretch: Arc<Stretch>, producer: u32, mut to: Connection, mut t
         let accepted = answer
             .as_ref()
             .map_or(0, |(status, body)| request::accepted(plan.form, events, *status, body));
-        stretch.count(accepted, events - accepted, || describe(&answer));
+        run.count(accepted, events - accepted, || describe(&answer));
         if accepted < events {
             tokio::time::sleep(FAILURE_PAUSE).await;
         }

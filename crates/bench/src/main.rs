@@ -12,7 +12,7 @@ mod limits;
 mod clock;
 mod histogram;
 mod payload;
-mod role;
+mod parent_channel;
 mod http;
 
 mod load;
@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use args::{Command, HELP, Options};
-use bench::{Bench, Trouble};
+use bench::{Bench, CaseError};
 use cases::Case;
 use figures::{Figures, Row, Rows};
 use measure::Scale;
@@ -57,9 +57,11 @@ fn main() -> ExitCode {
         Ok(Command::List) => print(&list()),
         Ok(Command::Run(options)) => return run(&options),
         Ok(Command::Hostile(options)) => run_hostile(&options),
-        Ok(Command::Sink { endpoints }) => role(role::worker_threads(), sink::run(endpoints)),
-        Ok(Command::Load) => role(role::worker_threads(), load::run()),
-        Ok(Command::Forward { to_port }) => role(cores(), forward::run(to_port)),
+        Ok(Command::Sink { endpoints }) => {
+            run_role(parent_channel::worker_threads(), sink::run(endpoints))
+        }
+        Ok(Command::Load) => run_role(parent_channel::worker_threads(), load::run()),
+        Ok(Command::Forward { to_port }) => run_role(cores(), forward::run(to_port)),
         Err(problem) => return complain(&format!("{problem}; --help says what there is"), 2),
     };
     done.map_or_else(|problem| complain(&problem, 1), |()| ExitCode::SUCCESS)
@@ -71,7 +73,7 @@ fn list() -> String {
 }
 
 /// Runs a child's role on so many threads.
-fn role(threads: usize, role: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+fn run_role(threads: usize, role: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
@@ -134,8 +136,8 @@ fn measure_one(bench: &mut Bench, case: &Case) -> Row {
     bench.progress.begin(case.name);
     let (figures, missing) = match bench.run(case) {
         Ok(figures) => (figures, None),
-        Err(Trouble::Missing(what)) => (Figures::default(), Some(what)),
-        Err(Trouble::Failed(why)) => (Figures { failure: Some(why), ..Figures::default() }, None),
+        Err(CaseError::Missing(what)) => (Figures::default(), Some(what)),
+        Err(CaseError::Failed(why)) => (Figures { failure: Some(why), ..Figures::default() }, None),
     };
     let row = Row { case: case.name, about: case.about, figures, missing };
     bench.progress.end(&table::summary(&row));
@@ -205,7 +207,7 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 fn complain(problem: &str, code: u8) -> ExitCode {
-    // Whoever closed standard error does not want to know.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr().lock(), "railpost-bench: {problem}");
     ExitCode::from(code)
 }

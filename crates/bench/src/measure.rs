@@ -1,4 +1,4 @@
-//! One measured stretch, the same for every case: warm up, set the figures back, load, wait for the
+//! One measured run, the same for every case: warm up, set the figures back, load, wait for the
 //! last delivery, and read what it cost.
 
 use std::ops::Range;
@@ -15,14 +15,14 @@ use crate::load::Report;
 use crate::load::plan::Plan;
 use crate::proc::{self, Usage};
 use crate::progress::Progress;
-use crate::sink::Order;
-use crate::sink::ledger;
+use crate::sink::SinkCommand;
+use crate::sink::ledger::ArrivalFigures;
 
 /// How long and how much: a full run, or a part of one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scale {
     pub(crate) quick: bool,
-    /// Most events of a stretch, if the user says so.
+    /// Most events of a run, if the user says so.
     pub(crate) events_max: Option<u64>,
 }
 
@@ -37,8 +37,8 @@ impl Scale {
     }
 }
 
-/// The processes of a stretch.
-pub(crate) struct Stage<'a> {
+/// The processes of a run.
+pub(crate) struct MeasuredProcesses<'a> {
     pub(crate) scale: Scale,
     pub(crate) progress: &'a Progress,
     pub(crate) sink: &'a mut Sink,
@@ -50,14 +50,14 @@ pub(crate) struct Stage<'a> {
 
 /// What is judged: the first plan's events, at these endpoints.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct MeasuredEndpoints {
     pub(crate) endpoints: Range<usize>,
     pub(crate) deliveries_per_event: u64,
 }
 
-/// What all processes of a stretch had used at one moment.
+/// What all processes of a run had used at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Costs {
+struct UsageTotals {
     server: Usage,
     postgres: Usage,
     load: Usage,
@@ -66,13 +66,17 @@ struct Costs {
     taken_us: u64,
 }
 
-impl Stage<'_> {
+impl MeasuredProcesses<'_> {
     /// Runs the plans side by side, each with its own load generator.
-    pub(crate) fn measure(&mut self, plans: &[Plan], judged: &Judged) -> Result<Figures, String> {
+    pub(crate) fn measure(
+        &mut self,
+        plans: &[Plan],
+        judged: &MeasuredEndpoints,
+    ) -> Result<Figures, String> {
         let mut loads: Vec<Load> = plans.iter().map(|_| Load::start()).collect::<Result<_, _>>()?;
         let warm = self.warm_up(&mut loads, plans, judged)?;
-        self.sink.order(&Order::Reset)?;
-        let millis = self.scale.time(stretch(plans[0].per_s)).as_millis() as u64;
+        self.sink.command(&SinkCommand::Reset)?;
+        let millis = self.scale.time(run_time(plans[0].per_s)).as_millis() as u64;
         let measured = |(warm, plan)| measured(plan, warm, self.scale.events(plan.events), millis);
         let plans: Vec<Plan> = warm.iter().zip(plans).map(measured).collect();
         let (before, begun) = (self.costs(&loads), Instant::now());
@@ -98,7 +102,7 @@ impl Stage<'_> {
         &mut self,
         loads: &mut [Load],
         plans: &[Plan],
-        judged: &Judged,
+        judged: &MeasuredEndpoints,
     ) -> Result<Vec<Report>, String> {
         let millis = self.scale.time(WARM_UP).as_millis() as u64;
         let events = |plan: &Plan| self.scale.events(plan.events);
@@ -127,7 +131,7 @@ impl Stage<'_> {
     pub(crate) fn drain(
         &mut self,
         expected: u64,
-        judged: &Judged,
+        judged: &MeasuredEndpoints,
         within: Duration,
     ) -> Result<u64, String> {
         let until = Instant::now() + within;
@@ -143,8 +147,8 @@ impl Stage<'_> {
         }
     }
 
-    fn costs(&self, loads: &[Load]) -> Costs {
-        Costs {
+    fn costs(&self, loads: &[Load]) -> UsageTotals {
+        UsageTotals {
             server: self.server.map(Usage::of).unwrap_or_default(),
             postgres: self.postgres.map(Usage::of_tree).unwrap_or_default(),
             // Each has a core to itself: the busiest is the one that matters.
@@ -160,17 +164,17 @@ impl Stage<'_> {
 }
 
 /// How long to measure, by the rate of what is judged.
-fn stretch(per_s: Option<u64>) -> Duration {
+fn run_time(per_s: Option<u64>) -> Duration {
     let enough = per_s.map(|per_s| Duration::from_secs(STRETCH_EVENTS_MIN.div_ceil(per_s.max(1))));
     enough.map_or(STRETCH, |enough| enough.max(STRETCH))
 }
 
-/// The measured stretch goes on where the warm-up ended.
+/// The measured run goes on where the warm-up ended.
 fn measured(plan: &Plan, warm: &Report, events: u64, millis: u64) -> Plan {
     Plan { first: warm.next, events, millis, ..plan.clone() }
 }
 
-impl std::ops::Sub for Costs {
+impl std::ops::Sub for UsageTotals {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -184,19 +188,19 @@ impl std::ops::Sub for Costs {
     }
 }
 
-/// All that was learnt of a stretch, before it is made into figures.
+/// All that was learnt of a run, before it is made into figures.
 struct Outcome<'a> {
     plan: &'a Plan,
     reports: &'a [Report],
-    arrived: &'a [ledger::Figures],
-    judged: &'a Judged,
-    costs: Costs,
+    arrived: &'a [ArrivalFigures],
+    judged: &'a MeasuredEndpoints,
+    costs: UsageTotals,
     wall_us: u64,
     missing: u64,
 }
 
 impl Outcome<'_> {
-    fn figures(&self, stage: &Stage<'_>) -> Figures {
+    fn figures(&self, stage: &MeasuredProcesses<'_>) -> Figures {
         let report = &self.reports[0];
         let judged = &self.arrived[self.judged.endpoints.clone()];
         let delivered: u64 = judged.iter().map(|endpoint| endpoint.fresh).sum();
@@ -204,7 +208,7 @@ impl Outcome<'_> {
         let last_us = judged.iter().filter_map(|endpoint| endpoint.last_us).max().unwrap_or(0);
         let latency = merged(judged);
         let per_delivery = |amount: u64| ratio(amount as f64, all as f64);
-        let Costs { server, postgres, load, sink, taken_us } = self.costs;
+        let UsageTotals { server, postgres, load, sink, taken_us } = self.costs;
         let cores = |cpu_us: u64| cpu_us as f64 / self.wall_us as f64;
         let of_server = |figure: Option<f64>| stage.server.and(figure);
         let mut figures = Figures {
@@ -275,9 +279,9 @@ fn bottleneck(figures: &Figures) -> Option<String> {
     })
 }
 
-/// Why the stretch counts as failed, if it does.
-pub(crate) fn failure(arrived: &[ledger::Figures], missing: u64) -> Option<String> {
-    let sum = |of: fn(&ledger::Figures) -> u64| arrived.iter().map(of).sum::<u64>();
+/// Why the run counts as failed, if it does.
+pub(crate) fn failure(arrived: &[ArrivalFigures], missing: u64) -> Option<String> {
+    let sum = |of: fn(&ArrivalFigures) -> u64| arrived.iter().map(of).sum::<u64>();
     let (violations, refused) = (sum(|figures| figures.violations), sum(|figures| figures.refused));
     // A delivery that is refused leaves a gap in its lane, so it is told first.
     if refused > 0 {
@@ -291,7 +295,7 @@ pub(crate) fn failure(arrived: &[ledger::Figures], missing: u64) -> Option<Strin
     (missing > 0).then(|| format!("{missing} deliveries did not come in time"))
 }
 
-fn merged(endpoints: &[ledger::Figures]) -> Histogram {
+fn merged(endpoints: &[ArrivalFigures]) -> Histogram {
     let mut latency = Histogram::default();
     endpoints.iter().for_each(|endpoint| latency.merge(&endpoint.latency));
     latency
@@ -320,7 +324,7 @@ mod tests {
     #[test]
     fn a_slow_schedule_is_measured_until_its_p99_means_something() {
         for (per_s, seconds) in [(None, 3), (Some(2_000), 3), (Some(500), 4), (Some(200), 10)] {
-            assert_eq!(stretch(per_s), Duration::from_secs(seconds), "{per_s:?}");
+            assert_eq!(run_time(per_s), Duration::from_secs(seconds), "{per_s:?}");
         }
     }
 
@@ -342,14 +346,14 @@ mod tests {
 
     #[test]
     fn a_violation_of_order_a_forgery_and_a_loss_each_fail_the_run() {
-        let fine = ledger::Figures { fresh: 3, duplicates: 1, ..ledger::Figures::default() };
-        let slipped = ledger::Figures { violations: 1, ..fine.clone() };
-        let forged = ledger::Figures { refused: 1, ..fine.clone() };
+        let fine = ArrivalFigures { fresh: 3, duplicates: 1, ..ArrivalFigures::default() };
+        let slipped = ArrivalFigures { violations: 1, ..fine.clone() };
+        let forged = ArrivalFigures { refused: 1, ..fine.clone() };
         for (arrived, missing, expected) in [
             (vec![fine.clone()], 0, None),
             (vec![fine.clone(), slipped], 0, Some("violations of order")),
             (vec![forged.clone()], 0, Some("not signed")),
-            (vec![ledger::Figures { violations: 1, ..forged }], 0, Some("not signed")),
+            (vec![ArrivalFigures { violations: 1, ..forged }], 0, Some("not signed")),
             (vec![fine], 2, Some("did not come")),
         ] {
             let found = failure(&arrived, missing);

@@ -67,7 +67,7 @@ fn latency(rows: &Rows) -> Option<String> {
     let spans: Vec<(&Row, u64, u64)> = rows.0.iter().filter_map(by_schedule).collect();
     let lowest = spans.iter().map(|(_, p50, _)| (*p50).max(1)).min()?.ilog10();
     let highest = spans.iter().map(|(_, _, p99)| (*p99).max(1)).max()?.ilog10() + 1;
-    let scale = Tenfold { lowest, highest };
+    let scale = LogScale { lowest, highest };
     let mut drawing = Drawing::new("From send to arrival: median to p99", spans.len() + 1);
     for power in lowest..=highest {
         drawing.grid(scale.x(10_u64.pow(power)), spans.len(), &duration(10_u64.pow(power)));
@@ -118,13 +118,13 @@ fn is_floor(row: &Row) -> bool {
     ["hop", "forward", "sequential"].iter().any(|floor| row.case.starts_with(floor))
 }
 
-/// Where microseconds lie when every tenfold is as wide as the next.
-struct Tenfold {
+/// A logarithmic axis of microseconds.
+struct LogScale {
     lowest: u32,
     highest: u32,
 }
 
-impl Tenfold {
+impl LogScale {
     fn x(&self, micros: u64) -> f64 {
         let power = (micros.max(1) as f64).log10() - f64::from(self.lowest);
         let width = WIDTH - LABELS - RIGHT - 10.0;
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_tenfold_is_as_wide_as_the_next() {
-        let scale = Tenfold { lowest: 1, highest: 4 };
+        let scale = LogScale { lowest: 1, highest: 4 };
         let first = scale.x(100) - scale.x(10);
         let second = scale.x(1_000) - scale.x(100);
         assert!((first - second).abs() < 1e-9);

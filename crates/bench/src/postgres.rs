@@ -118,7 +118,7 @@ fn find() -> Option<PathBuf> {
     fs::canonicalize(folder.join("initdb")).ok()?.parent().map(Path::to_path_buf)
 }
 
-/// The server refuses to run as root: then it runs as whoever owns nothing.
+/// The server refuses to run as root: then it runs as a user that owns nothing.
 fn unprivileged_user() -> Result<Option<(u32, u32)>, String> {
     if id(&["-u"])? != 0 {
         return Ok(None);

@@ -44,7 +44,7 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut error = std::io::stderr().lock();
-        // A progress line that cannot be seen hurts nobody.
+        // A progress line that cannot be written is no failure.
         let _ = error.write_all(text.as_bytes()).and_then(|()| error.flush());
     }
 }

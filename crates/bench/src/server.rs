@@ -11,7 +11,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::http::{Call, Connection};
-use crate::limits::{LOOK_EVERY, PATIENCE};
+use crate::limits::{ANSWER_TIMEOUT, LOOK_EVERY};
 
 /// The operator's key of every server that is measured. It opens nothing but a server on loopback that
 /// is gone in seconds.
@@ -65,7 +65,7 @@ impl Server {
     }
 
     pub(crate) fn wait_until_ready(&mut self) -> Result<(), String> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         while !self.is_ready() {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("railpost ended with {status}: {}", self.last_words()));
@@ -160,7 +160,7 @@ fn spawn(program: &Path, folder: &Path, store_url: &str, address: &str) -> Resul
         .map_err(problem)
 }
 
-/// A port of loopback that nobody uses.
+/// A free port of loopback.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))

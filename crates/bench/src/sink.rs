@@ -23,14 +23,14 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::now_us;
 use crate::limits::VERIFY_EVERY;
+use crate::parent_channel::ParentChannel;
 use crate::payload::{Payload, digits};
-use crate::role::Orders;
-use ledger::{Arrival, Figures, Ledger};
+use ledger::{Arrival, ArrivalFigures, Ledger};
 
 /// What the parent may ask.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub(crate) enum Order {
+pub(crate) enum SinkCommand {
     /// Set the figures back; answered when done.
     Reset,
     /// How many deliveries need not be waited for at each endpoint: fresh ones and refused ones.
@@ -49,7 +49,7 @@ pub(crate) enum Order {
 
 /// Where the endpoints are.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Greeting {
+pub(crate) struct SinkReady {
     pub(crate) ports: Vec<u16>,
 }
 
@@ -65,10 +65,10 @@ struct Endpoint {
 pub(crate) async fn run(endpoints: usize) -> Result<(), String> {
     let mut sink = Sink::open(endpoints).await?;
     let ports = sink.endpoints.iter().map(|endpoint| endpoint.port).collect();
-    let mut orders = Orders::begin(&Greeting { ports })?;
-    while let Some(order) = orders.next().await? {
-        let answer = sink.obey(order).await?;
-        orders.answer(&answer)?;
+    let mut commands = ParentChannel::begin(&SinkReady { ports })?;
+    while let Some(command) = commands.next().await? {
+        let answer = sink.execute(command).await?;
+        commands.answer(&answer)?;
     }
     Ok(())
 }
@@ -90,22 +90,26 @@ impl Sink {
         Ok(sink)
     }
 
-    async fn obey(&mut self, order: Order) -> Result<serde_json::Value, String> {
-        match order {
-            Order::Reset => self.endpoints.iter().for_each(|endpoint| endpoint.ledger().reset()),
-            Order::Counts => return json(self.each(|figures| figures.fresh + figures.refused)),
-            Order::Report => return json(self.each(Figures::clone)),
-            Order::Hang { endpoint, millis } => {
+    async fn execute(&mut self, command: SinkCommand) -> Result<serde_json::Value, String> {
+        match command {
+            SinkCommand::Reset => {
+                self.endpoints.iter().for_each(|endpoint| endpoint.ledger().reset())
+            }
+            SinkCommand::Counts => {
+                return json(self.each(|figures| figures.fresh + figures.refused));
+            }
+            SinkCommand::Report => return json(self.each(ArrivalFigures::clone)),
+            SinkCommand::Hang { endpoint, millis } => {
                 self.endpoint(endpoint)?.hang_ms.store(millis, Ordering::Relaxed);
             }
-            Order::Verify { endpoint, secret } => self.endpoint(endpoint)?.trust(&secret)?,
-            Order::Down => self.down().await,
-            Order::Up => self.up().await?,
+            SinkCommand::Verify { endpoint, secret } => self.endpoint(endpoint)?.trust(&secret)?,
+            SinkCommand::Down => self.down().await,
+            SinkCommand::Up => self.up().await?,
         }
         Ok(serde_json::Value::Null)
     }
 
-    fn each<T>(&self, read: impl Fn(&Figures) -> T) -> Vec<T> {
+    fn each<T>(&self, read: impl Fn(&ArrivalFigures) -> T) -> Vec<T> {
         self.endpoints.iter().map(|endpoint| read(&endpoint.ledger().figures)).collect()
     }
 

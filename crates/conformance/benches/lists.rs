@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use railpost_engine::{
-    Accepted, AttemptResult, DeadReason, DeliveryState, LaneId, Progress, Span, Stage, Timestamp,
-    Transition,
+    Accepted, AttemptResult, DeadReason, DeliveryStage, DeliveryState, LaneId, Progress, Span,
+    Timestamp, Transition,
 };
 use railpost_postgres::PostgresStore;
 use railpost_sqlite::SqliteStore;
@@ -129,7 +129,7 @@ async fn last_together(store: &dyn Store, deliveries: Vec<DeliveryId>) {
 
 fn dead() -> DeliveryQuery {
     let all = DeliveryQuery::of(tenant(), PageRequest::first(LIST_LIMIT_MAX));
-    DeliveryQuery { stage: Some(Stage::Dead), ..all }
+    DeliveryQuery { stage: Some(DeliveryStage::Dead), ..all }
 }
 
 async fn letters_by_row(store: &dyn Store) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use railpost_engine::{
-    Accepted, AttemptResult, DeliveryState, Load, Page, Progress, Span, Timestamp, Transition,
+    Accepted, AttemptResult, DeliveryState, Load, LoadedPage, Progress, Span, Timestamp, Transition,
 };
 use railpost_postgres::PostgresStore;
 use railpost_sqlite::SqliteStore;
@@ -171,7 +171,9 @@ async fn load_all(store: &dyn Store, started: Instant) -> (Duration, Duration, u
     let (mut after, mut lanes, mut first) = (None, 0, None);
     loop {
         let load = Load::Lanes { endpoint, after, limit: 500, window: 4 };
-        let Page::Lanes { lanes: found, next } = store.load(load).await.unwrap() else { panic!() };
+        let LoadedPage::Lanes { lanes: found, next } = store.load(load).await.unwrap() else {
+            panic!()
+        };
         lanes += found.len();
         if first.is_none() {
             let parcels = store.parcels(vec![found[0].deliveries[0].id]).await.unwrap();

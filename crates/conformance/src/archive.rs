@@ -1,7 +1,7 @@
 //! The read side: lists, filters, cursors, counts.
 
 use railpost_engine::{
-    AttemptResult, DeadReason, DeliveryState, Failure, LaneId, Stage, Timestamp,
+    AttemptResult, DeadReason, DeliveryStage, DeliveryState, Failure, LaneId, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId, EventId};
 
@@ -148,13 +148,13 @@ pub(super) async fn deliveries_list_by_endpoint_stage_key_type_and_time(world: W
     let expected_elsewhere = elsewhere.iter().find(|d| d.endpoint == other).unwrap().id;
     assert_eq!(all_deliveries(&world, of(other)).await, [expected_elsewhere]);
     for (query, expected) in [
-        (staged(Stage::Dead), vec![2, 0]),
-        (staged(Stage::Delivered), vec![1]),
+        (staged(DeliveryStage::Dead), vec![2, 0]),
+        (staged(DeliveryStage::Delivered), vec![1]),
         (DeliveryQuery { created: early, ..of(endpoint) }, vec![3, 2, 1]),
-        (DeliveryQuery { created: early, ..staged(Stage::Pending) }, vec![3]),
+        (DeliveryQuery { created: early, ..staged(DeliveryStage::Pending) }, vec![3]),
         (DeliveryQuery { key: Some("x".parse().unwrap()), ..of(endpoint) }, vec![1, 0]),
         (DeliveryQuery { event_type: Some("a.c".parse().unwrap()), ..of(endpoint) }, vec![1]),
-        (DeliveryQuery { stage: Some(Stage::Dead), ..deliveries_of(&world) }, vec![2, 0]),
+        (DeliveryQuery { stage: Some(DeliveryStage::Dead), ..deliveries_of(&world) }, vec![2, 0]),
     ] {
         let expected: Vec<_> = expected.into_iter().map(|index: usize| all[index].id).collect();
         assert_eq!(all_deliveries(&world, query.clone()).await, expected, "{query:?}");

@@ -1,7 +1,9 @@
 //! Accepting: fan-out, seqs, duplicates, limits.
 
 use bytes::Bytes;
-use railpost_engine::{DeliveryState, EndpointStatus, LaneChoice, Ordering, PolicyFields, Stage};
+use railpost_engine::{
+    DeliveryStage, DeliveryState, EndpointStatus, LaneChoice, Ordering, PolicyFields,
+};
 use railpost_wire::EventId;
 use railpost_wire::cloudevents::{Origin, Value};
 
@@ -405,7 +407,10 @@ pub(super) async fn an_event_can_be_delivered_again_at_the_end_of_its_lane(world
     let views = world.store.deliveries_of(&world.tenant, &event.id).await.unwrap();
     let found: Vec<_> =
         views.iter().map(|view| (view.delivery.id, view.delivery.state.stage())).collect();
-    assert_eq!(found, [(first.id, Stage::Delivered), (again[0].id, Stage::Pending)]);
+    assert_eq!(
+        found,
+        [(first.id, DeliveryStage::Delivered), (again[0].id, DeliveryStage::Pending)]
+    );
     let parcels = world.store.parcels(ids(&again)).await.unwrap();
     assert_eq!(parcels[0].1.as_ref().unwrap().event, event);
 }

@@ -1,7 +1,8 @@
 //! Recording: transitions, guards, attempts, epochs; and what a sender needs.
 
 use railpost_engine::{
-    AttemptResult, DeadReason, DeliveryState, EndpointRecord, EndpointStatus, Failure, Stage,
+    AttemptResult, DeadReason, DeliveryStage, DeliveryState, EndpointRecord, EndpointStatus,
+    Failure,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
@@ -65,7 +66,8 @@ pub(super) async fn an_illegal_transition_is_skipped_and_the_rest_is_recorded(wo
         world.transition(&open, DeliveryState::Delivered),
     ];
     let recorded = world.record(transitions).await;
-    let refused = RefusedTransition { delivery: done.id, on_record: Some(Stage::Delivered) };
+    let refused =
+        RefusedTransition { delivery: done.id, on_record: Some(DeliveryStage::Delivered) };
     assert_eq!(recorded, Recorded { applied: 1, refused: vec![refused] });
     assert_eq!(world.delivery(done.id).await.state, DeliveryState::Delivered);
     assert_eq!(world.delivery(open.id).await.state, DeliveryState::Delivered);
@@ -152,11 +154,11 @@ pub(super) async fn attempts_read_back_in_order_with_every_detail(world: World) 
     let [first, second] = &listed.items[..] else { panic!("{listed:?}") };
     assert_eq!(
         (&first.detail, first.led_to, first.next_at),
-        (&failed, Stage::Waiting, Some(until))
+        (&failed, DeliveryStage::Waiting, Some(until))
     );
     assert_eq!(
         (&second.detail, second.led_to, second.next_at),
-        (&answered, Stage::Delivered, None)
+        (&answered, DeliveryStage::Delivered, None)
     );
 }
 

@@ -1,7 +1,7 @@
 //! Lines of numbers: where they begin, what is passed over in them, and when their lanes go.
 
 use railpost_engine::{
-    Accepted, DeadReason, DeliveryState, DiscardReason, Load, Page, Stage, Timestamp,
+    Accepted, DeadReason, DeliveryStage, DeliveryState, DiscardReason, Load, LoadedPage, Timestamp,
 };
 use railpost_wire::{EventId, LineId, Seq};
 
@@ -101,7 +101,7 @@ async fn line_in(store: &dyn Store, of: &Accepted) -> LinePlace {
 async fn open_in(store: &dyn Store, all: &[Accepted]) -> Vec<(u64, u64, u64)> {
     let (endpoint, lane) = (all[0].endpoint, all[0].place.unwrap().lane);
     let load = Load::Lane { endpoint, lane, from: Seq::FIRST, limit: 99 };
-    let Page::Lane(page) = store.load(load).await.unwrap() else { panic!("expected a lane") };
+    let LoadedPage::Lane(page) = store.load(load).await.unwrap() else { panic!("expected a lane") };
     let mut found = Vec::new();
     for delivery in page.deliveries {
         let place = line_in(store, all.iter().find(|one| one.id == delivery.id).unwrap()).await;
@@ -326,11 +326,11 @@ pub(super) async fn what_a_removed_endpoint_has_open_is_discarded_in_small_steps
     }
     assert_eq!(world.delivery(mine[4].id).await.state, DeliveryState::Delivered);
     for (named, stage, expected) in [
-        (Some(endpoint), Some(Stage::Discarded), 4),
+        (Some(endpoint), Some(DeliveryStage::Discarded), 4),
         (Some(endpoint), None, 5),
-        (None, Some(Stage::Discarded), 4),
-        (None, Some(Stage::Delivered), 1),
-        (None, Some(Stage::Dead), 0),
+        (None, Some(DeliveryStage::Discarded), 4),
+        (None, Some(DeliveryStage::Delivered), 1),
+        (None, Some(DeliveryStage::Dead), 0),
         (None, None, 10),
     ] {
         let page = PageRequest::first(19);

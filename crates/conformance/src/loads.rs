@@ -1,6 +1,6 @@
 //! Loading what is open, as the engine asks for it.
 
-use railpost_engine::{DeadReason, DeliveryState, LaneId, Load, Page, Timestamp};
+use railpost_engine::{DeadReason, DeliveryState, LaneId, Load, LoadedPage, Timestamp};
 use railpost_wire::{EndpointId, Seq};
 
 use super::world::{World, ids, seq};
@@ -54,7 +54,9 @@ pub(super) async fn a_lane_that_is_unknown_or_anothers_is_empty(world: World) {
         (EndpointId::from_u128(9), LaneId(1)),
     ] {
         let load = Load::Lane { endpoint, lane, from: Seq::FIRST, limit: 5 };
-        let Page::Lane(page) = world.store.load(load).await.unwrap() else { panic!("not a lane") };
+        let LoadedPage::Lane(page) = world.store.load(load).await.unwrap() else {
+            panic!("not a lane")
+        };
         assert_eq!((page.lane, page.through, page.last), (lane, None, None));
         assert_eq!(page.deliveries, []);
     }
@@ -107,7 +109,9 @@ pub(super) async fn open_lanes_load_in_pages_by_ascending_id(world: World) {
     let (mut after, mut seen) = (None, Vec::new());
     loop {
         let load = Load::Lanes { endpoint, after, limit: 2, window: 1 };
-        let Page::Lanes { lanes, next } = world.store.load(load).await.unwrap() else { panic!() };
+        let LoadedPage::Lanes { lanes, next } = world.store.load(load).await.unwrap() else {
+            panic!()
+        };
         for page in &lanes {
             assert_eq!(
                 (page.from, page.through, page.last),
@@ -143,7 +147,7 @@ pub(super) async fn closed_lanes_are_not_loaded(world: World) {
         world.move_to(accepted, state).await;
     }
     let load = Load::Lanes { endpoint, after: None, limit: 10, window: 5 };
-    let Page::Lanes { lanes, next } = world.store.load(load).await.unwrap() else { panic!() };
+    let LoadedPage::Lanes { lanes, next } = world.store.load(load).await.unwrap() else { panic!() };
     let mut open: Vec<_> = lanes.iter().map(|page| page.deliveries[0].id).collect();
     open.sort();
     assert_eq!((open, next), (ids(&heads[3..]), None));
@@ -156,7 +160,9 @@ pub(super) async fn a_window_shows_where_it_was_cut(world: World) {
     world.move_to(&lane[0], DeliveryState::Delivered).await;
     for (window, through) in [(2, 3), (3, 4), (9, 4)] {
         let load = Load::Lanes { endpoint, after: None, limit: 1, window };
-        let Page::Lanes { lanes, .. } = world.store.load(load).await.unwrap() else { panic!() };
+        let LoadedPage::Lanes { lanes, .. } = world.store.load(load).await.unwrap() else {
+            panic!()
+        };
         assert_eq!(lanes[0].through, Seq::new(through), "window {window}");
         assert_eq!(lanes[0].deliveries[0].id, lane[1].id);
     }
@@ -245,7 +251,7 @@ pub(super) async fn a_removed_endpoint_has_nothing_to_load(world: World) {
     assert_eq!(world.unkeyed(endpoint, world.later(0)).await, (vec![], None));
     assert_eq!(world.lane(&keyed, 1, 5).await.deliveries, []);
     let load = Load::Lanes { endpoint, after: None, limit: 5, window: 5 };
-    assert_eq!(world.store.load(load).await, Ok(Page::Lanes { lanes: vec![], next: None }));
+    assert_eq!(world.store.load(load).await, Ok(LoadedPage::Lanes { lanes: vec![], next: None }));
 }
 
 pub(super) async fn a_load_out_of_bounds_is_named(world: World) {
@@ -272,7 +278,7 @@ pub(super) async fn what_waits_longer_than_any_policy_plans_is_listed(world: Wor
     let load =
         Load::Unkeyed { endpoint, after: None, due_by: due, due_beyond: plausible, limit: 9 };
     let page = world.store.load(load).await.unwrap();
-    let Page::Unkeyed { deliveries, next_due, .. } = page else { panic!("{page:?}") };
+    let LoadedPage::Unkeyed { deliveries, next_due, .. } = page else { panic!("{page:?}") };
     let found: Vec<_> = deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!((found, next_due), (vec![all[0].id, all[2].id], Some(plausible)));
 }

@@ -1,6 +1,6 @@
 //! Replays as jobs.
 
-use railpost_engine::{Stage, Timestamp};
+use railpost_engine::{DeliveryStage, Timestamp};
 use railpost_wire::{AuditId, DeliveryId, EndpointId, ReplayId, TenantId};
 
 use super::world::{START, World};
@@ -51,7 +51,7 @@ pub(super) async fn a_replay_reads_back_in_every_detail(world: World) {
     let replay = Replay {
         action: ReplayAction::Redeliver { to: EndpointId::from_u128(9) },
         filter: ReplayFilter {
-            stage: Some(Stage::Dead),
+            stage: Some(DeliveryStage::Dead),
             endpoint: Some(EndpointId::from_u128(8)),
             event_type: Some("order.paid".parse().unwrap()),
             key: Some("a \"key\" é\0".parse().unwrap()),

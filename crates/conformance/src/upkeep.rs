@@ -1,6 +1,6 @@
 //! Retention, erasure, backup, health.
 
-use railpost_engine::{DeadReason, DeliveryState, Load, Page, Timestamp};
+use railpost_engine::{DeadReason, DeliveryState, Load, LoadedPage, Timestamp};
 use railpost_wire::{ApiKeyId, Secret, SecretId};
 
 use super::world::{START, World, detail, seq};
@@ -317,7 +317,7 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
         ["tenant.erased"]
     );
     let load = Load::Lanes { endpoint, after: None, limit: 9, window: 9 };
-    assert_eq!(store.load(load).await, Ok(Page::Lanes { lanes: vec![], next: None }));
+    assert_eq!(store.load(load).await, Ok(LoadedPage::Lanes { lanes: vec![], next: None }));
     let refused = store.accept(world.batch(vec![world.event(None)]).into()).await;
     assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
     world.add_tenant("acme", TenantSettings::default()).await;

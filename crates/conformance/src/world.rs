@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{
-    Accepted, AttemptResult, Delivery, DeliveryState, LanePage, Load, Page, Policy, PolicyFields,
-    Progress, Timestamp, Transition,
+    Accepted, AttemptResult, Delivery, DeliveryState, LanePage, Load, LoadedPage, Policy,
+    PolicyFields, Progress, Timestamp, Transition,
 };
 use railpost_wire::{AuditId, DeliveryId, EndpointId, EventId, Seq, TenantId};
 use tempfile::TempDir;
@@ -248,7 +248,7 @@ impl World {
         let from = Seq::new(from).expect("a seq");
         let load = Load::Lane { endpoint: accepted.endpoint, lane, from, limit };
         match self.store.load(load).await.expect("the store answers") {
-            Page::Lane(page) => page,
+            LoadedPage::Lane(page) => page,
             other => panic!("expected one lane; got {other:?}"),
         }
     }
@@ -265,7 +265,7 @@ impl World {
             let due_beyond = Timestamp::from_millis(due_by.as_millis() + FAR.as_millis());
             let load = Load::Unkeyed { endpoint, after, due_by, due_beyond, limit: 2 };
             match self.store.load(load).await.expect("the store answers") {
-                Page::Unkeyed { deliveries, next, next_due } => {
+                LoadedPage::Unkeyed { deliveries, next, next_due } => {
                     ids.extend(deliveries.iter().map(|delivery| delivery.id));
                     after = next;
                     if next.is_none() {

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -66,7 +66,7 @@ async fn run(name: &str, store: Arc<dyn Store>, batch: usize) {
     sink.all.notified().await;
     let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_micros() - cpu);
     let loads = dispatcher.counters().await.unwrap().loads;
-    dispatcher.stop().await;
+    dispatcher.stop(Duration::MAX).await;
     println!(
         "{name:>8}, batches of {batch:>3}: {:>6.0} delivered/s, {:>5.1} µs CPU an event (producers \
          and receiver included), {loads} loads",
@@ -128,7 +128,7 @@ async fn start(store: Arc<dyn Store>) -> Dispatcher {
         store,
         sender: Sender::new(SenderConfig { guard, ..SenderConfig::default() }).unwrap(),
         source: Arc::new(SystemSource),
-        watch: Arc::new(()),
+        observer: Arc::new(()),
         thin_url: Arc::new(|_: &railpost_store::Parcel| String::new()),
     };
     Dispatcher::start(parts, &DispatcherConfig::default()).await.unwrap().0

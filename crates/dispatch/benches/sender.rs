@@ -57,7 +57,7 @@ fn cpu_time() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// The headers of one attempt, with values made anew as in earnest.
+/// The headers of one attempt, with fresh values, as in production.
 fn headers(n: usize) -> [(&'static str, String); 11] {
     [
         ("webhook-id", format!("evt_{n:032}")),

@@ -1,21 +1,23 @@
 //! The dispatcher: holds an engine, performs its effects, and tells it what came of them.
 //!
-//! One task, the `run` loop, owns the engine. Around it: a `recorder` that writes in batches and
-//! `lookups` that read for the engine, a `repair` that finds what nobody told of, `parcels` just accepted and `fetches` of those that have to be
-//! read back, an `outlet` per endpoint, `hands` that make one `attempt` after the other, and a `gate` for those
-//! who hand in more than can be sent. None of them holds a delivery rule.
+//! One task, the `run_loop`, owns the engine. It takes `messages`: commands, and reports of the tasks around it.
+//! A `recorder` writes in batches, and a `loader` reads for the engine. A `reconciler` finds what the engine was not
+//! told of. The `payload_cache` has what was just accepted, and `payload_reads` fetch the rest. A `prepared_endpoint`
+//! has what all attempts of an endpoint share; `attempt_tasks` make each `attempt` in a task of its own. The
+//! `accept_throttle` slows accepting down while sending is behind. None of these holds a delivery rule.
 
 mod clock;
-mod parcels;
-mod fetches;
-mod outlet;
+mod payload_cache;
+mod payload_reads;
+mod prepared_endpoint;
 mod attempt;
-mod hands;
-mod lookups;
+mod attempt_tasks;
+mod messages;
+mod loader;
 mod recorder;
-mod gate;
-mod repair;
-mod run;
+mod accept_throttle;
+mod reconciler;
+mod run_loop;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Because, Command, Config, Counters, Delivery, Health, Input, Notice, Span, Transition,
+    Command, Config, Counters, Delivery, Health, IgnoredReason, Input, Notice, Span, Transition,
 };
 use railpost_store::{
     AcceptBatch, AttemptDetail, AuditEntry, Change, Epoch, NewEndpoint, NewSecret, PageRequest,
@@ -35,14 +37,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::limits::{
-    DECISION_PATIENCE, ORDERS_WAITING_MAX, PARCELS_BYTES_MAX_DEFAULT, REGISTRY_PAGE,
+    COMMANDS_WAITING_MAX, DECISION_TIMEOUT, PAYLOAD_CACHE_BYTES_MAX_DEFAULT, REGISTRY_PAGE,
     SWEEP_EVERY_DEFAULT, SWEEP_LAG_DEFAULT,
 };
 use crate::{Sender, TraceParent};
-use gate::Gate;
-use outlet::Outlet;
-use repair::{Doubts, Repair};
-use run::{Order, Run};
+use accept_throttle::AcceptThrottle;
+use messages::LoopCommand;
+use prepared_endpoint::PreparedEndpoint;
+use reconciler::{InDoubtWrites, Reconciler};
+use run_loop::RunLoop;
 
 /// What a dispatcher works with.
 #[derive(Clone)]
@@ -53,13 +56,13 @@ pub struct Parts {
     pub sender: Sender,
     /// The time, and chance.
     pub source: Arc<dyn Source>,
-    /// Who wants to know what happens.
-    pub watch: Arc<dyn Watch>,
+    /// Is told what happens.
+    pub observer: Arc<dyn Observer>,
     /// Where a thin envelope says that its event can be fetched.
     pub thin_url: Arc<dyn ThinUrl>,
 }
 
-/// How much a dispatcher may hold, and who it is.
+/// A dispatcher's bounds, and its place in a cluster.
 #[derive(Clone, Debug)]
 pub struct DispatcherConfig {
     /// The engine's bounds.
@@ -69,8 +72,8 @@ pub struct DispatcherConfig {
     /// The epoch of its ownership.
     pub epoch: Epoch,
     /// Bytes of payloads just accepted that are kept in memory, so that they need not be read back.
-    pub parcels_bytes_max: usize,
-    /// How often to look for what was committed without anybody hearing of it.
+    pub payload_cache_bytes_max: usize,
+    /// How often to look for deliveries that the engine was not told of.
     pub sweep_every: Duration,
     /// How old a delivery is then: its commit must be over.
     pub sweep_lag: Span,
@@ -82,7 +85,7 @@ impl Default for DispatcherConfig {
             engine: Config::default(),
             node: None,
             epoch: Epoch::default(),
-            parcels_bytes_max: PARCELS_BYTES_MAX_DEFAULT,
+            payload_cache_bytes_max: PAYLOAD_CACHE_BYTES_MAX_DEFAULT,
             sweep_every: SWEEP_EVERY_DEFAULT,
             sweep_lag: SWEEP_LAG_DEFAULT,
         }
@@ -104,9 +107,9 @@ pub struct AttemptEnded<'a> {
     pub trace: Option<TraceParent>,
 }
 
-/// Who wants to know what happens. Called on the dispatcher's own task: it must not block.
-pub trait Watch: Send + Sync {
-    /// Events of this tenant were accepted. Called by whoever handed them in.
+/// Is told what happens. Called on the dispatcher's own task: it must not block.
+pub trait Observer: Send + Sync {
+    /// Events of this tenant were accepted. Called on the task of the caller of [`Dispatcher::accept`].
     fn accepted(&self, _tenant: &TenantId, _receipts: &[Receipt]) {}
 
     /// An attempt ended, and this is what follows.
@@ -122,8 +125,8 @@ pub trait Watch: Send + Sync {
     fn endpoint_blocked(&self, _endpoint: EndpointId, _reason: Option<&str>) {}
 }
 
-/// Nobody wants to know.
-impl Watch for () {}
+/// Observes nothing.
+impl Observer for () {}
 
 /// Says where an event can be fetched.
 pub trait ThinUrl: Send + Sync {
@@ -141,9 +144,9 @@ impl<F: Fn(&Parcel) -> String + Send + Sync> ThinUrl for F {
 #[derive(Clone)]
 pub struct Dispatcher {
     parts: Parts,
-    orders: mpsc::Sender<Order>,
-    gate: Arc<Gate>,
-    doubts: Arc<Doubts>,
+    commands: mpsc::Sender<LoopCommand>,
+    throttle: Arc<AcceptThrottle>,
+    in_doubt: Arc<InDoubtWrites>,
 }
 
 /// The dispatcher has stopped: what it is told has no effect.
@@ -170,74 +173,75 @@ impl Dispatcher {
         parts: Parts,
         config: &DispatcherConfig,
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
-        let (orders, inbox) = mpsc::channel(ORDERS_WAITING_MAX);
-        let (gate, doubts) = (Arc::new(Gate::new()), Arc::new(Doubts::default()));
+        let (commands, inbox) = mpsc::channel(COMMANDS_WAITING_MAX);
+        let (throttle, in_doubt) =
+            (Arc::new(AcceptThrottle::new()), Arc::new(InDoubtWrites::default()));
         // Before anything is loaded: if it changes from here on, everything is loaded again.
         let era = parts.store.sweep(EMPTY_SWEEP).await?.era;
-        let run = Run::new(parts.clone(), config, inbox, gate.clone(), doubts.clone());
+        let run = RunLoop::new(parts.clone(), config, inbox, throttle.clone(), in_doubt.clone());
         let task = tokio::spawn(run.run());
-        let dispatcher = Self { parts, orders, gate, doubts };
-        let repair = Repair::new(&dispatcher, config, era);
+        let dispatcher = Self { parts, commands, throttle, in_doubt };
+        let reconciler = Reconciler::new(&dispatcher, config, era);
         dispatcher.introduce_tenants().await?;
         dispatcher.introduce_endpoints(false).await?;
-        tokio::spawn(repair.run());
+        tokio::spawn(reconciler.run());
         Ok((dispatcher, task))
     }
 
     /// Accepts events durably and sends them on their way.
     pub async fn accept(&self, batch: AcceptBatch) -> Result<Vec<Receipt>, StoreError> {
         let batch = Arc::new(batch);
-        let turn = self.gate.turn(batch.events.len()).await;
+        let permit = self.throttle.permit(batch.events.len()).await;
         let receipts = self.parts.store.accept(batch.clone()).await;
-        let receipts = receipts.inspect_err(|trouble| self.doubt_deliveries(trouble))?;
-        drop(turn);
-        self.parts.watch.accepted(&batch.tenant, &receipts);
-        let parcels = parcels::of_receipts(&batch, &receipts);
-        // If the dispatcher has stopped, whoever starts next finds them in the store.
-        let _ = self.order(Order::Accepted(parcels)).await;
+        let receipts = receipts.inspect_err(|trouble| self.note_deliveries_in_doubt(trouble))?;
+        drop(permit);
+        self.parts.observer.accepted(&batch.tenant, &receipts);
+        let parcels = payload_cache::of_receipts(&batch, &receipts);
+        // If the dispatcher has stopped, the next one finds them in the store.
+        let _ = self.send_command(LoopCommand::Accepted(parcels)).await;
         Ok(receipts)
     }
 
     /// Sends events that were accepted before once more, at the end of their lanes.
     pub async fn redeliver(&self, batch: RedeliverBatch) -> Result<(), StoreError> {
         let accepted = self.parts.store.redeliver(batch).await;
-        let accepted = accepted.inspect_err(|trouble| self.doubt_deliveries(trouble))?;
-        let _ = self.order(Order::Input(Box::new(Input::Accepted(accepted)))).await;
+        let accepted = accepted.inspect_err(|trouble| self.note_deliveries_in_doubt(trouble))?;
+        let _ = self.send_command(LoopCommand::Input(Box::new(Input::Accepted(accepted)))).await;
         Ok(())
     }
 
-    /// What got no answer may have been written all the same.
-    fn doubt_deliveries(&self, trouble: &StoreError) {
+    /// A write without an answer may have been committed.
+    fn note_deliveries_in_doubt(&self, trouble: &StoreError) {
         if trouble.is_in_doubt() {
-            self.doubts.of_deliveries();
+            self.in_doubt.note_deliveries();
         }
     }
 
     /// Makes a change of the registry, and has it taken into account: at once, or as soon as the store
     /// can be read. One whose answer was lost is looked up, too.
     pub async fn commit(&self, change: Change) -> Result<(), StoreError> {
-        let concerned = Concerned::of(&change);
+        let affected = AffectedIds::of(&change);
         let done = self.parts.store.commit(change).await;
         match &done {
-            Ok(()) => self.look_up(concerned).await,
-            Err(trouble) if trouble.is_in_doubt() => self.doubt(concerned),
+            Ok(()) => self.look_up(affected).await,
+            Err(trouble) if trouble.is_in_doubt() => self.note_in_doubt(affected),
             Err(_) => {}
         }
         done
     }
 
-    async fn look_up(&self, concerned: Concerned) {
-        for id in concerned.tenants {
+    async fn look_up(&self, affected: AffectedIds) {
+        for id in affected.tenants {
             self.tenant_changed(&id).await;
         }
-        for id in concerned.endpoints {
+        for id in affected.endpoints {
             self.endpoint_changed(id).await;
         }
     }
 
-    fn doubt(&self, concerned: Concerned) {
-        concerned.tenants.into_iter().for_each(|id| self.doubts.of_tenant(id));
-        concerned.endpoints.into_iter().for_each(|id| self.doubts.of_endpoint(id));
+    fn note_in_doubt(&self, affected: AffectedIds) {
+        affected.tenants.into_iter().for_each(|id| self.in_doubt.note_tenant(id));
+        affected.endpoints.into_iter().for_each(|id| self.in_doubt.note_endpoint(id));
     }
 
     /// Carries out what a person decided about a delivery, or says why not. It survives a crash once
@@ -246,7 +250,7 @@ impl Dispatcher {
         &self,
         command: Command,
         delivery: Delivery,
-    ) -> Result<Result<(), Because>, Stopped> {
+    ) -> Result<Result<(), IgnoredReason>, Stopped> {
         self.decide(command, delivery, None).await
     }
 
@@ -256,17 +260,17 @@ impl Dispatcher {
         command: Command,
         delivery: Delivery,
         audit: Option<AuditEntry>,
-    ) -> Result<Result<(), Because>, Stopped> {
+    ) -> Result<Result<(), IgnoredReason>, Stopped> {
         let input = Box::new(Input::Command { command, delivery });
         let audit = audit.map(Box::new);
-        self.ask(|answer| Order::Command { input, audit, answer }).await
+        self.ask(|answer| LoopCommand::Decide { input, audit, answer }).await
     }
 
     /// Waits until all that people decided so far is durable.
     pub async fn written(&self) -> Result<(), StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.order(Order::Written(answer)).await?;
-        let in_time = tokio::time::timeout(DECISION_PATIENCE, answered).await;
+        self.send_command(LoopCommand::Written(answer)).await?;
+        let in_time = tokio::time::timeout(DECISION_TIMEOUT, answered).await;
         let written = in_time.ok().and_then(Result::ok);
         written.ok_or_else(|| StoreError::Unavailable("it could not be recorded yet".to_owned()))
     }
@@ -275,16 +279,16 @@ impl Dispatcher {
     /// be read now, it is as soon as it can.
     pub async fn endpoint_changed(&self, id: EndpointId) {
         if let Err(trouble) = self.look_up_endpoint(id, false).await {
-            self.parts.watch.store_trouble(&trouble);
-            self.doubts.of_endpoint(id);
+            self.parts.observer.store_trouble(&trouble);
+            self.in_doubt.note_endpoint(id);
         }
     }
 
     /// A tenant was created or its settings changed. If it cannot be read now, it is as soon as it can.
     pub async fn tenant_changed(&self, id: &TenantId) {
         if let Err(trouble) = self.look_up_tenant(id).await {
-            self.parts.watch.store_trouble(&trouble);
-            self.doubts.of_tenant(id.clone());
+            self.parts.observer.store_trouble(&trouble);
+            self.in_doubt.note_tenant(id.clone());
         }
     }
 
@@ -294,7 +298,7 @@ impl Dispatcher {
             Some(endpoint) if endpoint.removed_at.is_none() => {
                 self.introduce(&endpoint, reload).await
             }
-            _ => Ok(self.order(Order::EndpointGone(id)).await?),
+            _ => Ok(self.send_command(LoopCommand::RemoveEndpoint(id)).await?),
         }
     }
 
@@ -307,27 +311,29 @@ impl Dispatcher {
 
     /// How an endpoint is doing; nothing if it is not served here.
     pub async fn health(&self, id: EndpointId) -> Result<Option<Health>, Stopped> {
-        self.ask(|answer| Order::Health(id, answer)).await
+        self.ask(|answer| LoopCommand::Health(id, answer)).await
     }
 
     /// Why nothing can be sent to an endpoint as it is, if that is so.
     pub async fn blocked(&self, id: EndpointId) -> Result<Option<String>, Stopped> {
-        self.ask(|answer| Order::Blocked(id, answer)).await
+        self.ask(|answer| LoopCommand::Blocked(id, answer)).await
     }
 
     /// What the engine has done since it started.
     pub async fn counters(&self) -> Result<Counters, Stopped> {
-        self.ask(Order::Counters).await
+        self.ask(LoopCommand::Counters).await
     }
 
     /// How many attempts are under way.
     pub async fn under_way(&self) -> Result<usize, Stopped> {
-        self.ask(Order::UnderWay).await
+        self.ask(LoopCommand::UnderWay).await
     }
 
-    /// Starts nothing more, waits for what is under way, records it, and ends.
-    pub async fn stop(&self) {
-        let _ = self.ask(Order::Stop).await;
+    /// Starts nothing more, waits for the attempts under way, records them, and ends. Attempts that are still under
+    /// way after `drain_timeout` are aborted. Says whether all ended before that.
+    pub async fn stop(&self, drain_timeout: Duration) -> bool {
+        let stop = |answer| LoopCommand::Stop { drain_timeout, answer };
+        self.ask(stop).await.unwrap_or(true)
     }
 
     async fn introduce_tenants(&self) -> Result<(), StoreError> {
@@ -347,7 +353,7 @@ impl Dispatcher {
     async fn introduce_tenant(&self, tenant: Tenant) -> Result<(), Stopped> {
         let rate_limit = tenant.settings.rate_limit;
         let input = Input::TenantChanged { tenant: tenant.id, rate_limit };
-        self.order(Order::Input(Box::new(input))).await
+        self.send_command(LoopCommand::Input(Box::new(input))).await
     }
 
     async fn introduce_endpoints(&self, reload: bool) -> Result<(), StoreError> {
@@ -376,25 +382,28 @@ impl Dispatcher {
             }
             secrets => Ok(secrets?),
         };
-        let outlet = Arc::new(Outlet::new(endpoint, secrets, &self.parts.sender));
+        let prepared = Arc::new(PreparedEndpoint::new(endpoint, secrets, &self.parts.sender));
         let endpoint = Box::new(endpoint.for_engine());
-        Ok(self.order(Order::EndpointIs { endpoint, outlet, reload }).await?)
+        Ok(self.send_command(LoopCommand::PutEndpoint { endpoint, prepared, reload }).await?)
     }
 
-    async fn order(&self, order: Order) -> Result<(), Stopped> {
-        match self.orders.try_send(order) {
+    async fn send_command(&self, command: LoopCommand) -> Result<(), Stopped> {
+        match self.commands.try_send(command) {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(Stopped),
             // Boxed, so that everyone who accepts events need not have room for the wait.
-            Err(TrySendError::Full(order)) => {
-                Box::pin(self.orders.send(order)).await.map_err(|_| Stopped)
+            Err(TrySendError::Full(command)) => {
+                Box::pin(self.commands.send(command)).await.map_err(|_| Stopped)
             }
         }
     }
 
-    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Stopped> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> LoopCommand,
+    ) -> Result<T, Stopped> {
         let (answer, answered) = oneshot::channel();
-        self.order(order(answer)).await?;
+        self.send_command(command(answer)).await?;
         answered.await.map_err(|_| Stopped)
     }
 }
@@ -403,20 +412,20 @@ impl Dispatcher {
 const EMPTY_SWEEP: Sweep =
     Sweep { after: DeliveryId::from_u128(0), through: DeliveryId::from_u128(0), limit: 1 };
 
-/// Whom a change is about.
+/// The endpoints and tenants that a change is about.
 #[derive(Debug, Default)]
-struct Concerned {
+struct AffectedIds {
     endpoints: BTreeSet<EndpointId>,
     tenants: BTreeSet<TenantId>,
 }
 
-impl Concerned {
+impl AffectedIds {
     fn of(change: &Change) -> Self {
-        let mut concerned = Self::default();
+        let mut affected = Self::default();
         for write in &change.writes {
             match write {
                 Write::CreateTenant(id, _) | Write::UpdateTenant(id, _) => {
-                    concerned.tenants.insert(id.clone());
+                    affected.tenants.insert(id.clone());
                 }
                 Write::CreateEndpoint(NewEndpoint { id, .. })
                 | Write::UpdateEndpoint { id, .. }
@@ -425,9 +434,9 @@ impl Concerned {
                 | Write::CreateSecret(NewSecret { endpoint: id, .. })
                 | Write::ExpireSecret { endpoint: id, .. }
                 | Write::RemoveSecret { endpoint: id, .. } => {
-                    concerned.endpoints.insert(*id);
+                    affected.endpoints.insert(*id);
                 }
-                // The server looks up its endpoints when it marks a tenant: afterwards nobody finds them by the tenant.
+                // The server looks up its endpoints when it marks a tenant: they cannot be found by the tenant afterwards.
                 Write::EraseTenant(_)
                 | Write::PutEventType(_)
                 | Write::RemoveEventType(..)
@@ -438,7 +447,7 @@ impl Concerned {
                 | Write::PutReplay(_) => {}
             }
         }
-        concerned
+        affected
     }
 }
 

@@ -1,6 +1,6 @@
 //! The outbound guard: which names, ports and addresses a request may go to.
 //!
-//! It judges twice. [`Target::parse`] refuses what a URL alone gives away, when somebody enters it.
+//! It judges twice. [`Target::parse`] refuses what a URL alone gives away, when a person enters it.
 //! [`Guard::check`] judges every address a name resolves to, right before the connection to exactly
 //! that address, so a name that changes its mind between the two gains nothing.
 

@@ -5,7 +5,7 @@
 //! inside one deadline, and all that is read is bounded.
 
 mod exchange;
-mod trouble;
+mod attempt_error;
 mod tls;
 mod tls_reason;
 

@@ -28,7 +28,9 @@ mod guard;
 mod http;
 mod dispatcher;
 
-pub use dispatcher::{AttemptEnded, Dispatcher, DispatcherConfig, Parts, Stopped, ThinUrl, Watch};
+pub use dispatcher::{
+    AttemptEnded, Dispatcher, DispatcherConfig, Observer, Parts, Stopped, ThinUrl,
+};
 pub use guard::{
     Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, Loopback, NamedNetwork,
     Resolve, Scheme, SystemResolver, Target, TargetError,

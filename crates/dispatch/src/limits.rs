@@ -16,7 +16,7 @@ pub const HOST_LABEL_LEN_MAX: usize = 63;
 pub const NETWORK_NAME_LEN_MAX: usize = 64;
 
 /// Most addresses of one host that an attempt tries: each takes a share of the connect timeout, and
-/// shares of less than half a second find nobody.
+/// shares of less than half a second find no receiver.
 pub const ADDRESSES_TRIED_MAX: usize = 6;
 
 /// Most name lookups under way at once: each takes one of the 512 threads that the runtime keeps for
@@ -89,7 +89,7 @@ pub const IDLE_PER_TARGET_DEFAULT: usize = 64;
 pub const IDLE_PER_TENANT_DEFAULT: usize = 128;
 
 /// Idle connections kept in all: a file descriptor each, of the 1,024 that a process may have open
-/// where nobody raised it.
+/// by default.
 pub const IDLE_DEFAULT: usize = 512;
 
 /// How long an idle connection is kept. A common server closes its own after 5 s, and a request
@@ -130,8 +130,8 @@ pub const IDENTITY_CERTIFICATES_MAX: usize = 10;
 /// See [`IDENTITY_CERTIFICATES_MAX`].
 pub const ROOT_CERTIFICATES_MAX: usize = 1_000;
 
-/// Orders that may wait for the run loop: beyond that, whoever accepts waits with them.
-pub const ORDERS_WAITING_MAX: usize = 4_096;
+/// Commands that may wait for the run loop: beyond that, accepting waits, too.
+pub const COMMANDS_WAITING_MAX: usize = 4_096;
 
 /// Inputs that the run loop takes in one turn, before it looks at the clock and the other queue.
 pub const INPUTS_PER_TURN: usize = 256;
@@ -140,13 +140,13 @@ pub const INPUTS_PER_TURN: usize = 256;
 /// everything that would make more of them.
 pub const RECORDS_WAITING_MAX: usize = 16_384;
 
-/// How long somebody waits for a decision to be recorded before hearing that the store is in trouble.
-pub const DECISION_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a person waits for a decision to be recorded before the store counts as unavailable.
+pub const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Records written in one call: a group commit of a millisecond or so.
 pub const RECORD_BATCH_MAX: usize = 1_024;
 
-/// How long records that nobody waits for are gathered before they are written. Ten times as many in a
+/// How long records that are not awaited are gathered before they are written. Ten times as many in a
 /// group touch far fewer than ten times the pages; a crash meanwhile costs duplicates of these.
 pub const RECORD_PAUSE: Duration = Duration::from_millis(10);
 
@@ -160,26 +160,26 @@ pub const LOADS_CROWD: usize = 8;
 /// How long to wait for them: a lane asks when half of its window is left, which lasts longer.
 pub const LOADS_PAUSE: Duration = Duration::from_millis(2);
 
-/// Parcels fetched in one call.
-pub const PARCELS_PER_FETCH: usize = 256;
+/// Payloads read in one call.
+pub const PAYLOADS_PER_READ: usize = 256;
 
-/// Most parcels of one endpoint that are read ahead of their turn: what the fastest receiver takes in some
+/// Most payloads of one endpoint that are read ahead of their turn: what the fastest receiver takes in some
 /// ten milliseconds, which is how long a busy store needs for them.
 pub const READ_AHEAD_MAX: usize = 1_024;
 
-/// What reading ahead may fill, beside the memory for parcels just accepted: one in so many bytes of that.
+/// What reading ahead may fill, beside the memory for payloads just accepted: one in so many bytes of that.
 pub const READ_AHEAD_SHARE: usize = 4;
 
-/// What a parcel is taken to need, in bytes, before one of its endpoint was read: more than most, so that the
+/// What a payload is taken to need, in bytes, before one of its endpoint was read: more than most, so that the
 /// first look ahead stays short.
-pub const PARCEL_LEN_ASSUMED: usize = 64 * 1024;
+pub const PAYLOAD_LEN_ASSUMED: usize = 64 * 1024;
 
-/// For how long a parcel that is kept counts as waiting for its turn. A receiver that keeps up takes all that
+/// For how long a payload that is kept counts as waiting for its turn. A receiver that keeps up takes all that
 /// is kept in less.
-pub const PARCEL_FRESH: Span = Span::from_secs(5);
+pub const PAYLOAD_FRESH: Span = Span::from_secs(5);
 
 /// Bytes of payloads just accepted that are kept in memory, unless configured otherwise.
-pub const PARCELS_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
+pub const PAYLOAD_CACHE_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 
 /// Endpoints or tenants read in one page when a dispatcher starts.
 pub const REGISTRY_PAGE: u32 = 100;
@@ -202,13 +202,13 @@ pub const WHOLE_SWEEP_EVERY: u32 = 6;
 /// Deliveries of one page of a sweep.
 pub const SWEEP_LIMIT: u32 = 1_000;
 
-/// How soon, and how seldom at the most, what is in doubt is looked up.
-pub const REPAIR_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// See [`REPAIR_PAUSE_MIN`].
-pub const REPAIR_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How soon, and how seldom at the most, what is in doubt is read again.
+pub const RECONCILE_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// See [`RECONCILE_PAUSE_MIN`].
+pub const RECONCILE_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// For how long a write that got no answer may still be committed: a store's patience, twice over.
-pub const DOUBT_LASTS: Duration = Duration::from_secs(15);
+/// How long a write without an answer may still be committed: a store's timeout, twice over.
+pub const IN_DOUBT_MAX: Duration = Duration::from_secs(15);
 
 /// The engine's clock runs faster or slower by one part in so many, to follow the time of day: an hour is
 /// made up for within a day, and no delay is off by more than that share.
@@ -222,19 +222,16 @@ pub const CLOCK_JITTER: Duration = Duration::from_secs(1);
 pub const RECORD_BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes of payloads that one call should read, by the size of those that were read of late.
-pub const FETCH_BYTES: usize = 16 * 1024 * 1024;
+pub const PAYLOAD_READ_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of payloads under way beyond which no more are read: attempts that need them wait.
 pub const UNDER_WAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Tasks that wait for their next attempt: enough for a few busy endpoints, and a few kilobytes each.
-pub(crate) const IDLE_HANDS_MAX: usize = 256;
-
-/// Attempts under way and parcels in memory from which on sending is behind: half of what one endpoint may have in
+/// Attempts under way and payloads in memory from which on sending is behind: half of what one endpoint may have in
 /// flight, and more than producers of single events have out at a time.
 pub(crate) const BEHIND_UNDER_WAY_MIN: usize = 32;
 /// See [`BEHIND_UNDER_WAY_MIN`].
-pub(crate) const BEHIND_PARCELS_MIN: usize = 1_024;
+pub(crate) const BEHIND_PAYLOADS_MIN: usize = 1_024;
 
 /// Events that are accepted at a time while sending is behind: one batch, or as many single events as make a good
 /// commit.

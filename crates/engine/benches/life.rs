@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use railpost_engine::{
     Accepted, AttemptResult, AttemptToken, Config, Effect, Endpoint, EndpointStatus, Engine, Input,
-    LaneId, Load, Page, Place, Policy, PolicyFields, Span, Timestamp,
+    LaneId, Load, LoadedPage, Place, Policy, PolicyFields, Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 
@@ -56,11 +56,12 @@ impl Bench {
             match effect {
                 Effect::Start(attempt) => self.started.push(attempt.token),
                 Effect::Load(ticket, Load::Lanes { .. }) => {
-                    let page = Page::Lanes { lanes: vec![], next: None };
+                    let page = LoadedPage::Lanes { lanes: vec![], next: None };
                     self.engine.handle(self.now, Input::Loaded { ticket, page });
                 }
                 Effect::Load(ticket, Load::Unkeyed { .. }) => {
-                    let page = Page::Unkeyed { deliveries: vec![], next: None, next_due: None };
+                    let page =
+                        LoadedPage::Unkeyed { deliveries: vec![], next: None, next_due: None };
                     self.engine.handle(self.now, Input::Loaded { ticket, page });
                 }
                 Effect::Load(_, load @ Load::Lane { .. }) => {

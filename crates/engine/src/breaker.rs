@@ -6,13 +6,13 @@ use crate::{BreakerPolicy, Span, Timestamp};
 
 /// Whether the breaker lets an attempt start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum BreakerPermit {
     /// As many as this may be under way.
     UpTo(u32),
     /// One, and it decides what follows.
     Probe,
     /// Nothing before this instant.
-    ShutUntil(Timestamp),
+    NotBefore(Timestamp),
     /// Nothing until the probe under way has ended.
     AwaitingProbe,
 }
@@ -64,7 +64,7 @@ impl Breaker {
         Self { window: Window::default(), state: State::Closed, ramp: u32::MAX }
     }
 
-    /// A closed one that has to win its trust anew: for an endpoint that a person switched on again.
+    /// A closed one that ramps up from one attempt: for an endpoint that a person switched on again.
     pub(crate) fn ramping() -> Self {
         Self { ramp: 1, ..Self::new() }
     }
@@ -78,16 +78,16 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn gate(&self, now: Timestamp) -> Gate {
+    pub(crate) fn permit(&self, now: Timestamp) -> BreakerPermit {
         match self.state {
-            State::Closed => Gate::UpTo(self.ramp),
-            State::Open { until, .. } if until <= now => Gate::Probe,
-            State::Open { until, .. } => Gate::ShutUntil(until),
-            State::Probing { .. } => Gate::AwaitingProbe,
+            State::Closed => BreakerPermit::UpTo(self.ramp),
+            State::Open { until, .. } if until <= now => BreakerPermit::Probe,
+            State::Open { until, .. } => BreakerPermit::NotBefore(until),
+            State::Probing { .. } => BreakerPermit::AwaitingProbe,
         }
     }
 
-    /// The probe that [`Gate::Probe`] allows has started.
+    /// The probe that [`BreakerPermit::Probe`] allows has started.
     pub(crate) fn probe_started(&mut self) {
         if let State::Open { open_for, .. } = self.state {
             self.state = State::Probing { open_for };
@@ -127,7 +127,7 @@ impl Breaker {
         (seen >= policy.min_attempts && too_many).then(|| self.open(policy.open_for, now))
     }
 
-    /// A failure while ramping up starts the ramp anew; at full speed the window judges.
+    /// A failure while ramping up starts the ramp again; at full speed the window judges.
     fn ramp_after_failure(&self) -> u32 {
         if self.ramp == u32::MAX { u32::MAX } else { 1 }
     }
@@ -221,10 +221,10 @@ mod tests {
     fn while_open_nothing_passes_until_one_probe() {
         let mut breaker = Breaker::new();
         assert_eq!(feed(&mut breaker, "----"), Some(Change::Opened { until: at(10) }));
-        assert_eq!(breaker.gate(at(9)), Gate::ShutUntil(at(10)));
-        assert_eq!(breaker.gate(at(10)), Gate::Probe);
+        assert_eq!(breaker.permit(at(9)), BreakerPermit::NotBefore(at(10)));
+        assert_eq!(breaker.permit(at(10)), BreakerPermit::Probe);
         breaker.probe_started();
-        assert_eq!(breaker.gate(at(99)), Gate::AwaitingProbe);
+        assert_eq!(breaker.permit(at(99)), BreakerPermit::AwaitingProbe);
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(breaker.attempt_ended(true, false, &POLICY, at(5)), None);
         breaker.probe_started();
         assert_eq!(breaker.attempt_ended(true, false, &POLICY, at(5)), None);
-        assert_eq!(breaker.gate(at(99)), Gate::AwaitingProbe);
+        assert_eq!(breaker.permit(at(99)), BreakerPermit::AwaitingProbe);
     }
 
     #[test]
@@ -254,13 +254,13 @@ mod tests {
         feed(&mut breaker, "----");
         breaker.probe_started();
         assert_eq!(breaker.attempt_ended(true, true, &POLICY, at(10)), Some(Change::Closed));
-        assert_eq!(breaker.gate(at(10)), Gate::UpTo(1));
+        assert_eq!(breaker.permit(at(10)), BreakerPermit::UpTo(1));
         feed(&mut breaker, "++");
-        assert_eq!(breaker.gate(at(10)), Gate::UpTo(3));
+        assert_eq!(breaker.permit(at(10)), BreakerPermit::UpTo(3));
         feed(&mut breaker, "-");
-        assert_eq!(breaker.gate(at(10)), Gate::UpTo(1));
+        assert_eq!(breaker.permit(at(10)), BreakerPermit::UpTo(1));
         feed(&mut breaker, "+++");
         breaker.ramp_reached(4);
-        assert_eq!(breaker.gate(at(10)), Gate::UpTo(u32::MAX));
+        assert_eq!(breaker.permit(at(10)), BreakerPermit::UpTo(u32::MAX));
     }
 }

@@ -73,7 +73,7 @@ pub enum Outcome {
     Acknowledged,
     /// It may go better another time.
     Retryable,
-    /// No retry mends it.
+    /// No retry fixes it.
     Permanent,
 }
 
@@ -99,7 +99,7 @@ pub fn classify(result: AttemptResult, overrides: &Overrides) -> Outcome {
     }
 }
 
-/// Redirects are not followed, so they count as failures that configuration may mend.
+/// Redirects are not followed, so they count as failures that configuration may fix.
 fn classify_status(status: u16) -> Outcome {
     match status {
         200..=299 => Outcome::Acknowledged,

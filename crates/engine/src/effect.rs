@@ -25,7 +25,7 @@ pub enum Effect {
     /// Look this up and answer with [`Input::Loaded`](crate::Input::Loaded).
     Load(LoadTicket, Load),
     /// Tell the operators.
-    Tell(Notice),
+    Notify(Notice),
     /// An input made no sense and changed nothing.
     Ignored(Ignored),
 }
@@ -134,7 +134,7 @@ pub struct Notice {
     /// Which endpoint it is about.
     pub endpoint: EndpointId,
     /// What happened.
-    pub what: NoticeKind,
+    pub kind: NoticeKind,
     /// When.
     pub at: Timestamp,
 }
@@ -164,7 +164,7 @@ pub enum NoticeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Why it was ignored.
-    pub because: Because,
+    pub reason: IgnoredReason,
     /// The endpoint it named, if it named one.
     pub endpoint: Option<EndpointId>,
     /// The delivery it named, if it named one.
@@ -174,7 +174,7 @@ pub struct Ignored {
 /// Why an input was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Because {
+pub enum IgnoredReason {
     /// No such endpoint is this engine's.
     EndpointUnknown,
     /// That endpoint is this engine's already.
@@ -203,41 +203,41 @@ pub enum Because {
     NotLoaded,
 }
 
-impl Because {
+impl IgnoredReason {
     /// All of them, in order.
-    pub const ALL: [Because; 13] = [
-        Because::EndpointUnknown,
-        Because::EndpointKnown,
-        Because::RateLimitInvalid,
-        Because::DeliveryKnown,
-        Because::LaneMismatch,
-        Because::AttemptUnknown,
-        Because::LoadUnknown,
-        Because::PageMismatch,
-        Because::NotDead,
-        Because::NotHeld,
-        Because::Closed,
-        Because::SentOnce,
-        Because::NotLoaded,
+    pub const ALL: [IgnoredReason; 13] = [
+        IgnoredReason::EndpointUnknown,
+        IgnoredReason::EndpointKnown,
+        IgnoredReason::RateLimitInvalid,
+        IgnoredReason::DeliveryKnown,
+        IgnoredReason::LaneMismatch,
+        IgnoredReason::AttemptUnknown,
+        IgnoredReason::LoadUnknown,
+        IgnoredReason::PageMismatch,
+        IgnoredReason::NotDead,
+        IgnoredReason::NotHeld,
+        IgnoredReason::Closed,
+        IgnoredReason::SentOnce,
+        IgnoredReason::NotLoaded,
     ];
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for IgnoredReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Because::EndpointUnknown => "no such endpoint is served here",
-            Because::EndpointKnown => "that endpoint is served here already",
-            Because::RateLimitInvalid => "the rate limit is out of bounds",
-            Because::DeliveryKnown => "that delivery is known already",
-            Because::LaneMismatch => "that lane belongs elsewhere",
-            Because::AttemptUnknown => "that attempt is not under way",
-            Because::LoadUnknown => "that load was not asked for",
-            Because::PageMismatch => "the page is not of the kind that was asked for",
-            Because::NotDead => "only a dead letter can be replayed or skipped",
-            Because::NotHeld => "only a dead letter that holds its lane can be skipped",
-            Because::Closed => "it is delivered or discarded already",
-            Because::SentOnce => "an at-most-once delivery is never sent a second time",
-            Because::NotLoaded => "its lane is not loaded yet; ask again in a moment",
+            IgnoredReason::EndpointUnknown => "no such endpoint is served here",
+            IgnoredReason::EndpointKnown => "that endpoint is served here already",
+            IgnoredReason::RateLimitInvalid => "the rate limit is out of bounds",
+            IgnoredReason::DeliveryKnown => "that delivery is known already",
+            IgnoredReason::LaneMismatch => "that lane belongs elsewhere",
+            IgnoredReason::AttemptUnknown => "that attempt is not under way",
+            IgnoredReason::LoadUnknown => "that load was not asked for",
+            IgnoredReason::PageMismatch => "the page is not of the kind that was asked for",
+            IgnoredReason::NotDead => "only a dead letter can be replayed or skipped",
+            IgnoredReason::NotHeld => "only a dead letter that holds its lane can be skipped",
+            IgnoredReason::Closed => "it is delivered or discarded already",
+            IgnoredReason::SentOnce => "an at-most-once delivery is never sent a second time",
+            IgnoredReason::NotLoaded => "its lane is not loaded yet; ask again in a moment",
         })
     }
 }

@@ -5,17 +5,17 @@
 
 mod tables;
 mod timers;
-mod held;
-mod heard;
+mod tracked_delivery;
+mod seen_ids;
 mod lane;
 mod unkeyed;
 mod ready;
-mod served;
+mod served_endpoint;
 mod schedule;
 mod intake;
 mod attempts;
 mod commands;
-mod ahead;
+mod look_ahead;
 
 use std::collections::VecDeque;
 
@@ -27,19 +27,19 @@ pub(crate) use tables::{DeliveryKey, EndpointKey, TenantKey};
 use crate::limits::{ENGINE_IN_FLIGHT_MAX, LANE_WINDOW_MAX, TIME_MAX};
 use crate::policy::check_rate_limit;
 use crate::{
-    AttemptToken, Because, BreakerState, DeliveryState, Effect, Endpoint, EndpointRecord,
-    EndpointStatus, Ignored, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Timestamp,
+    AttemptToken, BreakerState, DeliveryState, Effect, Endpoint, EndpointRecord, EndpointStatus,
+    Ignored, IgnoredReason, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Timestamp,
     Transition,
 };
 use attempts::Orphan;
-use held::{Flight, Held, Phase};
 use intake::PendingLoad;
 use lane::Lane;
 use ready::Ready;
 use schedule::Schedule;
-use served::Served;
+use served_endpoint::ServedEndpoint;
 use tables::Table;
 use timers::{Alarm, Timers};
+use tracked_delivery::{Flight, Phase, TrackedDelivery};
 
 /// How much the engine may hold and have under way. Values out of bounds are taken as the nearest
 /// one within.
@@ -97,8 +97,8 @@ pub struct Counters {
     pub dead: u64,
     /// Loads asked for.
     pub loads: u64,
-    /// Inputs ignored, by [`Because`] in the order of [`Because::ALL`].
-    pub ignored: [u64; Because::ALL.len()],
+    /// Inputs ignored, by [`IgnoredReason`] in the order of [`IgnoredReason::ALL`].
+    pub ignored: [u64; IgnoredReason::ALL.len()],
 }
 
 /// How an endpoint is doing.
@@ -134,8 +134,8 @@ pub struct Engine {
     effects: VecDeque<Effect>,
     counters: Counters,
     timers: Timers,
-    deliveries: Table<DeliveryKey, Held>,
-    endpoints: Table<EndpointKey, Served>,
+    deliveries: Table<DeliveryKey, TrackedDelivery>,
+    endpoints: Table<EndpointKey, ServedEndpoint>,
     endpoint_keys: FxHashMap<EndpointId, EndpointKey>,
     schedule: Schedule,
     loads: FxHashMap<u64, PendingLoad>,
@@ -235,7 +235,7 @@ impl Engine {
         while let Some(alarm) = self.timers.pop_due(self.now) {
             match alarm {
                 Alarm::Delivery(key) => self.delivery_due(key),
-                Alarm::Endpoint(key) => self.gates_may_open(key),
+                Alarm::Endpoint(key) => self.recheck_endpoint(key),
                 Alarm::Tenant(key) => self.schedule.lift_limit(key),
                 Alarm::Load(ticket) => self.load_again(ticket),
                 Alarm::Unkeyed(key) => self.unkeyed_due(key),
@@ -246,11 +246,11 @@ impl Engine {
     fn endpoint_appeared(&mut self, endpoint: Endpoint) {
         let id = endpoint.id;
         if self.endpoint_keys.contains_key(&id) {
-            return self.ignore(Because::EndpointKnown, Some(id), None);
+            return self.ignore(IgnoredReason::EndpointKnown, Some(id), None);
         }
         let tenant = self.schedule.tenant(&endpoint.tenant);
         let in_flight = self.orphans.values().filter(|orphan| orphan.endpoint == id).count() as u32;
-        let key = self.endpoints.insert(Served::new(endpoint, tenant, in_flight, self.now));
+        let key = self.endpoints.insert(ServedEndpoint::new(endpoint, tenant, in_flight, self.now));
         self.endpoint_keys.insert(id, key);
         self.load_backlog(key);
     }
@@ -300,7 +300,7 @@ impl Engine {
         if let Some(limit) = &rate_limit
             && check_rate_limit("rate_limit", limit).is_err()
         {
-            return self.ignore(Because::RateLimitInvalid, None, None);
+            return self.ignore(IgnoredReason::RateLimitInvalid, None, None);
         }
         let key = self.schedule.tenant(tenant);
         self.schedule.set_limit(key, rate_limit, self.now);
@@ -309,7 +309,7 @@ impl Engine {
     fn served_or_ignore(&mut self, id: EndpointId) -> Option<EndpointKey> {
         let key = self.endpoint_keys.get(&id).copied();
         if key.is_none() {
-            self.ignore(Because::EndpointUnknown, Some(id), None);
+            self.ignore(IgnoredReason::EndpointUnknown, Some(id), None);
         }
         key
     }
@@ -317,20 +317,20 @@ impl Engine {
     fn switch_off(&mut self, key: EndpointKey, status: EndpointStatus) {
         let was = std::mem::replace(&mut self.endpoints[key].status, status);
         self.record_endpoint(key, was);
-        self.tell(key, NoticeKind::SwitchedOff(status));
+        self.notify(key, NoticeKind::SwitchedOff(status));
     }
 
     /// Writes down a delivery's new state: the only way a transition leaves the engine.
     fn record(&mut self, key: DeliveryKey, state: DeliveryState, attempt: Option<AttemptToken>) {
-        let held = &self.deliveries[key];
-        let (from, to) = (held.phase.stage(), state.stage());
+        let tracked = &self.deliveries[key];
+        let (from, to) = (tracked.phase.stage(), state.stage());
         assert!(from.may_become(to), "no delivery goes from {from} to {to}");
         let transition = Transition {
-            delivery: held.id,
-            endpoint: self.endpoints[held.endpoint].id,
-            place: held.place,
+            delivery: tracked.id,
+            endpoint: self.endpoints[tracked.endpoint].id,
+            place: tracked.place,
             state,
-            progress: held.progress,
+            progress: tracked.progress,
             attempt,
             at: self.now,
         };
@@ -348,18 +348,18 @@ impl Engine {
         }));
     }
 
-    fn tell(&mut self, key: EndpointKey, what: NoticeKind) {
+    fn notify(&mut self, key: EndpointKey, kind: NoticeKind) {
         let endpoint = self.endpoints[key].id;
-        self.effects.push_back(Effect::Tell(Notice { endpoint, what, at: self.now }));
+        self.effects.push_back(Effect::Notify(Notice { endpoint, kind, at: self.now }));
     }
 
     fn ignore(
         &mut self,
-        because: Because,
+        reason: IgnoredReason,
         endpoint: Option<EndpointId>,
         delivery: Option<DeliveryId>,
     ) {
-        self.counters.ignored[because as usize] += 1;
-        self.effects.push_back(Effect::Ignored(Ignored { because, endpoint, delivery }));
+        self.counters.ignored[reason as usize] += 1;
+        self.effects.push_back(Effect::Ignored(Ignored { reason, endpoint, delivery }));
     }
 }

@@ -53,7 +53,7 @@ pub enum Input {
         /// The load it answers.
         ticket: LoadTicket,
         /// What was found.
-        page: Page,
+        page: LoadedPage,
     },
     /// A load could not be carried out. The engine asks again later.
     LoadFailed(LoadTicket),
@@ -189,7 +189,7 @@ pub struct LoadTicket(pub(crate) u64);
 
 /// What a load found. A load must see everything that was recorded before it was asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Page {
+pub enum LoadedPage {
     /// For [`Load::Lanes`](crate::Load::Lanes): open lanes by ascending id, each from its start.
     Lanes {
         /// The lanes.

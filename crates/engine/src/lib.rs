@@ -1,7 +1,7 @@
 //! What happens next to a delivery: lanes, retries, classification, breaker, limits, fairness.
 //!
 //! The engine is a deterministic state machine. Inputs go in with the time; effects come out;
-//! whoever holds it performs them:
+//! its caller performs them:
 //!
 //! ```
 //! use railpost_engine::{Config, Engine, Input, Timestamp};
@@ -28,7 +28,7 @@ mod state;
 mod classify;
 mod retry;
 mod policy;
-mod bucket;
+mod token_bucket;
 mod breaker;
 mod input;
 mod effect;
@@ -39,12 +39,12 @@ mod schema;
 pub use breaker::BreakerState;
 pub use classify::{AttemptResult, Failure, Outcome, Overrides, classify};
 pub use effect::{
-    Attempt, Because, Effect, EndpointRecord, Ignored, Load, Notice, NoticeKind, Transition,
+    Attempt, Effect, EndpointRecord, Ignored, IgnoredReason, Load, Notice, NoticeKind, Transition,
 };
 pub use engine::{Config, Counters, Engine, Health};
 pub use input::{
     Accepted, AttemptToken, Command, Delivery, Endpoint, EndpointStatus, Input, LaneId, LanePage,
-    LoadTicket, Page, Place,
+    LoadTicket, LoadedPage, Place,
 };
 pub use policy::{
     BreakerPolicy, Guarantee, LaneChoice, OnDeadLetter, Ordering, Policy, PolicyError,
@@ -54,5 +54,5 @@ pub use retry::{Backoff, Jitter, Plan, PlannedAttempt, Progress, RetryPolicy};
 pub use rfc3339::{BadTime, Time};
 #[cfg(feature = "schema")]
 pub use schema::{optional_span_between, span_between};
-pub use state::{DeadReason, DeliveryState, DiscardReason, EDGES, Stage};
+pub use state::{DeadReason, DeliveryStage, DeliveryState, DiscardReason, EDGES};
 pub use time::{Span, SpanError, Timestamp};

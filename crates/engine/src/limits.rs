@@ -2,7 +2,7 @@
 
 use crate::{Span, Timestamp};
 
-/// Longest wait between two attempts. Beyond a month nobody remembers why.
+/// Longest wait between two attempts. Beyond a month the reason for the event is forgotten.
 pub const RETRY_DELAY_MAX: Span = Span::from_days(30);
 
 /// Longest time to keep trying one delivery: long enough for a season-end freeze.
@@ -52,13 +52,13 @@ pub const FAILING_RECORD_AFTER: Span = Span::from_mins(1);
 /// Deliveries a lane asks for at once.
 pub const LANE_WINDOW_MAX: u32 = 1_000;
 
-/// Deliveries that come forward in one round, the oldest first: enough that those of a few thousand lanes which
+/// Deliveries that come forward in one batch, the oldest first: enough that those of a few thousand lanes which
 /// were accepted together start together, and sorted within a millisecond.
-pub const ROUND_MAX: usize = 16_384;
+pub const READY_BATCH_MAX: usize = 16_384;
 
-/// Who is certain to start next: with fewer than these ahead, the next round comes forward. As many as are
+/// Deliveries whose order of starting is fixed: with fewer than these, the next batch comes forward. As many as are
 /// worth fetching ahead of their turn.
-pub const ROUND_NEXT_MIN: usize = 1_024;
+pub const READY_QUEUE_MIN: usize = 1_024;
 
 /// Unkeyed deliveries that are due within this time are loaded ahead, so that they start on time.
 pub const DUE_LOOKAHEAD: Span = Span::from_secs(10);
@@ -68,7 +68,7 @@ pub const LOAD_RETRY: Span = Span::from_secs(1);
 
 /// Lanes, and unkeyed deliveries, of one endpoint that are remembered by id to tell a new hint from a
 /// repeated one: more than group commits of many producers shuffle.
-pub const HEARD_MAX: usize = 256;
+pub const SEEN_IDS_MAX: usize = 256;
 
 /// The latest instant the engine believes: the end of the year 9999. A clock beyond it is broken, and
 /// from here every wait still ends later than it began.

@@ -102,7 +102,7 @@ pub enum Ordering {
 /// Which lane of its endpoint a delivery belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneChoice<'a> {
-    /// None: it waits for nobody.
+    /// No order: it waits for no other delivery.
     NoLane,
     /// The lane of this key.
     OfKey(&'a str),
@@ -231,7 +231,7 @@ impl Policy {
         Ok(Self(fields))
     }
 
-    /// The fields, to change some and validate anew.
+    /// The fields, to change some and validate again.
     pub fn into_fields(self) -> PolicyFields {
         self.0
     }

@@ -52,7 +52,7 @@ pub enum DiscardReason {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeadReason {
-    /// The receiver refused it in a way that no retry mends.
+    /// The receiver refused it in a way that no retry fixes.
     Permanent,
     /// It failed as often as its policy allows.
     AttemptsExhausted,
@@ -68,7 +68,7 @@ pub enum DeadReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum DeliveryStage {
     /// See [`DeliveryState::Pending`].
     Pending,
     /// See [`DeliveryState::InFlight`].
@@ -85,34 +85,47 @@ pub enum Stage {
 
 /// Every legal edge and what takes a delivery along it. `docs/lifecycle.md` draws this table, and a
 /// test keeps the drawing true.
-pub const EDGES: [(Stage, Stage, &str); 13] = [
-    (Stage::Pending, Stage::InFlight, "its turn came"),
-    (Stage::Pending, Stage::Dead, "sent before, and its endpoint became at-most-once"),
-    (Stage::Pending, Stage::Discarded, "a person discarded it"),
-    (Stage::InFlight, Stage::Delivered, "acknowledged"),
-    (Stage::InFlight, Stage::Waiting, "failed, to be retried"),
-    (Stage::InFlight, Stage::Dead, "failed for good"),
-    (Stage::InFlight, Stage::Discarded, "discarded meanwhile, and it failed"),
-    (Stage::Waiting, Stage::InFlight, "the retry is due"),
-    (Stage::Waiting, Stage::Dead, "sent before, and its endpoint became at-most-once"),
-    (Stage::Waiting, Stage::Discarded, "a person discarded it"),
-    (Stage::Dead, Stage::Pending, "a person replayed it"),
-    (Stage::Dead, Stage::Dead, "a person skipped it: it stays dead, its lane moves on"),
-    (Stage::Dead, Stage::Discarded, "a person discarded it"),
+pub const EDGES: [(DeliveryStage, DeliveryStage, &str); 13] = [
+    (DeliveryStage::Pending, DeliveryStage::InFlight, "its turn came"),
+    (
+        DeliveryStage::Pending,
+        DeliveryStage::Dead,
+        "sent before, and its endpoint became at-most-once",
+    ),
+    (DeliveryStage::Pending, DeliveryStage::Discarded, "a person discarded it"),
+    (DeliveryStage::InFlight, DeliveryStage::Delivered, "acknowledged"),
+    (DeliveryStage::InFlight, DeliveryStage::Waiting, "failed, to be retried"),
+    (DeliveryStage::InFlight, DeliveryStage::Dead, "failed for good"),
+    (DeliveryStage::InFlight, DeliveryStage::Discarded, "discarded meanwhile, and it failed"),
+    (DeliveryStage::Waiting, DeliveryStage::InFlight, "the retry is due"),
+    (
+        DeliveryStage::Waiting,
+        DeliveryStage::Dead,
+        "sent before, and its endpoint became at-most-once",
+    ),
+    (DeliveryStage::Waiting, DeliveryStage::Discarded, "a person discarded it"),
+    (DeliveryStage::Dead, DeliveryStage::Pending, "a person replayed it"),
+    (
+        DeliveryStage::Dead,
+        DeliveryStage::Dead,
+        "a person skipped it: it stays dead, its lane moves on",
+    ),
+    (DeliveryStage::Dead, DeliveryStage::Discarded, "a person discarded it"),
 ];
 
-impl Stage {
+impl DeliveryStage {
     /// Whether a delivery may go from here to `next` in one step.
-    pub fn may_become(self, next: Stage) -> bool {
+    pub fn may_become(self, next: DeliveryStage) -> bool {
         EDGES.iter().any(|(from, to, _)| (*from, *to) == (self, next))
     }
 
     /// Whether a store that has `self` on record may write `next`. An attempt's start is not
     /// written down (but for at-most-once), so what follows an attempt may follow its start's
     /// predecessor.
-    pub fn may_be_recorded_as(self, next: Stage) -> bool {
+    pub fn may_be_recorded_as(self, next: DeliveryStage) -> bool {
         self.may_become(next)
-            || (self.may_become(Stage::InFlight) && Stage::InFlight.may_become(next))
+            || (self.may_become(DeliveryStage::InFlight)
+                && DeliveryStage::InFlight.may_become(next))
     }
 
     /// Whether nothing can follow.
@@ -132,14 +145,14 @@ impl DeliveryState {
     }
 
     /// The state without its details.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> DeliveryStage {
         match self {
-            DeliveryState::Pending => Stage::Pending,
-            DeliveryState::InFlight => Stage::InFlight,
-            DeliveryState::Waiting { .. } => Stage::Waiting,
-            DeliveryState::Delivered => Stage::Delivered,
-            DeliveryState::Dead { .. } => Stage::Dead,
-            DeliveryState::Discarded { .. } => Stage::Discarded,
+            DeliveryState::Pending => DeliveryStage::Pending,
+            DeliveryState::InFlight => DeliveryStage::InFlight,
+            DeliveryState::Waiting { .. } => DeliveryStage::Waiting,
+            DeliveryState::Delivered => DeliveryStage::Delivered,
+            DeliveryState::Dead { .. } => DeliveryStage::Dead,
+            DeliveryState::Discarded { .. } => DeliveryStage::Discarded,
         }
     }
 
@@ -155,15 +168,15 @@ impl DeliveryState {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for DeliveryStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stage::Pending => "pending",
-            Stage::InFlight => "in_flight",
-            Stage::Waiting => "waiting",
-            Stage::Delivered => "delivered",
-            Stage::Dead => "dead",
-            Stage::Discarded => "discarded",
+            DeliveryStage::Pending => "pending",
+            DeliveryStage::InFlight => "in_flight",
+            DeliveryStage::Waiting => "waiting",
+            DeliveryStage::Delivered => "delivered",
+            DeliveryStage::Dead => "dead",
+            DeliveryStage::Discarded => "discarded",
         })
     }
 }
@@ -174,7 +187,7 @@ mod tests {
 
     #[test]
     fn only_delivered_and_discarded_are_final() {
-        use Stage::*;
+        use DeliveryStage::*;
         let all = [Pending, InFlight, Waiting, Delivered, Dead, Discarded];
         let ends: Vec<_> = all.into_iter().filter(|stage| stage.is_final()).collect();
         assert_eq!(ends, [Delivered, Discarded]);
@@ -182,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_store_accepts_what_an_unrecorded_attempt_led_to() {
-        use Stage::*;
+        use DeliveryStage::*;
         for (from, to, legal) in [
             (Pending, Delivered, true),
             (Pending, Waiting, true),

@@ -1,6 +1,6 @@
 //! The read side of PostgreSQL.
 
-use railpost_engine::{LaneId, Stage};
+use railpost_engine::{DeliveryStage, LaneId};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::link::Values;
@@ -133,7 +133,7 @@ pub(super) async fn deliveries(
     let first = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
     let first = first.map_or(newest, |after| after.min(newest));
     let sql = match query.stage {
-        Some(Stage::Dead) => deliveries_sql!("AND d.standing IN (3, 4)"),
+        Some(DeliveryStage::Dead) => deliveries_sql!("AND d.standing IN (3, 4)"),
         _ => deliveries_sql!(""),
     };
     let endpoint = query.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use railpost_engine::{
-    Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Place,
+    Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, LoadedPage, Place,
     Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
@@ -503,13 +503,13 @@ pub(super) async fn fence(node: &Node, partition: Partition, epoch: Epoch) -> Re
     node.changes.run(fencing).await
 }
 
-pub(super) async fn load(node: &Node, load: Load) -> Result<Page> {
+pub(super) async fn load(node: &Node, load: Load) -> Result<LoadedPage> {
     match load {
         Load::Lanes { endpoint, after, limit, window } => {
             load_lanes(node.reader(), endpoint, after, limit as usize, window).await
         }
         Load::Lane { endpoint, lane, from, limit } => {
-            load_lane(node.reader(), endpoint, lane, from, limit).await.map(Page::Lane)
+            load_lane(node.reader(), endpoint, lane, from, limit).await.map(LoadedPage::Lane)
         }
         Load::Unkeyed { endpoint, after, due_by, due_beyond, limit } => {
             let due = (millis(due_by), millis(due_beyond));
@@ -524,7 +524,7 @@ async fn load_unkeyed(
     after: Option<DeliveryId>,
     (due_by, due_beyond): (i64, i64),
     limit: usize,
-) -> Result<Page> {
+) -> Result<LoadedPage> {
     let sql = concat!(
         "SELECT ",
         delivery_columns!(),
@@ -545,7 +545,7 @@ async fn load_unkeyed(
                AND d.lane IS NULL AND d.due > $2 AND d.due <= $3 ORDER BY d.due LIMIT 1";
     let rows = reader.query(sql, &[&id.as_slice(), &due_by, &due_beyond]).await?;
     let next_due = one(&rows, |columns| columns.number("an instant"))?.map(timestamp);
-    Ok(Page::Unkeyed { deliveries, next, next_due })
+    Ok(LoadedPage::Unkeyed { deliveries, next, next_due })
 }
 
 /// One seek per lane and one per window: what lies in a lane beyond its window is never looked at.
@@ -555,7 +555,7 @@ async fn load_lanes(
     after: Option<LaneId>,
     limit: usize,
     window: u32,
-) -> Result<Page> {
+) -> Result<LoadedPage> {
     let sql = concat!(
         "WITH RECURSIVE live AS (SELECT num FROM endpoints WHERE id = $1 AND removed_at IS NULL), \
          open (lane) AS ( \
@@ -594,7 +594,7 @@ async fn load_lanes(
     let more = lanes.len() > limit;
     lanes.truncate(limit);
     let next = lanes.last().map(|page: &LanePage| page.lane).filter(|_| more);
-    Ok(Page::Lanes { lanes, next })
+    Ok(LoadedPage::Lanes { lanes, next })
 }
 
 async fn load_lane(

@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::task::AbortHandle;
 
@@ -197,7 +197,7 @@ impl Ledger for PostgresStore {
         }
     }
 
-    async fn load(&self, load: Load) -> Result<Page> {
+    async fn load(&self, load: Load) -> Result<LoadedPage> {
         check::load(&load)?;
         self.write_lost_records_again().await?;
         ledger::load(&self.node, load).await

@@ -250,7 +250,7 @@ async fn check_migrated(store: &PostgresStore, first_line: u64) {
         window: 9,
     };
     let page = store.load(load).await.unwrap();
-    let railpost_engine::Page::Lanes { lanes, .. } = &page else { panic!("{page:?}") };
+    let railpost_engine::LoadedPage::Lanes { lanes, .. } = &page else { panic!("{page:?}") };
     let follows = lanes[0].follows.iter().map(|(seq, before)| (seq.get(), *before));
     // Receivers know nothing of the line yet: the first open one follows nothing.
     assert_eq!(follows.collect::<Vec<_>>(), [(4, 0), (7, 4)]);

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use railpost_conformance::erasing::erased;
-use railpost_engine::{Accepted, EndpointRecord, EndpointStatus, Stage, Timestamp};
+use railpost_engine::{Accepted, DeliveryStage, EndpointRecord, EndpointStatus, Timestamp};
 use railpost_postgres::{PostgresAddress, PostgresStore};
 use railpost_store::{
     Archive, Durability, Epoch, Figures, FiguresScope, Intake, Ledger, Partition, PruneStep,
@@ -202,7 +202,7 @@ async fn a_record_that_a_crash_of_the_server_lost_is_written_again() {
     };
     assert_eq!(until_ok(swept).await.deliveries, [], "it is delivered before anyone can look");
     let stage = store.delivery(first.id).await.unwrap().unwrap().delivery.state.stage();
-    assert_eq!(stage, Stage::Delivered);
+    assert_eq!(stage, DeliveryStage::Delivered);
 }
 
 #[tokio::test]

@@ -8,8 +8,8 @@
 mod shop;
 
 use railpost_receiver::Receiver;
-use railpost_receiver::door::Door;
 use railpost_receiver::postgres::Pool;
+use railpost_receiver::request_verifier::RequestVerifier;
 use railpost_receiver::tower::BoxError;
 
 const CONNECTIONS: u16 = 16;
@@ -17,7 +17,7 @@ const CONNECTIONS: u16 = 16;
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let secret = std::env::var("WEBHOOK_SECRET")?.parse()?;
-    let door = Door::new(Receiver::new(vec![secret], vec![]))
+    let verifier = RequestVerifier::new(Receiver::new(vec![secret], vec![]))
         .log(|problem| eprintln!("turned away: {problem}"));
     let database: tokio_postgres::Config = std::env::var("DATABASE_URL")?.parse()?;
     let pool = Pool::new(CONNECTIONS, move || {
@@ -28,7 +28,7 @@ async fn main() -> Result<(), BoxError> {
             Ok(client)
         }
     });
-    let shop = shop::Shop::open(door, pool).await?;
+    let shop = shop::Shop::open(verifier, pool).await?;
     let address = std::env::var("LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on http://{}/hook", listener.local_addr()?);

@@ -6,10 +6,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a service talks to its operator")]
 
 use axum::Router;
-use railpost_receiver::door::{Door, unix_now};
+use railpost_receiver::request_verifier::{RequestVerifier, unix_now};
 use railpost_receiver::sqlite::{SqliteInbox, SqliteQueue, create_tables};
 use railpost_receiver::tower::{BoxError, IntakeService};
-use railpost_receiver::work::{Job, WorkPolicy, Worked};
+use railpost_receiver::work::{Job, WorkOutcome, WorkPolicy};
 use railpost_receiver::{Delivery, InboxConfig, Receiver, Verdict};
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex};
@@ -38,10 +38,10 @@ async fn main() -> Result<(), BoxError> {
         SqliteQueue::new(SqliteInbox::new(InboxConfig::named("orders")), WorkPolicy::default());
     let shop = Arc::new(Shop { queue, intake: open(&path)?.into(), bell: Notify::new() });
 
-    let door = Door::new(Receiver::new(vec![secret], vec![]))
+    let verifier = RequestVerifier::new(Receiver::new(vec![secret], vec![]))
         .log(|problem| eprintln!("turned away: {problem}"));
     let taking = shop.clone();
-    let intake = IntakeService::new(door, move |delivery: Delivery, now| {
+    let intake = IntakeService::new(verifier, move |delivery: Delivery, now| {
         let shop = taking.clone();
         async move { tokio::task::spawn_blocking(move || take(&shop, &delivery, now)).await? }
     });
@@ -77,7 +77,7 @@ fn take(shop: &Shop, delivery: &Delivery, now: i64) -> Result<Option<Verdict>, B
 async fn work(shop: &Shop, database: &mut Connection) {
     loop {
         match shop.queue.work_one(database, unix_now(), apply) {
-            Ok(Worked::Idle) => {}
+            Ok(WorkOutcome::Idle) => {}
             Ok(worked) => {
                 println!("{worked:?}");
                 continue;

@@ -8,14 +8,14 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, service::service_fn};
 use hyper_util::rt::TokioIo;
-use railpost_receiver::door::{Door, unix_now};
+use railpost_receiver::request_verifier::{RequestVerifier, unix_now};
 use railpost_receiver::{Answer, Delivery, MemoryInbox, Receiver, Verdict};
 use std::convert::Infallible;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let secret = std::env::var("WEBHOOK_SECRET")?.parse()?;
-    let door = Door::new(Receiver::new(vec![secret], vec![]))
+    let verifier = RequestVerifier::new(Receiver::new(vec![secret], vec![]))
         .log(|problem| eprintln!("turned away: {problem}"));
     let inbox = MemoryInbox::default();
     let address = std::env::var("LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
@@ -23,8 +23,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listening on http://{}/hook", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
-        let (door, inbox) = (door.clone(), inbox.clone());
-        let service = service_fn(move |request| handle(door.clone(), inbox.clone(), request));
+        let (verifier, inbox) = (verifier.clone(), inbox.clone());
+        let service = service_fn(move |request| handle(verifier.clone(), inbox.clone(), request));
         tokio::spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new();
             // A sender that hangs up is no trouble of the receiver's.
@@ -34,11 +34,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn handle(
-    door: Door,
+    verifier: RequestVerifier,
     inbox: MemoryInbox,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let answer = match door.admit(request).await {
+    let answer = match verifier.verify(request).await {
         Ok((_, delivery)) => {
             let applied = inbox.apply(&delivery.received, unix_now(), || apply(&delivery));
             applied.map_or(Answer::TROUBLE, Verdict::answer)

@@ -1,12 +1,12 @@
-//! For axum: extractors that hand a verified event to a handler. The router's state holds the [`Door`].
+//! For axum: extractors that hand a verified event to a handler. The router's state holds the [`RequestVerifier`].
 //!
 //! ```
 //! use axum::{Router, extract::FromRef, routing::post};
-//! use railpost_receiver::{Answer, Delivery, axum::JsonEvent, door::Door};
+//! use railpost_receiver::{Answer, Delivery, axum::JsonEvent, request_verifier::RequestVerifier};
 //!
 //! #[derive(Clone, FromRef)]
 //! struct App {
-//!     door: Door,
+//!     verifier: RequestVerifier,
 //! }
 //!
 //! #[derive(serde::Deserialize)]
@@ -26,8 +26,8 @@
 
 use crate::answer::Answer;
 use crate::delivery::{Delivery, Thin};
-use crate::door::Door;
 use crate::receive::Rejection;
+use crate::request_verifier::RequestVerifier;
 use axum_core::body::Body;
 use axum_core::extract::{FromRef, FromRequest, Request};
 use axum_core::response::{IntoResponse, Response};
@@ -50,7 +50,7 @@ impl IntoResponse for Rejection {
 /// The delivery that a layer has verified, or this request, verified here.
 impl<S: Send + Sync> FromRequest<S> for Delivery
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
     type Rejection = Rejection;
 
@@ -58,7 +58,7 @@ where
         if let Some(delivery) = request.extensions_mut().remove() {
             return Ok(delivery);
         }
-        let (_, delivery) = Door::from_ref(state).admit(request).await?;
+        let (_, delivery) = RequestVerifier::from_ref(state).verify(request).await?;
         Ok(delivery)
     }
 }
@@ -74,7 +74,7 @@ pub struct JsonEvent<T> {
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonEvent<T>
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
     type Rejection = Rejection;
 
@@ -100,7 +100,7 @@ pub struct CloudEventOf<T> {
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for CloudEventOf<T>
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
     type Rejection = Rejection;
 
@@ -132,7 +132,7 @@ pub struct EventOf<T> {
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for EventOf<T>
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
     type Rejection = Rejection;
 
@@ -168,7 +168,7 @@ pub struct ThinEvent {
 
 impl<S: Send + Sync> FromRequest<S> for ThinEvent
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
     type Rejection = Rejection;
 
@@ -190,7 +190,7 @@ pub enum JsonOrThin<T> {
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonOrThin<T>
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
     type Rejection = Rejection;
 
@@ -209,10 +209,10 @@ impl<T: DeserializeOwned> JsonOrThin<T> {
     }
 }
 
-/// An authentic request that cannot be read is turned away at the same door.
+/// An authentic request whose body cannot be read is rejected, counted and logged like the others.
 fn readable<T, S>(read: Result<T, Rejection>, state: &S) -> Result<T, Rejection>
 where
-    Door: FromRef<S>,
+    RequestVerifier: FromRef<S>,
 {
-    read.inspect_err(|rejection| Door::from_ref(state).turn_away(rejection))
+    read.inspect_err(|rejection| RequestVerifier::from_ref(state).reject(rejection))
 }

@@ -97,7 +97,7 @@ impl Delivery {
         Ok(Self { received, headers, body: payload })
     }
 
-    /// A reference is JSON too: nobody should take it for the payload.
+    /// A reference is JSON too, and must not be taken for the payload.
     fn check_whole(&self) -> Result<(), Rejection> {
         if !self.received.thin {
             return Ok(());
@@ -226,7 +226,7 @@ pub struct Fetched {
 impl Thin {
     /// Fetches the rest with `get`, an HTTP client of the application's own, if the URL is one of
     /// `origin`'s, such as `https://railpost.example`. The credentials that `get` sends must never go to
-    /// another host, whoever wrote the body.
+    /// another host, whatever the body says.
     pub async fn fetch<B, E: From<Rejection>>(
         &self,
         origin: &str,

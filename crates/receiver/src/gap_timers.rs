@@ -1,29 +1,29 @@
 //! When each line's gap was first seen, in this process.
 //!
 //! A SQL inbox judges in the application's transaction, and an application may well roll back one in which
-//! nothing was applied. So the first sight of a gap is not a row: clones of an inbox share a bounded map,
+//! nothing was applied. So the time at which a gap was first seen is not a row: clones of an inbox share a bounded map,
 //! and the wait starts again with the process.
 
-use crate::inbox::{Known, OnGap, Place, Policy, Verdict};
-use crate::limits::{GAP_SIGHT_RETENTION, GAP_SIGHTS_MAX};
+use crate::inbox::{LinePosition, OnGap, Policy, PriorState, Verdict};
+use crate::limits::{OPEN_GAP_RETENTION, OPEN_GAPS_MAX};
 use railpost_wire::{LineId, Received, Seq};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The open gaps of an inbox. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GapTimers(Arc<Mutex<Sights>>);
+pub(crate) struct GapTimers(Arc<Mutex<OpenGaps>>);
 
 #[derive(Debug, Default)]
-struct Sights {
-    lines: HashMap<LineId, Sight>,
-    /// Since when there has been no room. Lines without a sight of their own wait from here: so the bound
-    /// delays nobody for ever.
+struct OpenGaps {
+    lines: HashMap<LineId, OpenGap>,
+    /// Since when there has been no room. Lines whose gap is not in the map wait from here: so the bound
+    /// delays no line for ever.
     full_since: Option<i64>,
 }
 
 #[derive(Debug)]
-struct Sight {
+struct OpenGap {
     /// The place that the line had. If it has another one, this gap is closed.
     applied: Option<Seq>,
     since: i64,
@@ -32,16 +32,18 @@ struct Sight {
 }
 
 impl GapTimers {
-    /// Judges by the policy, and remembers or forgets the sight of the line's gap.
+    /// Judges by the policy, and remembers or forgets the line's gap.
     pub(crate) fn judge(
         &self,
         policy: &Policy,
         received: &Received,
-        known: Known,
+        known: PriorState,
         now: i64,
     ) -> Verdict {
         let verdict = policy.judge(received, known, now);
-        let Some(Place { line, seq, .. }) = Place::of(received) else { return verdict };
+        let Some(LinePosition { line, seq, .. }) = LinePosition::of(received) else {
+            return verdict;
+        };
         if verdict == Verdict::Fresh && known.applied < Some(seq) {
             self.clear(line);
         }
@@ -49,11 +51,11 @@ impl GapTimers {
         if !waits || policy.on_gap == OnGap::Hold {
             return verdict;
         }
-        let mut sights = self.lock();
-        let gap_since = Some(sights.first(line, known.applied, now));
-        let verdict = policy.judge(received, Known { gap_since, ..known }, now);
-        if let Some(sight) = sights.lines.get_mut(line) {
-            sight.accepted = verdict.applies();
+        let mut gaps = self.lock();
+        let gap_since = Some(gaps.first(line, known.applied, now));
+        let verdict = policy.judge(received, PriorState { gap_since, ..known }, now);
+        if let Some(open_gap) = gaps.lines.get_mut(line) {
+            open_gap.accepted = verdict.applies();
         }
         verdict
     }
@@ -63,24 +65,24 @@ impl GapTimers {
         self.lock().lines.remove(line);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sights> {
+    fn lock(&self) -> MutexGuard<'_, OpenGaps> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Sights {
+impl OpenGaps {
     /// When the gap after this place was first seen.
     fn first(&mut self, line: &LineId, applied: Option<Seq>, now: i64) -> i64 {
-        if let Some(sight) = self.lines.get_mut(line) {
-            if sight.applied != applied {
-                *sight = Sight { applied, since: now, accepted: false };
+        if let Some(open_gap) = self.lines.get_mut(line) {
+            if open_gap.applied != applied {
+                *open_gap = OpenGap { applied, since: now, accepted: false };
             }
-            return sight.since;
+            return open_gap.since;
         }
         self.make_room(now);
         let since = self.full_since.unwrap_or(now);
-        if self.lines.len() < GAP_SIGHTS_MAX {
-            self.lines.insert(line.clone(), Sight { applied, since, accepted: false });
+        if self.lines.len() < OPEN_GAPS_MAX {
+            self.lines.insert(line.clone(), OpenGap { applied, since, accepted: false });
         }
         since
     }
@@ -88,12 +90,12 @@ impl Sights {
     /// There is room again when half of it is free: lines that wait together are not made to start over
     /// by each one that leaves.
     fn make_room(&mut self, now: i64) {
-        if self.full_since.is_none() && self.lines.len() < GAP_SIGHTS_MAX {
+        if self.full_since.is_none() && self.lines.len() < OPEN_GAPS_MAX {
             return;
         }
-        let oldest = now.saturating_sub_unsigned(GAP_SIGHT_RETENTION.as_secs());
-        self.lines.retain(|_, sight| !sight.accepted && sight.since >= oldest);
-        if self.lines.len() <= GAP_SIGHTS_MAX / 2 {
+        let oldest = now.saturating_sub_unsigned(OPEN_GAP_RETENTION.as_secs());
+        self.lines.retain(|_, open_gap| !open_gap.accepted && open_gap.since >= oldest);
+        if self.lines.len() <= OPEN_GAPS_MAX / 2 {
             self.full_since = None;
         } else {
             self.full_since.get_or_insert(now);
@@ -131,11 +133,11 @@ mod tests {
     }
 
     fn accepted(timers: &GapTimers, policy: &Policy, line: &str, now: i64) -> bool {
-        timers.judge(policy, &event(line, 5), Known::default(), now).applies()
+        timers.judge(policy, &event(line, 5), PriorState::default(), now).applies()
     }
 
     #[test]
-    fn clones_share_the_sight_of_a_gap() {
+    fn clones_share_open_gaps() {
         let (timers, policy) = timers();
         assert!(!accepted(&timers, &policy, "L", 0));
         assert!(!accepted(&timers.clone(), &policy, "L", TIMEOUT - 1));
@@ -147,7 +149,7 @@ mod tests {
     fn a_line_that_moved_on_elsewhere_waits_from_the_start() {
         let (timers, policy) = timers();
         assert!(!accepted(&timers, &policy, "L", 0));
-        let known = Known { applied: Seq::new(2), ..Known::default() };
+        let known = PriorState { applied: Seq::new(2), ..PriorState::default() };
         let judge = |now| timers.judge(&policy, &event("L", 5), known, now).applies();
         assert!(!judge(TIMEOUT));
         assert!(!judge(2 * TIMEOUT - 1));
@@ -157,20 +159,20 @@ mod tests {
     #[test]
     fn more_gaps_than_there_is_room_for_wait_together() {
         let (timers, policy) = timers();
-        for number in 0..GAP_SIGHTS_MAX {
+        for number in 0..OPEN_GAPS_MAX {
             assert!(!accepted(&timers, &policy, &format!("line-{number}"), 0));
         }
         assert!(!accepted(&timers, &policy, "more", 10));
         assert!(!accepted(&timers, &policy, "even-more", 10 + TIMEOUT - 1));
         assert!(accepted(&timers, &policy, "even-more", 10 + TIMEOUT));
-        assert_eq!(timers.lock().lines.len(), GAP_SIGHTS_MAX);
+        assert_eq!(timers.lock().lines.len(), OPEN_GAPS_MAX);
     }
 
     #[test]
     fn gaps_that_were_accepted_make_room() {
         let (timers, policy) = timers();
         for now in [0, TIMEOUT] {
-            for number in 0..GAP_SIGHTS_MAX {
+            for number in 0..OPEN_GAPS_MAX {
                 let line = format!("line-{number}");
                 assert_eq!(accepted(&timers, &policy, &line, now), now == TIMEOUT);
             }
@@ -182,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn what_closes_a_gap_or_holds_it_for_ever_leaves_no_sight() {
+    fn a_gap_that_is_closed_or_held_for_ever_is_not_remembered() {
         let (timers, policy) = timers();
         assert!(!accepted(&timers, &policy, "L", 0));
-        timers.judge(&policy, &event("L", 1), Known::default(), 0);
+        timers.judge(&policy, &event("L", 1), PriorState::default(), 0);
         let holding = Policy { on_gap: OnGap::Hold, ..policy };
         assert!(!accepted(&timers, &holding, "M", 0));
         assert!(timers.lock().lines.is_empty());

@@ -96,7 +96,7 @@ impl Default for OnGap {
 }
 
 /// What happens to a replay (`X-Replay: true`) whose seq is at or below what was applied, and whose id
-/// was never applied: a dead letter that was skipped, and that somebody sends after all.
+/// was never applied: a dead letter that was skipped, and that a person sends after all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Replays {
     /// It is stale, as any other: later events of its line were applied on top of its absence, and an
@@ -109,14 +109,14 @@ pub enum Replays {
 
 /// Where an event stands in its line.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'r> {
+pub(crate) struct LinePosition<'r> {
     pub(crate) line: &'r LineId,
     pub(crate) seq: Seq,
     /// The seq that must have been applied before; 0 for none.
     pub(crate) follows: u64,
 }
 
-impl<'r> Place<'r> {
+impl<'r> LinePosition<'r> {
     /// Nothing for an event that stands in no line: that one is only deduplicated.
     pub(crate) fn of(received: &'r Received) -> Option<Self> {
         let (line, seq) = (received.line.as_ref()?, received.seq?);
@@ -126,7 +126,7 @@ impl<'r> Place<'r> {
 
 /// What an inbox knows of an event and its line before it is judged.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Known {
+pub(crate) struct PriorState {
     /// Whether the event's id was applied before.
     pub(crate) id: bool,
     /// The last seq of the line that was applied, if the line is known.
@@ -137,11 +137,11 @@ pub(crate) struct Known {
 
 impl Policy {
     /// The rule.
-    pub(crate) fn judge(&self, received: &Received, known: Known, now: i64) -> Verdict {
+    pub(crate) fn judge(&self, received: &Received, known: PriorState, now: i64) -> Verdict {
         if known.id {
             return Verdict::Duplicate;
         }
-        let Some(place) = Place::of(received) else { return Verdict::Fresh };
+        let Some(place) = LinePosition::of(received) else { return Verdict::Fresh };
         match known.applied {
             Some(applied) if place.seq <= applied => match self.replays {
                 Replays::Apply if received.replay => Verdict::Fresh,

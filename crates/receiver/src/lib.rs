@@ -68,7 +68,7 @@ pub mod postgres;
 pub mod redis;
 
 #[cfg(feature = "tower")]
-pub mod door;
+pub mod request_verifier;
 #[cfg(feature = "tower")]
 pub mod tower;
 #[cfg(feature = "axum")]

@@ -27,13 +27,13 @@ pub const MEMORY_IDS_MAX: usize = 1_000_000;
 /// overtook has come by then; what is still missing was acknowledged once, and forgotten here.
 pub const GAP_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
-/// How long the first sight of a gap is remembered: as long as a sender tries one delivery, so that it is
+/// How long an open gap is remembered: as long as a sender tries one delivery, so that it is
 /// still known at the last attempt, however far apart attempts are.
-pub const GAP_SIGHT_RETENTION: Duration = Duration::from_secs(72 * 60 * 60);
+pub const OPEN_GAP_RETENTION: Duration = Duration::from_secs(72 * 60 * 60);
 
-/// Most gaps whose first sight a process remembers: about 2 MB. A receiver with more of them has forgotten
+/// Most open gaps that a process remembers: about 2 MB. A receiver with more of them has forgotten
 /// everything, and they wait together.
-pub const GAP_SIGHTS_MAX: usize = 10_000;
+pub const OPEN_GAPS_MAX: usize = 10_000;
 
 /// How long a claim in Redis outlives a process that died with it: longer than a sender waits for an
 /// answer, so that no live claim is taken away.

@@ -4,7 +4,7 @@
 //! again, so this inbox suits effects that are harmless twice, and tests.
 
 use crate::gap_timers::GapTimers;
-use crate::inbox::{Known, NotedGap, Place, Policy, Retention, Start, Verdict};
+use crate::inbox::{LinePosition, NotedGap, Policy, PriorState, Retention, Start, Verdict};
 use crate::limits::{GAPS_LISTED_MAX, MEMORY_IDS_MAX};
 use railpost_wire::{EventId, Key, LineId, Received, Seq};
 use std::collections::{HashMap, VecDeque};
@@ -84,7 +84,7 @@ impl MemoryInbox {
         let mut state = self.state();
         state.forget(self.retention, now);
         let verdict = self.judge(&state, received, now);
-        let place = Place::of(received).map(|place| (place.line.clone(), place.seq));
+        let place = LinePosition::of(received).map(|place| (place.line.clone(), place.seq));
         // What applies moves its line on once its effect has happened.
         let moves_at_once = verdict.moves_line() && !verdict.applies();
         if let Some((line, seq)) = place.as_ref().filter(|_| moves_at_once) {
@@ -101,13 +101,13 @@ impl MemoryInbox {
     /// What comes while its line is busy is not judged: what it waits for may be on its way.
     fn judge(&self, state: &State, received: &Received, now: i64) -> Verdict {
         let progress = state.ids.get(&received.event_id);
-        let line = Place::of(received).and_then(|place| state.lines.get(place.line));
+        let line = LinePosition::of(received).and_then(|place| state.lines.get(place.line));
         let line_is_busy = line.is_some_and(|line| line.open);
         if line_is_busy || progress == Some(&Progress::Open) {
             return Verdict::Busy;
         }
         let applied = line.and_then(|line| line.applied);
-        let known = Known { id: progress.is_some(), applied, gap_since: None };
+        let known = PriorState { id: progress.is_some(), applied, gap_since: None };
         self.timers.judge(&self.policy, received, known, now)
     }
 

@@ -28,7 +28,7 @@ mod queue;
 mod intake;
 
 use crate::gap_timers::GapTimers;
-use crate::inbox::{InboxConfig, Known, NotedGap, Place, Verdict};
+use crate::inbox::{InboxConfig, LinePosition, NotedGap, PriorState, Verdict};
 use crate::limits::{GAPS_LISTED_MAX, PRUNE_STEP};
 use railpost_wire::{LineId, Received, Seq};
 use tokio_postgres::types::{ToSql, Type};
@@ -57,8 +57,8 @@ pub struct PostgresInbox {
     timers: GapTimers,
 }
 
-/// What the database knows of an event before it is judged.
-enum Before {
+/// What the database says about an event before it is judged.
+enum AdmitResult {
     /// It is the next in its line, or has none: it was written on the way.
     Admitted,
     /// Its id was applied before; its line was moved on.
@@ -86,45 +86,45 @@ impl PostgresInbox {
         received: &Received,
         now: i64,
     ) -> Result<Verdict, Error> {
-        let asked = self.asked(received, now);
-        let before = asked.typed(transaction).await?;
-        self.settle(transaction, received, &asked, before).await
+        let query = self.query(received, now);
+        let result = query.run(transaction).await?;
+        self.judge(transaction, received, &query, result).await
     }
 
     /// Judges by what the database knew, and writes what the policy lets in out of its turn.
-    async fn settle(
+    async fn judge(
         &self,
         client: &(impl GenericClient + Sync),
         received: &Received,
-        asked: &Asked<'_>,
-        mut before: Before,
+        query: &AdmitQuery<'_>,
+        mut result: AdmitResult,
     ) -> Result<Verdict, Error> {
         loop {
-            let applied = match before {
-                Before::Admitted => {
-                    Place::of(received).inspect(|place| self.timers.clear(place.line));
+            let applied = match result {
+                AdmitResult::Admitted => {
+                    LinePosition::of(received).inspect(|place| self.timers.clear(place.line));
                     return Ok(Verdict::Fresh);
                 }
-                Before::Known => return Ok(Verdict::Duplicate),
-                Before::After(applied) => applied,
+                AdmitResult::Known => return Ok(Verdict::Duplicate),
+                AdmitResult::After(applied) => applied,
             };
-            let known = Known { applied, ..Known::default() };
-            let verdict = self.timers.judge(&self.config.policy, received, known, asked.now);
+            let known = PriorState { applied, ..PriorState::default() };
+            let verdict = self.timers.judge(&self.config.policy, received, known, query.now);
             if !verdict.applies() {
                 return Ok(verdict);
             }
-            match asked.move_on(client, applied, verdict).await? {
+            match query.move_on(client, applied, verdict).await? {
                 (true, true) => return Ok(verdict),
                 (true, false) => return Ok(Verdict::Duplicate),
                 // Another transaction made the line meanwhile: look again.
-                (false, _) => before = asked.typed(client).await?,
+                (false, _) => result = query.run(client).await?,
             }
         }
     }
 
-    fn asked<'a>(&'a self, received: &'a Received, now: i64) -> Asked<'a> {
-        let place = Place::of(received);
-        Asked {
+    fn query<'a>(&'a self, received: &'a Received, now: i64) -> AdmitQuery<'a> {
+        let place = LinePosition::of(received);
+        AdmitQuery {
             inbox: &self.config.name,
             id: received.event_id.to_string(),
             line: place.map(|place| place.line.as_str()),
@@ -186,8 +186,8 @@ impl PostgresInbox {
     }
 }
 
-/// What the database is asked about an event. One without a line has neither seq.
-struct Asked<'a> {
+/// What the database needs to admit an event. One without a line has neither seq.
+struct AdmitQuery<'a> {
     inbox: &'a str,
     id: String,
     line: Option<&'a str>,
@@ -204,15 +204,15 @@ const ADMIT: &str = "select railpost_admit($1, $2, $3, $4, $5, $6)";
 const ADMIT_TYPES: [Type; 6] =
     [Type::TEXT, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8, Type::INT8];
 
-impl Asked<'_> {
+impl AdmitQuery<'_> {
     fn values(&self) -> [&(dyn ToSql + Sync); 6] {
         [&self.inbox, &self.id, &self.line, &self.seq, &self.follows, &self.now]
     }
 
     /// Asks without a prepared statement, in one round trip.
-    async fn typed(&self, client: &(impl GenericClient + Sync)) -> Result<Before, Error> {
+    async fn run(&self, client: &(impl GenericClient + Sync)) -> Result<AdmitResult, Error> {
         let values: Vec<_> = self.values().into_iter().zip(ADMIT_TYPES).collect();
-        Ok(Before::read(&client.query_typed(ADMIT, &values).await?))
+        Ok(AdmitResult::read(&client.query_typed(ADMIT, &values).await?))
     }
 
     /// Moves the line on and notes the event, in one statement. Says whether it did each: the line does
@@ -240,7 +240,7 @@ impl Asked<'_> {
     }
 }
 
-impl Before {
+impl AdmitResult {
     fn read(rows: &[Row]) -> Self {
         match rows.first().expect("a function returns one row").get(0) {
             -1i64 => Self::Admitted,

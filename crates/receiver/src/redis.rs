@@ -2,10 +2,10 @@
 //!
 //! Redis cannot commit with the application's database. An event is claimed, applied, then noted; a
 //! crash between the last two lets it be applied again once the claim's lease has run out. Effects must
-//! bear that. Whoever has a SQL database at hand should keep the inbox there.
+//! bear that. If the application has a SQL database, keep the inbox there.
 
-use crate::inbox::{InboxConfig, Known, NotedGap, Place, Verdict};
-use crate::limits::{CLAIM_LEASE, GAP_SIGHT_RETENTION, GAPS_LISTED_MAX};
+use crate::inbox::{InboxConfig, LinePosition, NotedGap, PriorState, Verdict};
+use crate::limits::{CLAIM_LEASE, GAPS_LISTED_MAX, OPEN_GAP_RETENTION};
 use ::redis::aio::ConnectionLike;
 use ::redis::{RedisResult, Script};
 use railpost_wire::{Key, LineId, Received, Seq};
@@ -37,7 +37,7 @@ pub struct RedisTicket {
 
 #[derive(Debug)]
 struct Claim {
-    names: Names,
+    keys: RedisKeys,
     token: String,
     /// What the line's last seq is once this event was applied.
     then_applied: Option<Seq>,
@@ -47,7 +47,7 @@ struct Claim {
 
 /// The Redis keys of an event. One without a line has its own claim for the line's.
 #[derive(Debug)]
-struct Names {
+struct RedisKeys {
     id: String,
     line: String,
     gap: String,
@@ -69,19 +69,19 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
 
     /// Judges an event, and claims it if it is to be applied. `now` is in seconds since 1970.
     pub async fn begin(&self, received: &Received, now: i64) -> RedisResult<RedisTicket> {
-        let (names, token) = (self.names(received), token());
-        let Some(known) = self.claim(&names, &token).await? else {
+        let (keys, token) = (self.keys(received), token());
+        let Some(known) = self.claim(&keys, &token).await? else {
             return Ok(RedisTicket { verdict: Verdict::Busy, claim: None });
         };
         let verdict = self.config.policy.judge(received, known, now);
-        let place = Place::of(received);
+        let place = LinePosition::of(received);
         // A replay or a duplicate may be older than what was applied.
         let then_applied = place.map(|place| known.applied.map_or(place.seq, |a| a.max(place.seq)));
         if !verdict.applies() {
             let moved = then_applied.filter(|_| verdict.moves_line());
             let new_gap = matches!(verdict, Verdict::Gap { .. }) && known.gap_since.is_none();
-            let sight = new_gap.then(|| sight(known.applied, now));
-            self.release(&names, &token, moved, sight).await?;
+            let open_gap = new_gap.then(|| open_gap(known.applied, now));
+            self.release(&keys, &token, moved, open_gap).await?;
             return Ok(RedisTicket { verdict, claim: None });
         }
         let is_gap = matches!(verdict, Verdict::Gap { .. });
@@ -92,33 +92,33 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
             seq: place.seq.get(),
             noted_at: 0,
         });
-        let claim = Claim { names, token, then_applied, gap };
+        let claim = Claim { keys, token, then_applied, gap };
         Ok(RedisTicket { verdict, claim: Some(claim) })
     }
 
-    /// What is known of the event and its line, or nothing if somebody else has a claim.
-    async fn claim(&self, names: &Names, token: &str) -> RedisResult<Option<Known>> {
+    /// What is known of the event and its line, or nothing if another process has a claim.
+    async fn claim(&self, keys: &RedisKeys, token: &str) -> RedisResult<Option<PriorState>> {
         let script = Script::new(BEGIN);
         let mut call = script.prepare_invoke();
-        call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id);
-        call.key(&names.line).key(&names.gap);
+        call.key(&keys.claims[0]).key(&keys.claims[1]).key(&keys.id);
+        call.key(&keys.line).key(&keys.gap);
         call.arg(token).arg(CLAIM_LEASE.as_secs() * 1000);
         let found: Option<(bool, Option<u64>, Option<String>)> =
             call.invoke_async(&mut self.connection.clone()).await?;
         Ok(found.map(|(id, applied, gap)| {
             let applied = applied.and_then(Seq::new);
-            let gap_since = gap.and_then(|text| read_sight(&text, applied));
-            Known { id, applied, gap_since }
+            let gap_since = gap.and_then(|text| read_open_gap(&text, applied));
+            PriorState { id, applied, gap_since }
         }))
     }
 
     /// The effect has happened: remember the event. `now` is in seconds since 1970.
     pub async fn done(&self, ticket: RedisTicket, now: i64) -> RedisResult<Verdict> {
-        if let Some(Claim { names, token, then_applied, gap }) = ticket.claim {
+        if let Some(Claim { keys, token, then_applied, gap }) = ticket.claim {
             let gap = gap.map(|gap| NotedGap { noted_at: now, ..gap }).map(|gap| write_gap(&gap));
             let script = Script::new(DONE);
             let mut call = script.prepare_invoke();
-            call.key(&names.claims[0]).key(&names.claims[1]).key(&names.id).key(&names.line);
+            call.key(&keys.claims[0]).key(&keys.claims[1]).key(&keys.id).key(&keys.line);
             call.key(self.noted_gaps());
             call.arg(&token).arg(self.config.retention.id_secs());
             call.arg(then_applied.map_or(0, Seq::get)).arg(self.config.retention.line_secs());
@@ -146,32 +146,32 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
 
     /// The effect has failed: leave the event to the sender's next attempt.
     pub async fn undo(&self, ticket: RedisTicket) -> RedisResult<()> {
-        let Some(Claim { names, token, .. }) = ticket.claim else { return Ok(()) };
-        self.release(&names, &token, None, None).await
+        let Some(Claim { keys, token, .. }) = ticket.claim else { return Ok(()) };
+        self.release(&keys, &token, None, None).await
     }
 
-    /// Gives a claim back. While it holds, the line moves on to `moved`, and its gap is seen by `sight`.
+    /// Gives a claim back. While it holds, the line moves on to `moved`, and `open_gap` is noted as its gap.
     async fn release(
         &self,
-        names: &Names,
+        keys: &RedisKeys,
         token: &str,
         moved: Option<Seq>,
-        sight: Option<String>,
+        open_gap: Option<String>,
     ) -> RedisResult<()> {
         let script = Script::new(RELEASE);
         let mut call = script.prepare_invoke();
-        call.key(&names.claims[0]).key(&names.claims[1]).key(&names.line).key(&names.gap);
+        call.key(&keys.claims[0]).key(&keys.claims[1]).key(&keys.line).key(&keys.gap);
         call.arg(token).arg(moved.map_or(0, Seq::get)).arg(self.config.retention.line_secs());
-        call.arg(sight.unwrap_or_default()).arg(GAP_SIGHT_RETENTION.as_secs());
+        call.arg(open_gap.unwrap_or_default()).arg(OPEN_GAP_RETENTION.as_secs());
         call.invoke_async(&mut self.connection.clone()).await
     }
 
-    fn names(&self, received: &Received) -> Names {
+    fn keys(&self, received: &Received) -> RedisKeys {
         let (name, event_id) = (&self.config.name, &received.event_id);
         let id_claim = format!("{name}:claim:id:{event_id}");
         let id = format!("{name}:id:{event_id}");
-        match Place::of(received) {
-            Some(Place { line, .. }) => Names {
+        match LinePosition::of(received) {
+            Some(LinePosition { line, .. }) => RedisKeys {
                 id,
                 line: self.line_name(line),
                 gap: format!("{name}:gap:{line}"),
@@ -179,7 +179,7 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
             },
             None => {
                 let (line, gap) = (format!("{name}:line"), format!("{name}:gap"));
-                Names { id, line, gap, claims: [id_claim.clone(), id_claim] }
+                RedisKeys { id, line, gap, claims: [id_claim.clone(), id_claim] }
             }
         }
     }
@@ -193,12 +193,12 @@ impl<C: ConnectionLike + Clone> RedisInbox<C> {
     }
 }
 
-fn sight(applied: Option<Seq>, since: i64) -> String {
+fn open_gap(applied: Option<Seq>, since: i64) -> String {
     format!("{} {since}", applied.map_or(0, Seq::get))
 }
 
 /// When a gap after this seq was first seen; nothing if the line had another place then.
-fn read_sight(text: &str, applied: Option<Seq>) -> Option<i64> {
+fn read_open_gap(text: &str, applied: Option<Seq>) -> Option<i64> {
     let (seen_after, since) = text.split_once(' ')?;
     let same = seen_after.parse() == Ok(applied.map_or(0, Seq::get));
     since.parse().ok().filter(|_| same)
@@ -223,7 +223,7 @@ fn token() -> String {
     format!("{:016x}{:016x}", random(), random())
 }
 
-/// Claims, unless somebody else has, and says whether the id is known, how far the line is, and whether it
+/// Claims, unless another process has, and says whether the id is known, how far the line is, and whether it
 /// has an open gap.
 const BEGIN: &str = "
 if redis.call('exists', KEYS[1], KEYS[2]) > 0 then return nil end
@@ -253,7 +253,9 @@ for at = 1, 2 do
 end";
 
 #[cfg(feature = "tower")]
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> crate::tower::Gate for RedisInbox<C> {
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> crate::tower::ClaimingInbox
+    for RedisInbox<C>
+{
     type Ticket = RedisTicket;
 
     async fn begin(

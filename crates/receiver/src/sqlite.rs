@@ -20,7 +20,7 @@
 mod queue;
 
 use crate::gap_timers::GapTimers;
-use crate::inbox::{InboxConfig, Known, NotedGap, Place, Verdict};
+use crate::inbox::{InboxConfig, LinePosition, NotedGap, PriorState, Verdict};
 use crate::limits::{GAPS_LISTED_MAX, PRUNE_STEP};
 use railpost_wire::{Key, LineId, Received, Seq};
 use rusqlite::{Connection, OptionalExtension, Result, Transaction, TransactionBehavior, params};
@@ -82,12 +82,12 @@ impl SqliteInbox {
     ) -> Result<Verdict> {
         // Writing first takes the writer's lock before anything is read, in every kind of transaction.
         let new = self.insert_id(transaction, received, now)?;
-        let place = Place::of(received);
+        let place = LinePosition::of(received);
         let applied = match place {
             Some(place) => self.applied(transaction, place.line)?,
             None => None,
         };
-        let known = Known { id: !new, applied, gap_since: None };
+        let known = PriorState { id: !new, applied, gap_since: None };
         let verdict = self.timers.judge(&self.config.policy, received, known, now);
         if new && !verdict.applies() {
             self.delete_id(transaction, received)?;
@@ -166,7 +166,7 @@ impl SqliteInbox {
     }
 
     /// A replay or a duplicate may be older than what was applied.
-    fn move_on(&self, database: &Connection, place: Place<'_>, now: i64) -> Result<()> {
+    fn move_on(&self, database: &Connection, place: LinePosition<'_>, now: i64) -> Result<()> {
         let sql = "insert into railpost_lines (inbox, line, applied, changed_at)
                    values (?1, ?2, ?3, ?4) on conflict do update
                    set applied = excluded.applied, changed_at = excluded.changed_at
@@ -183,7 +183,7 @@ impl SqliteInbox {
         applied: Option<Seq>,
         now: i64,
     ) -> Result<()> {
-        let Some(place) = Place::of(received) else { return Ok(()) };
+        let Some(place) = LinePosition::of(received) else { return Ok(()) };
         let sql = "insert into railpost_gaps (inbox, line, key, applied, seq, noted_at)
                    values (?1, ?2, ?3, ?4, ?5, ?6)";
         let (line, key) = (place.line.as_str(), received.key.as_ref().map_or("", Key::as_str));

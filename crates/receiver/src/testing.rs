@@ -20,7 +20,7 @@ use std::collections::HashMap;
 /// Rounds of an ordeal before a handler that never acknowledges is given up on.
 const ROUNDS_MAX: u32 = 100;
 
-/// When an event happened that nobody dated: 2026-01-01T00:00:00Z.
+/// The time of an event that has none: 2026-01-01T00:00:00Z.
 const EVENT_UNIX_MS: u64 = 1_767_225_600_000;
 
 /// An event to be sent.
@@ -107,7 +107,7 @@ impl Forgery {
 
 /// What a handler did under an ordeal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct TestReport {
     /// Requests that were sent.
     pub sent: u32,
     /// Authentic ones that were held off, to be retried.
@@ -244,8 +244,8 @@ impl TestSender {
         events: &[TestEvent],
         timestamp: i64,
         mut handler: impl AsyncFnMut(TestRequest) -> u16,
-    ) -> Report {
-        let mut report = Report::default();
+    ) -> TestReport {
+        let mut report = TestReport::default();
         for event in events {
             for forgery in Forgery::ALL {
                 let status = handler(self.forge(event, forgery, timestamp)).await;
@@ -273,7 +273,7 @@ impl TestSender {
     }
 }
 
-impl Report {
+impl TestReport {
     fn note_forged(&mut self, event: &TestEvent, forgery: Forgery, status: u16) {
         self.sent += 1;
         match status {

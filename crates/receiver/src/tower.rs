@@ -7,9 +7,9 @@
 //! [`IntakeService`] has no handler: it verifies, hands the delivery to a queue, and acknowledges.
 
 use crate::delivery::Delivery;
-use crate::door::{Door, body_again, unix_now};
 use crate::inbox::Verdict;
 use crate::memory::{MemoryInbox, Ticket};
+use crate::request_verifier::{RequestVerifier, body_again, unix_now};
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use http_body::Body;
@@ -27,8 +27,8 @@ use tower_service::Service;
 pub type BoxError = Box<dyn Error + Send + Sync>;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// An inbox that lets a handler run between its verdict and its memory.
-pub trait Gate: Clone + Send + Sync + 'static {
+/// An inbox that claims an event before the handler runs, and remembers it after.
+pub trait ClaimingInbox: Clone + Send + Sync + 'static {
     /// The right to apply one event. Dropped, it gives the event back.
     type Ticket: Send;
 
@@ -53,7 +53,7 @@ pub trait Gate: Clone + Send + Sync + 'static {
     }
 }
 
-impl Gate for MemoryInbox {
+impl ClaimingInbox for MemoryInbox {
     type Ticket = Ticket;
 
     async fn begin(&self, received: &Received, now: i64) -> Result<(Verdict, Ticket), BoxError> {
@@ -69,9 +69,9 @@ impl Gate for MemoryInbox {
 
 /// No inbox: every authentic event goes to the handler, which asks its own.
 #[derive(Debug, Clone, Copy)]
-pub struct Open;
+pub struct NoInbox;
 
-impl Gate for Open {
+impl ClaimingInbox for NoInbox {
     type Ticket = ();
 
     async fn begin(&self, _: &Received, _: i64) -> Result<(Verdict, ()), BoxError> {
@@ -83,31 +83,31 @@ impl Gate for Open {
     }
 }
 
-/// Puts a door, and an inbox behind it, before a handler. The handler finds the [`Delivery`] among the
+/// Verifies requests and asks an inbox before a handler runs. The handler finds the [`Delivery`] among the
 /// request's extensions, and the body as it was.
 #[derive(Debug, Clone)]
-pub struct ReceiverLayer<G> {
-    door: Door,
-    gate: G,
+pub struct ReceiverLayer<I> {
+    verifier: RequestVerifier,
+    inbox: I,
     counts: bool,
 }
 
-impl ReceiverLayer<Open> {
+impl ReceiverLayer<NoInbox> {
     /// Verifies only.
-    pub fn verifying(door: Door) -> Self {
-        Self { door, gate: Open, counts: false }
+    pub fn verifying(verifier: RequestVerifier) -> Self {
+        Self { verifier, inbox: NoInbox, counts: false }
     }
 }
 
-impl<G: Gate> ReceiverLayer<G> {
+impl<I: ClaimingInbox> ReceiverLayer<I> {
     /// Verifies, deduplicates and keeps in order.
-    pub fn new(door: Door, gate: G) -> Self {
-        Self { door, gate, counts: true }
+    pub fn new(verifier: RequestVerifier, inbox: I) -> Self {
+        Self { verifier, inbox, counts: true }
     }
 }
 
-impl<S, G: Clone> Layer<S> for ReceiverLayer<G> {
-    type Service = ReceiverService<S, G>;
+impl<S, I: Clone> Layer<S> for ReceiverLayer<I> {
+    type Service = ReceiverService<S, I>;
 
     fn layer(&self, inner: S) -> Self::Service {
         ReceiverService { inner, layer: self.clone() }
@@ -116,18 +116,18 @@ impl<S, G: Clone> Layer<S> for ReceiverLayer<G> {
 
 /// A handler behind a [`ReceiverLayer`].
 #[derive(Debug, Clone)]
-pub struct ReceiverService<S, G> {
+pub struct ReceiverService<S, I> {
     inner: S,
-    layer: ReceiverLayer<G>,
+    layer: ReceiverLayer<I>,
 }
 
-impl<S, G, B, R> Service<Request<B>> for ReceiverService<S, G>
+impl<S, I, B, R> Service<Request<B>> for ReceiverService<S, I>
 where
     S: Service<Request<B>, Response = Response<R>, Error: Send, Future: Send>
         + Clone
         + Send
         + 'static,
-    G: Gate,
+    I: ClaimingInbox,
     B: Body<Data: Buf + Send> + From<Bytes> + Send + 'static,
     R: From<&'static str> + Send + 'static,
 {
@@ -147,7 +147,7 @@ where
     }
 }
 
-impl<G: Gate> ReceiverLayer<G> {
+impl<I: ClaimingInbox> ReceiverLayer<I> {
     async fn handle<S, B, R>(
         self,
         request: Request<B>,
@@ -158,13 +158,13 @@ impl<G: Gate> ReceiverLayer<G> {
         B: Body<Data: Buf> + From<Bytes>,
         R: From<&'static str>,
     {
-        let (mut head, delivery) = match self.door.admit(request).await {
+        let (mut head, delivery) = match self.verifier.verify(request).await {
             Ok(admitted) => admitted,
             Err(rejection) => return Ok(rejection.answer().response()),
         };
-        let (verdict, ticket) = match self.gate.begin(&delivery.received, unix_now()).await {
+        let (verdict, ticket) = match self.inbox.begin(&delivery.received, unix_now()).await {
             Ok(begun) => begun,
-            Err(error) => return Ok(self.door.trouble(&*error).response()),
+            Err(error) => return Ok(self.verifier.failed(&*error).response()),
         };
         if !verdict.applies() {
             self.count_if(true, verdict);
@@ -175,11 +175,11 @@ impl<G: Gate> ReceiverLayer<G> {
         let outcome = inner.call(Request::from_parts(head, body)).await;
         let applied = outcome.as_ref().is_ok_and(|response| response.status().is_success());
         let settled = match applied {
-            true => self.gate.done(ticket, unix_now()).await,
-            false => self.gate.undo(ticket).await,
+            true => self.inbox.done(ticket, unix_now()).await,
+            false => self.inbox.undo(ticket).await,
         };
         match settled {
-            Err(error) => Ok(self.door.trouble(&*error).response()),
+            Err(error) => Ok(self.verifier.failed(&*error).response()),
             Ok(()) => {
                 self.count_if(applied, verdict);
                 outcome
@@ -189,7 +189,7 @@ impl<G: Gate> ReceiverLayer<G> {
 
     fn count_if(&self, settled: bool, verdict: Verdict) {
         if settled && self.counts {
-            self.door.counters().count(verdict);
+            self.verifier.counters().count(verdict);
         }
     }
 }
@@ -221,7 +221,7 @@ where
     }
 }
 
-/// A bounded queue in memory, behind an inbox in memory. What it has acknowledged and nobody has
+/// A bounded queue in memory, behind an inbox in memory. What it has acknowledged and no worker has
 /// processed is lost when the process ends, and the sender will not send it again.
 #[derive(Debug, Clone)]
 pub struct MemoryQueue {
@@ -254,31 +254,31 @@ impl Intake for MemoryQueue {
 /// Verifies requests, hands them to an intake, and answers.
 #[derive(Debug, Clone)]
 pub struct IntakeService<I> {
-    door: Door,
+    verifier: RequestVerifier,
     intake: I,
 }
 
 impl<I: Intake> IntakeService<I> {
-    /// An intake behind a door.
-    pub fn new(door: Door, intake: I) -> Self {
-        Self { door, intake }
+    /// Hands verified deliveries to an intake.
+    pub fn new(verifier: RequestVerifier, intake: I) -> Self {
+        Self { verifier, intake }
     }
 
     async fn handle<B: Body<Data: Buf>>(self, request: Request<B>) -> Response<Full<Bytes>> {
-        let delivery = match self.door.admit(request).await {
+        let delivery = match self.verifier.verify(request).await {
             Ok((_, delivery)) => delivery,
             Err(rejection) => return rejection.answer().response(),
         };
         let answer = match self.intake.take(delivery, unix_now()).await {
             Ok(Some(verdict)) => {
-                self.door.counters().count(verdict);
+                self.verifier.counters().count(verdict);
                 verdict.answer()
             }
             Ok(None) => {
-                self.door.counters().count_full();
+                self.verifier.counters().count_full();
                 crate::Answer::FULL
             }
-            Err(error) => self.door.trouble(&*error),
+            Err(error) => self.verifier.failed(&*error),
         };
         answer.response()
     }

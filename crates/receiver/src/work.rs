@@ -6,7 +6,7 @@
 //! dead letter, and holds its line and key until a person retries or discards it.
 
 use crate::delivery::Delivery;
-use crate::inbox::Place;
+use crate::inbox::LinePosition;
 use crate::limits::{BACKLOG_MAX, ERROR_CHARS_MAX, TRIES_MAX, TRY_DELAY_BASE, TRY_DELAY_MAX};
 use railpost_wire::{EventId, EventType, Key, LineId, Received, Seq};
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub struct Job {
 
 /// What a worker did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Worked {
+pub enum WorkOutcome {
     /// Nothing: no job is due.
     Idle,
     /// It applied this event.
@@ -88,7 +88,7 @@ pub struct DeadLetter {
 pub enum WorkError<E> {
     /// The store could not be used.
     Store(E),
-    /// A row does not hold what was written: somebody changed it.
+    /// A row does not hold what was written: it was changed from outside.
     Damaged {
         /// Its place in the queue.
         position: i64,
@@ -185,7 +185,7 @@ pub(crate) fn head(delivery: &Delivery) -> String {
 /// one line for all keys; the key, because a key that begins a new line may have jobs of the old one, which
 /// go first.
 pub(crate) fn order(received: &Received) -> (Option<&str>, Option<&str>) {
-    let line = Place::of(received).map(|place| place.line.as_str());
+    let line = LinePosition::of(received).map(|place| place.line.as_str());
     (line, received.key.as_ref().filter(|_| line.is_some()).map(Key::as_str))
 }
 

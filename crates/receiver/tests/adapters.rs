@@ -11,10 +11,10 @@ use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use railpost_receiver::axum::{CloudEventOf, EventOf, JsonEvent, JsonOrThin, ThinEvent};
-use railpost_receiver::door::{Door, unix_now};
 use railpost_receiver::redis::RedisInbox;
+use railpost_receiver::request_verifier::{RequestVerifier, unix_now};
 use railpost_receiver::testing::{TestRequest, TestSender};
-use railpost_receiver::tower::{Gate, IntakeService, MemoryQueue, ReceiverLayer};
+use railpost_receiver::tower::{ClaimingInbox, IntakeService, MemoryQueue, ReceiverLayer};
 use railpost_receiver::wire::{Envelope, Event, Secret};
 use railpost_receiver::{
     Counts, Delivery, InboxConfig, MemoryInbox, Policy, Receiver, Rejection, Retention,
@@ -25,9 +25,9 @@ use tower_service::Service;
 
 const SECRET: &[u8] = b"a secret of the adapters' tests";
 
-fn door() -> Door {
+fn verifier() -> RequestVerifier {
     let secret = Secret::from_bytes(SECRET).unwrap();
-    Door::new(Receiver::new(vec![secret], vec![])).body_len_max(1024)
+    RequestVerifier::new(Receiver::new(vec![secret], vec![])).body_len_max(1024)
 }
 
 fn request(sent: TestRequest) -> Request<Body> {
@@ -73,13 +73,13 @@ async fn redis_inbox() -> RedisInbox<MultiplexedConnection> {
     RedisInbox::new(InboxConfig::named(&support::unique("layer")), connection)
 }
 
-async fn survives_the_ordeal(inbox: impl Gate) {
-    let (door, applied) = (door(), Applied::default());
+async fn survives_the_ordeal(inbox: impl ClaimingInbox) {
+    let (verifier, applied) = (verifier(), Applied::default());
     let mut router = Router::new()
         .route("/hook", post(handler))
         .layer(Extension(applied.clone()))
-        .layer(ReceiverLayer::new(door.clone(), inbox))
-        .with_state(State { door: door.clone() });
+        .layer(ReceiverLayer::new(verifier.clone(), inbox))
+        .with_state(State { verifier: verifier.clone() });
     let mut sender = TestSender::new(SECRET);
     let events = [
         sender.event(Some("A"), b"one"),
@@ -94,7 +94,7 @@ async fn survives_the_ordeal(inbox: impl Gate) {
     assert_eq!(report.problems, Vec::<String>::new());
     assert_eq!(*applied.lock().unwrap(), ["free", "one", "failed", "fail once", "three"]);
     assert_eq!(report.refused, 28);
-    let Counts { fresh, duplicate, stale, gap, rejected, .. } = door.counters().counts();
+    let Counts { fresh, duplicate, stale, gap, rejected, .. } = verifier.counters().counts();
     assert_eq!((fresh, duplicate, stale, gap, rejected), (4, 4, 0, 4, 28));
 }
 
@@ -107,11 +107,11 @@ async fn slow_handler(Extension((reached, go_on)): Extension<(Arc<Notify>, Arc<N
 #[tokio::test]
 async fn with_redis_a_copy_is_held_off_while_the_handler_runs() {
     let (reached, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let door = door();
+    let verifier = verifier();
     let router = Router::new()
         .route("/hook", post(slow_handler))
         .layer(Extension((reached.clone(), go_on.clone())))
-        .layer(ReceiverLayer::new(door.clone(), redis_inbox().await));
+        .layer(ReceiverLayer::new(verifier.clone(), redis_inbox().await));
     let mut sender = TestSender::new(SECRET);
     let event = sender.event(Some("A"), b"once");
     let sent = sender.request(&event, 1, unix_now());
@@ -124,22 +124,22 @@ async fn with_redis_a_copy_is_held_off_while_the_handler_runs() {
     };
     assert_eq!(tokio::join!(offer(), meanwhile()), (200, 409));
     assert_eq!(offer().await, 200, "a duplicate, which the handler does not see");
-    let counts = door.counters().counts();
+    let counts = verifier.counters().counts();
     assert_eq!((counts.fresh, counts.busy, counts.duplicate), (1, 1, 1));
 }
 
 #[derive(Clone, FromRef)]
 struct State {
-    door: Door,
+    verifier: RequestVerifier,
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_not_read_on() {
     let problems = Applied::default();
     let log = problems.clone();
-    let door = door().log(move |error| log.lock().unwrap().push(error.to_string()));
+    let verifier = verifier().log(move |error| log.lock().unwrap().push(error.to_string()));
     let (queue, _work) = MemoryQueue::new(MemoryInbox::default(), 1);
-    let mut service = IntakeService::new(door, queue);
+    let mut service = IntakeService::new(verifier, queue);
     let mut sender = TestSender::new(SECRET);
     for (length, status) in [(1024, 200), (1025, 413)] {
         let event = sender.event(None, &vec![b'x'; length]);
@@ -151,9 +151,9 @@ async fn a_body_over_the_limit_is_not_read_on() {
 
 #[tokio::test]
 async fn a_full_queue_asks_the_sender_to_wait_and_takes_the_event_later() {
-    let door = door();
+    let verifier = verifier();
     let (queue, mut work) = MemoryQueue::new(MemoryInbox::default(), 1);
-    let mut service = IntakeService::new(door.clone(), queue);
+    let mut service = IntakeService::new(verifier.clone(), queue);
     let mut sender = TestSender::new(SECRET);
     let (first, second) = (sender.event(None, b"1"), sender.event(None, b"2"));
     let mut offer = async |event| {
@@ -172,7 +172,7 @@ async fn a_full_queue_asks_the_sender_to_wait_and_takes_the_event_later() {
     drop(work);
     let third = sender.clone().event(None, b"3");
     assert_eq!(offer(&third).await.status(), 503, "nobody works on the queue");
-    let counts = door.counters().counts();
+    let counts = verifier.counters().counts();
     assert_eq!((counts.fresh, counts.duplicate, counts.full, counts.trouble), (2, 1, 1, 1));
 }
 
@@ -235,7 +235,7 @@ fn wrapped(sender: &TestSender, envelope: Envelope, url: &str) -> TestRequest {
 
 #[tokio::test]
 async fn each_envelope_becomes_a_typed_event() {
-    let door = door();
+    let verifier = verifier();
     let sender = TestSender::new(SECRET);
     let url = "https://railpost.test/v1/events/order-1:paid";
     for (envelope, route, status, text) in [
@@ -251,13 +251,13 @@ async fn each_envelope_becomes_a_typed_event() {
         (Envelope::Thin, post(raw), 400, "not readable"),
     ] {
         let mut router =
-            Router::new().route("/hook", route).with_state(State { door: door.clone() });
+            Router::new().route("/hook", route).with_state(State { verifier: verifier.clone() });
         let response = call(&mut router, wrapped(&sender, envelope, url)).await;
         assert_eq!(response.status(), status, "{envelope:?}");
         let body = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body, text, "{envelope:?}");
     }
-    assert_eq!(door.counters().counts().rejected, 3);
+    assert_eq!(verifier.counters().counts().rejected, 3);
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn a_thin_event_is_fetched_from_its_sender_alone() {
     let sender = TestSender::new(SECRET);
     for url in ["https://railpost.test.evil.example/x", "https://evil.example/", "file:///etc"] {
         let mut router =
-            Router::new().route("/hook", post(thin)).with_state(State { door: door() });
+            Router::new().route("/hook", post(thin)).with_state(State { verifier: verifier() });
         let response = call(&mut router, wrapped(&sender, Envelope::Thin, url)).await;
         assert_eq!(response.status(), 400, "{url}");
     }

@@ -5,7 +5,7 @@ mod support;
 #[path = "support/running.rs"]
 mod running;
 
-use railpost_receiver::door::unix_now;
+use railpost_receiver::request_verifier::unix_now;
 use railpost_receiver::testing::TestSender;
 use railpost_receiver::wire::Secret;
 use running::Running;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 const SECRET: [u8; 32] = [8; 32];
 
-/// Cargo builds the examples beside the tests, unless it is asked for one test alone.
+/// Cargo builds the examples beside the tests, unless it is query for one test alone.
 fn example(name: &str) -> Command {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().unwrap().with_file_name("examples").join(name);

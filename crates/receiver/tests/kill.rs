@@ -7,7 +7,7 @@ mod support;
 
 use railpost_receiver::postgres::{self, PostgresInbox, PostgresQueue};
 use railpost_receiver::sqlite::{self, SqliteInbox, SqliteQueue};
-use railpost_receiver::work::{WorkPolicy, Worked};
+use railpost_receiver::work::{WorkOutcome, WorkPolicy};
 use railpost_receiver::{Delivery, InboxConfig, Verdict};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -219,6 +219,6 @@ async fn on_postgres_a_killed_worker_loses_no_job() {
     });
     assert!(matches!(
         postgres_queue().work_one(&mut client, NOW, async |_, _| Ok::<(), String>(())).await,
-        Ok(Worked::Idle)
+        Ok(WorkOutcome::Idle)
     ));
 }

@@ -11,12 +11,12 @@ use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use railpost_dispatch::{
-    AttemptEnded, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
-    SenderConfig, Watch,
+    AttemptEnded, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Observer, Parts,
+    Sender, SenderConfig,
 };
 use railpost_engine::{Span, Timestamp};
 use railpost_receiver::Receiver;
-use railpost_receiver::door::Door;
+use railpost_receiver::request_verifier::RequestVerifier;
 use railpost_receiver::wire::{EndpointId, Secret, SecretId, TenantId};
 use railpost_store::{
     AcceptBatch, EndpointPrivate, EndpointSettings, Event, MasterKey, MemoryStore, NewEndpoint,
@@ -42,9 +42,9 @@ fn secret() -> Secret {
 }
 
 /// What the sender makes of each attempt, as lines of the transcript.
-struct Telling(Lines);
+struct ObserverChannel(Lines);
 
-impl Watch for Telling {
+impl Observer for ObserverChannel {
     fn attempt_ended(&self, ended: &AttemptEnded<'_>) {
         let answer = ended.detail.message.as_deref().unwrap_or("answered");
         let line = format!("sender    {answer}: {:?}", ended.transition.state.stage());
@@ -74,8 +74,8 @@ async fn lose_one_answer(
 }
 
 /// The shop, listening on loopback behind that network.
-async fn serve(door: Door, schema: &str, lines: Lines) -> String {
-    let shop = shop::Shop::open(door, support::pool(4, schema)).await.unwrap();
+async fn serve(verifier: RequestVerifier, schema: &str, lines: Lines) -> String {
+    let shop = shop::Shop::open(verifier, support::pool(4, schema)).await.unwrap();
     let lost = Arc::new(AtomicBool::new(false));
     let network = from_fn(move |request: Request, next: Next| {
         lose_one_answer(lines.clone(), lost.clone(), request, next)
@@ -95,7 +95,8 @@ async fn start_sender(url: &str, lines: Lines) -> Dispatcher {
     let guard = Guard::new(GuardConfig { networks: vec![loopback], https_only: false });
     let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() }).unwrap();
     let thin_url = Arc::new(|_: &Parcel| String::new());
-    let parts = Parts { store, sender, source, watch: Arc::new(Telling(lines)), thin_url };
+    let parts =
+        Parts { store, sender, source, observer: Arc::new(ObserverChannel(lines)), thin_url };
     Dispatcher::start(parts, &DispatcherConfig::default()).await.unwrap().0
 }
 
@@ -147,9 +148,9 @@ async fn publish(
 async fn the_order_is_created_once_and_then_updated() {
     let schema = support::unique("shop");
     let client = support::postgres(&schema).await;
-    let door = Door::new(Receiver::new(vec![secret()], vec![]));
+    let verifier = RequestVerifier::new(Receiver::new(vec![secret()], vec![]));
     let (lines, mut transcript) = mpsc::unbounded_channel();
-    let url = serve(door.clone(), &schema, lines.clone()).await;
+    let url = serve(verifier.clone(), &schema, lines.clone()).await;
     let sender = start_sender(&url, lines).await;
     let mut next = async || {
         let line = tokio::time::timeout(PATIENCE, transcript.recv()).await;
@@ -182,12 +183,12 @@ async fn the_order_is_created_once_and_then_updated() {
     );
     let waited = at_sender.iter().filter(|line| line.ends_with("Waiting")).count();
     assert_eq!((at_sender.len(), waited), (4, 1), "{at_sender:?}");
-    sender.stop().await;
+    sender.stop(Duration::MAX).await;
 
     let rows = client.query("select id, total from orders", &[]).await.unwrap();
     let orders: Vec<(String, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(orders, [("A".to_owned(), 12)]);
-    let counts = door.counters().counts();
+    let counts = verifier.counters().counts();
     println!("shop      order A is {:?}; {counts:?}", orders[0]);
     assert_eq!((counts.fresh, counts.duplicate, counts.gap), (3, 1, 0));
 }

@@ -55,6 +55,9 @@ pub const REPLAY_PAUSE: Span = Span::from_millis(500);
 /// How often figures over time are written: a crash loses this much of them.
 pub const FIGURES_EVERY: Span = Span::from_secs(10);
 
+/// How long a drain may go on after its attempts were aborted: for the records of those that had ended.
+pub const DRAIN_RECORD_GRACE: Span = Span::from_secs(1);
+
 /// How long the process lives on when its store has stopped for good: for answers on their way.
 pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
 

@@ -15,7 +15,7 @@ mod tls;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::replays;
 use crate::upkeep;
@@ -122,7 +123,7 @@ impl Server {
             store: store.clone(),
             sender: sender.map_err(|error| failed("sender", error))?,
             source: source.clone(),
-            watch: telemetry.clone(),
+            observer: telemetry.clone(),
             thin_url: Arc::new(thin.clone()),
         };
         let mut dispatch = DispatcherConfig::default();
@@ -220,24 +221,28 @@ impl Server {
     }
 
     /// Takes no more requests, lets those under way end, and attempts too, within the configured
-    /// time; what has not ended then is found in the store by the next start. Says whether all of it
-    /// ended.
+    /// time; attempts that have not ended then are aborted, and the next start makes them again. Says
+    /// whether all of it ended.
     pub async fn drain(self) -> bool {
         let patience = Duration::from(self.config.server.drain_timeout);
+        let deadline = Instant::now() + patience;
         let _ = self.stop.send(true);
         self.dashboard.close();
         let drained = async {
             // A client that does not read its answer must not cost the attempts their time.
             let answered = tokio::time::timeout(patience / 2, self.listening).await.is_ok();
             let _ = self.replaying.await;
-            self.app.dispatcher.stop().await;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let attempts_ended = self.app.dispatcher.stop(left).await;
             let _ = self.dispatching.await;
             for task in self.upkeep {
                 let _ = task.await;
             }
             self.app.telemetry.write_figures(&*self.app.store).await;
-            answered
+            answered && attempts_ended
         };
+        // Attempts are aborted at the deadline; what had ended by then is still recorded.
+        let patience = patience + Duration::from(DRAIN_RECORD_GRACE);
         let drained = tokio::time::timeout(patience, drained).await.unwrap_or(false);
         let _ = self.last.send(true);
         if let Some(exporting) = self.exporting {

@@ -7,8 +7,8 @@ use railpost_receiver::Replays;
 use railpost_wire::{DeliveryId, EndpointId, LineId, Seq};
 
 use crate::fact::Fact;
-use crate::model::{Broken, rule};
-use crate::receiver::{Application, Receiver, ReceiverNo};
+use crate::model::{BrokenPromise, rule};
+use crate::receiver::{AppliedEvent, Receiver, ReceiverNo};
 use crate::store::{EventNo, LaneKey, Row, Store};
 
 /// Who stands behind which endpoint.
@@ -51,7 +51,11 @@ impl Applied {
         }
     }
 
-    pub(crate) fn judge(&self, store: &Store, receivers: &Receivers<'_>) -> Result<(), Broken> {
+    pub(crate) fn judge(
+        &self,
+        store: &Store,
+        receivers: &Receivers<'_>,
+    ) -> Result<(), BrokenPromise> {
         let exists = |it: &Acceptance| store.endpoints().contains_key(&it.endpoint);
         let mut kept = self.accepted.iter().filter(|(_, it)| exists(it));
         rule(kept.all(|(id, _)| store.delivery(*id).is_some()), "no accepted event is lost")?;
@@ -61,7 +65,7 @@ impl Applied {
     }
 
     /// What is acknowledged was applied: now, before, or by another endpoint with the same receiver.
-    fn judge_delivered(&self, row: &Row, receivers: &Receivers<'_>) -> Result<(), Broken> {
+    fn judge_delivered(&self, row: &Row, receivers: &Receivers<'_>) -> Result<(), BrokenPromise> {
         let delivery = &row.delivery;
         let receiver = &receivers.all[&receivers.behind[&delivery.endpoint]];
         let arrived = delivery.state == DeliveryState::Delivered;
@@ -70,7 +74,7 @@ impl Applied {
         rule(!arrived || let_go || applied, "what is delivered was applied")
     }
 
-    fn judge_receiver(&self, receiver: &Receiver) -> Result<(), Broken> {
+    fn judge_receiver(&self, receiver: &Receiver) -> Result<(), BrokenPromise> {
         let effects = receiver.effects();
         let events: BTreeSet<EventNo> = effects.iter().map(|effect| effect.body.event).collect();
         rule(events.len() == effects.len(), "every event is applied once")?;
@@ -83,9 +87,9 @@ impl Applied {
 
     /// Whether what was applied for the first time is in the order in which it was accepted, for each
     /// endpoint and key, across lines.
-    fn lanes_ascend(&self, history: &[Application]) -> bool {
+    fn lanes_ascend(&self, history: &[AppliedEvent]) -> bool {
         let mut lanes: BTreeMap<(EndpointId, &LaneKey), Vec<u64>> = BTreeMap::new();
-        for Application { body, .. } in history {
+        for AppliedEvent { body, .. } in history {
             let kept = self.accepted.get(&body.delivery);
             let kept = kept.filter(|_| !self.let_go.contains(&body.delivery));
             let Some(Acceptance { order, endpoint, lane: Some(lane) }) = kept else { continue };
@@ -95,7 +99,7 @@ impl Applied {
     }
 }
 
-fn lines_ascend<'a>(effects: impl Iterator<Item = &'a Application>) -> bool {
+fn lines_ascend<'a>(effects: impl Iterator<Item = &'a AppliedEvent>) -> bool {
     let mut lines: BTreeMap<&LineId, Vec<Seq>> = BTreeMap::new();
     for (line, seq) in effects.filter_map(|effect| effect.place.as_ref()) {
         lines.entry(line).or_default().push(*seq);

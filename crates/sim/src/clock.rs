@@ -4,7 +4,7 @@
 use railpost_engine::{Span, Timestamp};
 
 use crate::limits::CLOCK_FOLLOWS;
-use crate::plant::Plant;
+use crate::planted_defect::PlantedDefect;
 
 /// A wall clock: it steps and drifts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ impl WallClock {
         Timestamp::from_millis(now.as_millis().saturating_add_signed(wrong_by))
     }
 
-    /// Somebody sets it, and it drifts differently from then on.
+    /// It is set, and it drifts differently from then on.
     pub(crate) fn step(&mut self, now: Timestamp, millis: i64, drift: i64) {
         let wrong_by = self.at(now).as_millis() as i64 - now.as_millis() as i64;
         *self = Self { offset: wrong_by + millis, drift, since: now };
@@ -42,17 +42,17 @@ impl WallClock {
 pub(crate) struct EngineClock {
     shown: Timestamp,
     read_at: Timestamp,
-    plant: Plant,
+    plant: PlantedDefect,
 }
 
 impl EngineClock {
-    pub(crate) fn start(now: Timestamp, wall: &WallClock, plant: Plant) -> Self {
+    pub(crate) fn start(now: Timestamp, wall: &WallClock, plant: PlantedDefect) -> Self {
         Self { shown: wall.at(now), read_at: now, plant }
     }
 
     /// What it shows at the true time `now`.
     pub(crate) fn at(&self, now: Timestamp, wall: &WallClock) -> Timestamp {
-        if self.plant == Plant::RatchetClock {
+        if self.plant == PlantedDefect::RatchetClock {
             return self.shown.max(wall.at(now));
         }
         let elapsed = now.since(self.read_at).as_millis();
@@ -115,7 +115,7 @@ mod tests {
     fn the_engines_time_neither_stands_still_nor_jumps_when_the_wall_clock_steps() {
         for step in [HOUR, -HOUR] {
             let mut wall = WallClock::default();
-            let mut clock = EngineClock::start(at(0), &wall, Plant::Nothing);
+            let mut clock = EngineClock::start(at(0), &wall, PlantedDefect::Nothing);
             wall.step(at(0), step, 0);
             let (mut last, mut now) = (clock.read(at(0), &wall), at(0));
             for _ in 0..2_000 {
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn it_is_known_when_an_instant_will_be_reached() {
         let mut wall = WallClock::default();
-        let clock = EngineClock::start(at(0), &wall, Plant::Nothing);
+        let clock = EngineClock::start(at(0), &wall, PlantedDefect::Nothing);
         assert_eq!(clock.reaches(at(500), at(0), &wall), Some(at(500)));
         assert_eq!(clock.reaches(at(0), at(200), &wall), Some(at(200)));
         wall.step(at(0), -HOUR, 0);

@@ -4,9 +4,9 @@ use railpost_engine::{AttemptToken, BreakerPolicy, Policy, RateLimit, Span, Time
 
 /// A token bucket by when it will be full again, in milliseconds times its count.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Bucket(u64);
+pub(crate) struct BucketModel(u64);
 
-impl Bucket {
+impl BucketModel {
     /// The bucket once a token is spent; nothing when there is none.
     pub(crate) fn spend(self, limit: Option<RateLimit>, now: Timestamp) -> Option<Self> {
         let Some(RateLimit { count, per, burst }) = limit else { return Some(self) };
@@ -32,7 +32,7 @@ impl Bucket {
 
 /// The breaker of one endpoint.
 #[derive(Default)]
-pub(crate) struct Breaker {
+pub(crate) struct BreakerModel {
     /// The latest outcomes, newest first: whether they failed.
     failures: Vec<bool>,
     open: Option<Open>,
@@ -46,8 +46,8 @@ struct Open {
     probe: Option<AttemptToken>,
 }
 
-impl Breaker {
-    /// One that has to win its trust anew.
+impl BreakerModel {
+    /// One that ramps up again.
     pub(crate) fn ramping() -> Self {
         Self { ramp: Some(1), ..Self::default() }
     }

@@ -6,22 +6,22 @@ use railpost_wire::{DeliveryId, EndpointId, Received};
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, Result, Transaction, params};
 
-use crate::plant::Plant;
-use crate::receiver::{Application, Body};
+use crate::planted_defect::PlantedDefect;
+use crate::receiver::{AppliedEvent, Body};
 
 pub(crate) struct Database {
     connection: Connection,
     copy: Option<Connection>,
     inbox: SqliteInbox,
     policy: Policy,
-    plant: Plant,
+    plant: PlantedDefect,
 }
 
 const EFFECTS: &str = "create table effects (number integer primary key, event integer not null,
     delivery blob not null, endpoint blob not null, line text, seq integer, replay integer not null)";
 
 impl Database {
-    pub(crate) fn new(policy: Policy, plant: Plant) -> Self {
+    pub(crate) fn new(policy: Policy, plant: PlantedDefect) -> Self {
         let inbox = inbox(policy);
         Self { connection: empty(), copy: None, inbox, policy, plant }
     }
@@ -31,7 +31,7 @@ impl Database {
     pub(crate) fn take(
         &mut self,
         received: &Received,
-        application: &Application,
+        application: &AppliedEvent,
         commits: bool,
         seconds: i64,
     ) -> (Verdict, bool) {
@@ -81,7 +81,7 @@ impl Database {
         }
     }
 
-    pub(crate) fn effects(&self) -> Vec<Application> {
+    pub(crate) fn effects(&self) -> Vec<AppliedEvent> {
         let sql =
             "select event, delivery, endpoint, line, seq, replay from effects order by number";
         let mut statement = self.connection.prepare(sql).expect("the table is there");
@@ -108,8 +108,8 @@ fn copy(from: &Connection) -> Connection {
     to
 }
 
-fn insert(transaction: &Transaction<'_>, application: &Application) -> Result<()> {
-    let Application { body, place, replay } = application;
+fn insert(transaction: &Transaction<'_>, application: &AppliedEvent) -> Result<()> {
+    let AppliedEvent { body, place, replay } = application;
     let (line, seq) = (place.as_ref().map(|it| it.0.as_str()), place.as_ref().map(|it| it.1.get()));
     let sql = "insert into effects (event, delivery, endpoint, line, seq, replay)
                values (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -119,7 +119,7 @@ fn insert(transaction: &Transaction<'_>, application: &Application) -> Result<()
     Ok(())
 }
 
-fn read(row: &rusqlite::Row<'_>) -> Result<Application> {
+fn read(row: &rusqlite::Row<'_>) -> Result<AppliedEvent> {
     let (delivery, endpoint): ([u8; 16], [u8; 16]) = (row.get(1)?, row.get(2)?);
     let body = Body {
         event: row.get(0)?,
@@ -128,5 +128,5 @@ fn read(row: &rusqlite::Row<'_>) -> Result<Application> {
     };
     let line = row.get::<_, Option<String>>(3)?.and_then(|line| line.parse().ok());
     let seq = row.get::<_, Option<u64>>(4)?.and_then(railpost_wire::Seq::new);
-    Ok(Application { body, place: line.zip(seq), replay: row.get(5)? })
+    Ok(AppliedEvent { body, place: line.zip(seq), replay: row.get(5)? })
 }

@@ -29,7 +29,7 @@ pub(crate) enum Fact {
     /// An at-most-once attempt is about to leave, once that is durable.
     Reserved(Attempt),
     Started(Attempt),
-    Ended(Flight, AttemptResult),
+    Ended(InFlightAttempt, AttemptResult),
     Recorded(Transition),
     EndpointRecorded(EndpointRecord),
     /// An endpoint's breaker opened.
@@ -44,11 +44,11 @@ pub(crate) enum Fact {
 
 /// An attempt under way.
 #[derive(Clone, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct InFlightAttempt {
     pub(crate) attempt: Attempt,
     pub(crate) tenant: TenantId,
     pub(crate) since: Timestamp,
-    /// Its endpoint left meanwhile: it takes a place, and nobody asks what comes of it.
+    /// Its endpoint left meanwhile: it takes a place, and its result is ignored.
     pub(crate) orphaned: bool,
 }
 

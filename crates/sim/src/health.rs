@@ -8,18 +8,18 @@ use railpost_engine::{
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
-use crate::fact::{Fact, Flight};
+use crate::fact::{Fact, InFlightAttempt};
 use crate::ledger::{is_about_endpoint, meaning};
-use crate::model::{Broken, View, rule};
+use crate::model::{BrokenPromise, View, rule};
 
-const NEVER_BLAMED: Broken = "409 and 425 are never held against an endpoint";
+const NEVER_BLAMED: BrokenPromise = "409 and 425 are never held against an endpoint";
 
 /// What came back from each endpoint served.
 #[derive(Default)]
-pub(crate) struct Health(BTreeMap<EndpointId, Signs>);
+pub(crate) struct HealthModel(BTreeMap<EndpointId, EndpointSigns>);
 
 #[derive(Default)]
-struct Signs {
+struct EndpointSigns {
     failing_since: Option<Timestamp>,
     /// What was refused for good since the last acknowledgement: lanes, and deliveries without one.
     refused: BTreeSet<(Option<LaneId>, Option<DeliveryId>)>,
@@ -31,18 +31,21 @@ struct Signs {
     lasting: bool,
 }
 
-impl Health {
-    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
+impl HealthModel {
+    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), BrokenPromise> {
         match fact {
             Fact::Appeared(endpoint) => {
                 // What was written by a clock that was ahead cannot have been later than this.
                 let failing_since = endpoint.failing_since.map(|since| since.min(view.now));
-                self.0.insert(endpoint.id, Signs { failing_since, ..Signs::default() });
+                self.0.insert(
+                    endpoint.id,
+                    EndpointSigns { failing_since, ..EndpointSigns::default() },
+                );
             }
             Fact::Left(id) => drop(self.0.remove(id)),
             Fact::Crashed | Fact::Stopped | Fact::Restored => self.0.clear(),
             Fact::Resumed(id) => {
-                self.0.entry(*id).and_modify(|signs| *signs = Signs::default());
+                self.0.entry(*id).and_modify(|signs| *signs = EndpointSigns::default());
             }
             Fact::Ended(flight, result) if !flight.orphaned => self.learn(view, flight, *result),
             Fact::BreakerOpened(id) => {
@@ -56,7 +59,7 @@ impl Health {
         Ok(())
     }
 
-    fn learn(&mut self, view: &View<'_>, flight: &Flight, result: AttemptResult) {
+    fn learn(&mut self, view: &View<'_>, flight: &InFlightAttempt, result: AttemptResult) {
         let endpoint = &view.served[&flight.attempt.endpoint];
         let Some(signs) = self.0.get_mut(&endpoint.id) else { return };
         let outcome = meaning(result, &endpoint.policy);
@@ -65,7 +68,7 @@ impl Health {
             return;
         }
         if outcome == Outcome::Acknowledged {
-            return *signs = Signs { concerned: true, ..Signs::default() };
+            return *signs = EndpointSigns { concerned: true, ..EndpointSigns::default() };
         }
         let since = *signs.failing_since.get_or_insert(view.now);
         signs.lasting = view.now.since(since) >= FAILING_RECORD_AFTER;
@@ -80,14 +83,14 @@ impl Health {
     }
 
     /// By the time a delivery is recorded, its endpoint has been.
-    fn judge_record(&self, view: &View<'_>, id: EndpointId) -> Result<(), Broken> {
+    fn judge_record(&self, view: &View<'_>, id: EndpointId) -> Result<(), BrokenPromise> {
         let Some(signs) = self.0.get(&id) else { return Ok(()) };
         rule(signs.due.is_none(), "an endpoint that is done for is switched off")?;
         let on_record = view.served[&id].failing_since.is_some();
         rule(on_record || !signs.lasting, "lasting failure is written down")
     }
 
-    fn recorded(&mut self, view: &View<'_>, record: &EndpointRecord) -> Result<(), Broken> {
+    fn recorded(&mut self, view: &View<'_>, record: &EndpointRecord) -> Result<(), BrokenPromise> {
         let signs = self.0.get_mut(&record.endpoint).ok_or("only what is served is recorded")?;
         let status = signs.due.take().unwrap_or(view.served[&record.endpoint].status);
         let switched_off = record.status != view.served[&record.endpoint].status;
@@ -97,7 +100,7 @@ impl Health {
     }
 }
 
-impl Signs {
+impl EndpointSigns {
     fn switch_off(&self, gone: bool, policy: &Policy, now: Timestamp) -> Option<EndpointStatus> {
         let refused =
             policy.quarantine_after.is_some_and(|most| self.refused.len() >= most as usize);

@@ -2,24 +2,24 @@
 
 use crate::applied::{Applied, Receivers};
 use crate::fact::Fact;
-use crate::health::Health;
-use crate::model::{Broken, Model, View};
+use crate::health::HealthModel;
+use crate::model::{BrokenPromise, Model, View};
 
 #[derive(Default)]
 pub(crate) struct Judges {
     model: Model,
-    health: Health,
+    health: HealthModel,
     applied: Applied,
 }
 
 impl Judges {
-    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
+    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), BrokenPromise> {
         self.applied.note(view.store, fact);
         self.model.judge(view, fact)?;
         self.health.judge(view, fact)
     }
 
-    pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), Broken> {
+    pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), BrokenPromise> {
         self.model.judge_idle(view)
     }
 
@@ -27,7 +27,7 @@ impl Judges {
         &self,
         view: &View<'_>,
         receivers: &Receivers<'_>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         self.applied.judge(view.store, receivers)
     }
 }

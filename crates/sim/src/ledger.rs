@@ -6,14 +6,14 @@ use railpost_engine::{
     Jitter, OnDeadLetter, Outcome, Policy, Progress, RetryPolicy, Span, Timestamp, Transition,
 };
 
-use crate::fact::Flight;
-use crate::model::{Broken, rule};
+use crate::fact::InFlightAttempt;
+use crate::model::{BrokenPromise, rule};
 
 /// One record, and what led to it.
 pub(crate) struct Entry<'a> {
     pub(crate) old: &'a Delivery,
     pub(crate) new: &'a Transition,
-    pub(crate) ended: Option<(Flight, AttemptResult)>,
+    pub(crate) ended: Option<(InFlightAttempt, AttemptResult)>,
     pub(crate) told: Option<Command>,
     pub(crate) policy: &'a Policy,
     /// Since when its endpoint is served.
@@ -22,8 +22,8 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    pub(crate) fn judge(&self) -> Result<(), Broken> {
-        const PROMISE: Broken = "a delivery's state follows from what happened to it";
+    pub(crate) fn judge(&self) -> Result<(), BrokenPromise> {
+        const PROMISE: BrokenPromise = "a delivery's state follows from what happened to it";
         let Some((flight, result)) = &self.ended else {
             return rule(self.follows_command(), PROMISE);
         };
@@ -32,7 +32,7 @@ impl Entry<'_> {
         rule(progress == self.new.progress, "every attempt is counted")
     }
 
-    fn progress_after(&self, flight: &Flight) -> Progress {
+    fn progress_after(&self, flight: &InFlightAttempt) -> Progress {
         let mut progress = self.old.progress;
         progress.attempts = flight.attempt.number;
         // An at-most-once attempt is counted when it is recorded as sent.

@@ -13,15 +13,15 @@
 
 mod limits;
 
-mod dice;
+mod seeded_rng;
 mod clock;
 mod scenario;
 mod store;
 mod network;
 mod receiver;
 mod database;
-mod volatile;
-mod plant;
+mod volatile_inbox;
+mod planted_defect;
 mod fact;
 mod ledger;
 mod containment;
@@ -35,14 +35,14 @@ mod world;
 mod campaign;
 
 pub use campaign::{Summary, run_all};
-pub use plant::Plant;
+pub use planted_defect::PlantedDefect;
 pub use tally::Tally;
 
 /// What to run a seed with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// A defect to plant.
-    pub plant: Plant,
+    pub plant: PlantedDefect,
     /// Whether to write down what happens.
     pub trace: bool,
 }
@@ -53,7 +53,7 @@ pub struct Report {
     /// Which seed.
     pub seed: u64,
     /// The promise that was broken, if one was.
-    pub breach: Option<Breach>,
+    pub breach: Option<Violation>,
     /// How often each thing happened.
     pub tally: Tally,
     /// What happened, a line each; empty unless asked for.
@@ -62,7 +62,7 @@ pub struct Report {
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Breach {
+pub struct Violation {
     /// The promise.
     pub promise: &'static str,
     /// When, and the last thing that happened.

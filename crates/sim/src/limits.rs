@@ -27,7 +27,7 @@ pub(crate) const CLOCK_FOLLOWS: u64 = 16;
 pub(crate) const SWEEP_OVERLAP: Span = Span::from_secs(60);
 
 /// Every so many sweeps one looks at everything: a clock that is set back and forth between two sweeps
-/// leaves ids where nobody looks.
+/// leaves ids where no sweep looks.
 pub(crate) const SWEEPS_TO_A_FULL_ONE: u32 = 10;
 
 /// Longest that a read of the store takes.

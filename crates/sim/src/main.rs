@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::process::ExitCode;
 
-use railpost_sim::{Breach, Options, Plant, Report, run, run_all};
+use railpost_sim::{Options, PlantedDefect, Report, Violation, run, run_all};
 
 const HELP: &str = "\
 A seeded world of crashes, lost answers and slow receivers around the real engine.
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(Some(args)) => run_many(&args),
         Ok(None) => {
             print!("{HELP}");
-            Plant::ALL.iter().for_each(|(name, _)| println!("  {name}"));
+            PlantedDefect::ALL.iter().for_each(|(name, _)| println!("  {name}"));
             ExitCode::SUCCESS
         }
         Err(problem) => {
@@ -80,9 +80,9 @@ fn number(arg: &str, value: Option<String>) -> Result<u64, String> {
     value.parse().map_err(|_| format!("`{arg}` needs a number, not `{value}`"))
 }
 
-fn plant(value: Option<String>) -> Result<Plant, String> {
+fn plant(value: Option<String>) -> Result<PlantedDefect, String> {
     let name = value.ok_or("`--plant` needs the name of a defect")?;
-    let found = Plant::ALL.iter().find(|(known, _)| *known == name);
+    let found = PlantedDefect::ALL.iter().find(|(known, _)| *known == name);
     found.map(|(_, plant)| *plant).ok_or_else(|| format!("there is no planted defect `{name}`"))
 }
 
@@ -111,8 +111,8 @@ fn run_many(args: &Args) -> ExitCode {
 fn conclude(reports: &[Report], args: &Args) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for Report { seed, breach, .. } in reports {
-        let Some(Breach { promise, after }) = breach else { continue };
-        let name = Plant::ALL.iter().find(|(_, plant)| *plant == args.options.plant);
+        let Some(Violation { promise, after }) = breach else { continue };
+        let name = PlantedDefect::ALL.iter().find(|(_, plant)| *plant == args.options.plant);
         let plant = name.map_or(String::new(), |(name, _)| format!(" --plant {name}"));
         println!("seed {seed} broke a promise: {promise}");
         println!("  after {after}");

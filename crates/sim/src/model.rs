@@ -9,15 +9,15 @@ use railpost_engine::{
 };
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 
-use crate::containment::{Breaker, Bucket};
-use crate::fact::{Fact, Flight};
+use crate::containment::{BreakerModel, BucketModel};
+use crate::fact::{Fact, InFlightAttempt};
 use crate::ledger::{Entry, honoured, is_about_endpoint, meaning};
 use crate::store::Store;
 
 /// The promise that was broken.
-pub(crate) type Broken = &'static str;
+pub(crate) type BrokenPromise = &'static str;
 
-const RECORDED_FIRST: Broken = "at most once: recorded as sent before it is sent";
+const RECORDED_FIRST: BrokenPromise = "at most once: recorded as sent before it is sent";
 
 /// The world at the moment of a fact, just before it takes effect.
 pub(crate) struct View<'a> {
@@ -27,7 +27,7 @@ pub(crate) struct View<'a> {
     pub(crate) store: &'a Store,
     /// The endpoints that the process serves, as it last read them.
     pub(crate) served: &'a BTreeMap<EndpointId, Endpoint>,
-    pub(crate) under_way: &'a BTreeMap<AttemptToken, Flight>,
+    pub(crate) under_way: &'a BTreeMap<AttemptToken, InFlightAttempt>,
 }
 
 #[derive(Default)]
@@ -36,30 +36,30 @@ pub(crate) struct Model {
     sent: BTreeSet<DeliveryId>,
     /// What waits beyond reason, as it was shown to the engine.
     due: BTreeSet<DeliveryId>,
-    tenants: BTreeMap<TenantId, Bucket>,
+    tenants: BTreeMap<TenantId, BucketModel>,
     /// The endpoints served.
-    sites: BTreeMap<EndpointId, Site>,
+    sites: BTreeMap<EndpointId, EndpointModel>,
     /// What has to be recorded next.
-    ended: Option<(Flight, AttemptResult)>,
+    ended: Option<(InFlightAttempt, AttemptResult)>,
 }
 
 /// An endpoint, as far as it follows from what was sent there and came back.
 #[derive(Default)]
-struct Site {
+struct EndpointModel {
     appeared: Timestamp,
     told: BTreeMap<DeliveryId, Command>,
     held_until: Timestamp,
-    bucket: Bucket,
-    breaker: Breaker,
+    bucket: BucketModel,
+    breaker: BreakerModel,
     /// The last probe.
     probe: Option<AttemptToken>,
 }
 
 impl Model {
-    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), Broken> {
+    pub(crate) fn judge(&mut self, view: &View<'_>, fact: &Fact) -> Result<(), BrokenPromise> {
         match fact {
             Fact::Appeared(endpoint) => {
-                let site = Site { appeared: view.now, ..Site::default() };
+                let site = EndpointModel { appeared: view.now, ..EndpointModel::default() };
                 self.sites.insert(endpoint.id, site);
             }
             Fact::Left(id) => drop(self.sites.remove(id)),
@@ -70,7 +70,7 @@ impl Model {
                 self.sent.clear();
             }
             Fact::Due(id) => drop(self.due.insert(*id)),
-            Fact::Resumed(id) => self.at(*id, |site| site.breaker = Breaker::ramping()),
+            Fact::Resumed(id) => self.at(*id, |site| site.breaker = BreakerModel::ramping()),
             Fact::Changed(old, new) => self.at(old.id, |site| {
                 site.bucket = site.bucket.under(old.policy.rate_limit, new.rate_limit, view.now);
                 site.breaker = std::mem::take(&mut site.breaker).under(new.breaker);
@@ -93,7 +93,7 @@ impl Model {
     }
 
     /// Nothing may be left lying that is due and allowed.
-    pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), Broken> {
+    pub(crate) fn judge_idle(&self, view: &View<'_>) -> Result<(), BrokenPromise> {
         for id in self.sites.keys() {
             let lanes = view.store.lanes(*id);
             let heads = lanes.filter_map(|lane| view.store.open(*id, Some(lane)).next());
@@ -109,7 +109,7 @@ impl Model {
     }
 
     /// Whether an endpoint may be sent something now.
-    fn allows(&self, view: &View<'_>, id: EndpointId) -> Result<(), Broken> {
+    fn allows(&self, view: &View<'_>, id: EndpointId) -> Result<(), BrokenPromise> {
         let site = self.sites.get(&id).ok_or("nothing starts at an endpoint that is not served")?;
         let Endpoint { policy, tenant, status, .. } = view.endpoint(id);
         rule(*status == EndpointStatus::Active, "nothing starts where it is switched off")?;
@@ -128,7 +128,12 @@ impl Model {
         rule(spent.is_some(), "no endpoint's rate is exceeded")
     }
 
-    fn start(&mut self, view: &View<'_>, attempt: &Attempt, reserved: bool) -> Result<(), Broken> {
+    fn start(
+        &mut self,
+        view: &View<'_>,
+        attempt: &Attempt,
+        reserved: bool,
+    ) -> Result<(), BrokenPromise> {
         let Attempt { delivery: id, endpoint, token, number, .. } = *attempt;
         let delivery = view.store.delivery(id).ok_or("only what was accepted is sent")?;
         let Endpoint { policy, tenant, .. } = view.endpoint(endpoint);
@@ -160,9 +165,9 @@ impl Model {
     fn end(
         &mut self,
         view: &View<'_>,
-        flight: &Flight,
+        flight: &InFlightAttempt,
         result: AttemptResult,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         rule(self.ended.is_none(), "what came of an attempt is recorded at once")?;
         let served = self.sites.get_mut(&flight.attempt.endpoint).filter(|_| !flight.orphaned);
         let Some(site) = served else { return Ok(()) };
@@ -186,7 +191,7 @@ impl Model {
         Ok(())
     }
 
-    fn record(&mut self, view: &View<'_>, new: &Transition) -> Result<(), Broken> {
+    fn record(&mut self, view: &View<'_>, new: &Transition) -> Result<(), BrokenPromise> {
         let Some(old) = view.store.delivery(new.delivery) else { return Ok(()) };
         let ended = self.ended.take_if(|(flight, _)| flight.attempt.delivery == new.delivery);
         let site = self.sites.get_mut(&new.endpoint).ok_or("only what is served is recorded")?;
@@ -201,7 +206,7 @@ impl Model {
         self.due.clear();
     }
 
-    fn at(&mut self, id: EndpointId, then: impl FnOnce(&mut Site)) {
+    fn at(&mut self, id: EndpointId, then: impl FnOnce(&mut EndpointModel)) {
         self.sites.entry(id).and_modify(then);
     }
 }
@@ -222,11 +227,11 @@ impl View<'_> {
         self.count(|flight| flight.attempt.delivery == id && !flight.orphaned) > 0
     }
 
-    fn count(&self, wanted: impl Fn(&Flight) -> bool) -> u32 {
+    fn count(&self, wanted: impl Fn(&InFlightAttempt) -> bool) -> u32 {
         self.under_way.values().filter(|flight| wanted(flight)).count() as u32
     }
 }
 
-pub(crate) fn rule(kept: bool, promise: Broken) -> Result<(), Broken> {
+pub(crate) fn rule(kept: bool, promise: BrokenPromise) -> Result<(), BrokenPromise> {
     if kept { Ok(()) } else { Err(promise) }
 }

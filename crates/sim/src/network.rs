@@ -2,11 +2,11 @@
 
 use railpost_engine::{Failure, Span};
 
-use crate::dice::Dice;
+use crate::seeded_rng::SeededRng;
 
 /// How often out of a hundred times each thing goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Odds {
+pub(crate) struct FaultRates {
     pub(crate) unreachable: u32,
     pub(crate) request_lost: u32,
     pub(crate) answer_lost: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Odds {
 
 /// What the network does to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum NetworkOutcome {
     /// No connection, and the sender knows it after a moment.
     Unreachable(Failure),
     /// The request arrives after `there`, and the answer takes `back` to return.
@@ -32,30 +32,34 @@ pub(crate) enum Fate {
     Reset { there: Span, broken: Span },
 }
 
-impl Odds {
-    pub(crate) fn draw(&self, dice: &mut Dice) -> Fate {
-        let there = self.leg(dice);
-        if dice.percent(self.unreachable) {
-            return Fate::Unreachable(dice.pick(&UNREACHABLE));
+impl FaultRates {
+    pub(crate) fn draw(&self, rng: &mut SeededRng) -> NetworkOutcome {
+        let there = self.leg(rng);
+        if rng.percent(self.unreachable) {
+            return NetworkOutcome::Unreachable(rng.pick(&UNREACHABLE));
         }
-        if dice.percent(self.request_lost) {
-            return Fate::RequestLost;
+        if rng.percent(self.request_lost) {
+            return NetworkOutcome::RequestLost;
         }
-        if dice.percent(self.answer_lost) {
-            return Fate::AnswerLost { there };
+        if rng.percent(self.answer_lost) {
+            return NetworkOutcome::AnswerLost { there };
         }
-        if dice.percent(self.duplicated) {
-            return Fate::Duplicated { there, again: dice.secs(1..=600), back: self.leg(dice) };
+        if rng.percent(self.duplicated) {
+            return NetworkOutcome::Duplicated {
+                there,
+                again: rng.secs(1..=600),
+                back: self.leg(rng),
+            };
         }
-        if dice.percent(self.reset) {
-            return Fate::Reset { there, broken: dice.millis(1..=1_000) };
+        if rng.percent(self.reset) {
+            return NetworkOutcome::Reset { there, broken: rng.millis(1..=1_000) };
         }
-        Fate::Arrives { there, back: self.leg(dice) }
+        NetworkOutcome::Arrives { there, back: self.leg(rng) }
     }
 
     /// One way through the network. A delayed request may arrive long after its sender gave up.
-    fn leg(&self, dice: &mut Dice) -> Span {
-        if dice.percent(self.delayed) { dice.secs(1..=60) } else { dice.millis(1..=100) }
+    fn leg(&self, rng: &mut SeededRng) -> Span {
+        if rng.percent(self.delayed) { rng.secs(1..=60) } else { rng.millis(1..=100) }
     }
 }
 
@@ -70,18 +74,18 @@ const UNREACHABLE: [Failure; 8] = [
     Failure::NotSent,
 ];
 
-impl Fate {
+impl NetworkOutcome {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Fate::Unreachable(_) => "fault: unreachable",
-            Fate::Arrives { there, back } if there.max(back) < Span::from_secs(1) => {
+            NetworkOutcome::Unreachable(_) => "fault: unreachable",
+            NetworkOutcome::Arrives { there, back } if there.max(back) < Span::from_secs(1) => {
                 "network: fine"
             }
-            Fate::Arrives { .. } => "fault: delayed",
-            Fate::RequestLost => "fault: request lost",
-            Fate::AnswerLost { .. } => "fault: answer lost",
-            Fate::Duplicated { .. } => "fault: duplicated",
-            Fate::Reset { .. } => "fault: reset",
+            NetworkOutcome::Arrives { .. } => "fault: delayed",
+            NetworkOutcome::RequestLost => "fault: request lost",
+            NetworkOutcome::AnswerLost { .. } => "fault: answer lost",
+            NetworkOutcome::Duplicated { .. } => "fault: duplicated",
+            NetworkOutcome::Reset { .. } => "fault: reset",
         }
     }
 }

@@ -8,10 +8,10 @@ use railpost_wire::{DeliveryId, EndpointId, LineId, Received, Seq};
 
 use crate::clock::WallClock;
 use crate::database::Database;
-use crate::dice::Dice;
-use crate::plant::Plant;
+use crate::planted_defect::PlantedDefect;
+use crate::seeded_rng::SeededRng;
 use crate::store::EventNo;
-use crate::volatile::Volatile;
+use crate::volatile_inbox::VolatileInbox;
 
 /// The number of a receiver: what stands behind a URL.
 pub(crate) type ReceiverNo = u32;
@@ -20,7 +20,7 @@ pub(crate) type ReceiverNo = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     Up,
-    /// Nobody listens.
+    /// Its port is closed.
     Down,
     /// Up and down in turns of this length.
     Flapping(Span),
@@ -79,20 +79,20 @@ pub(crate) struct Receiver {
     /// Where it dies over the next event, and how long it is down then.
     pub(crate) crash: Option<(CrashPoint, Span)>,
     plan: ReceiverPlan,
-    memory: Memory,
+    memory: InboxKind,
     up_from: Timestamp,
     /// Whether it ever lost something that it had applied.
     pub(crate) forgot: bool,
     /// What was applied for the first time, in order, whatever became of it.
-    pub(crate) history: Vec<Application>,
+    pub(crate) history: Vec<AppliedEvent>,
     applied_ever: BTreeSet<EventNo>,
-    works: BTreeMap<u64, Application>,
+    works: BTreeMap<u64, AppliedEvent>,
     last_work: u64,
 }
 
-enum Memory {
-    Database(Box<Database>),
-    Volatile(Volatile),
+enum InboxKind {
+    Durable(Box<Database>),
+    Volatile(VolatileInbox),
 }
 
 /// What reaches a receiver.
@@ -113,13 +113,13 @@ pub(crate) struct Body {
 
 /// An effect: an event that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Application {
+pub(crate) struct AppliedEvent {
     pub(crate) body: Body,
     pub(crate) place: Option<(LineId, Seq)>,
     pub(crate) replay: bool,
 }
 
-impl Application {
+impl AppliedEvent {
     fn of(arrival: &Arrival) -> Self {
         let Received { line, seq, replay, .. } = &arrival.received;
         Self { body: arrival.body, place: line.clone().zip(*seq), replay: *replay }
@@ -143,10 +143,10 @@ pub(crate) enum ReplyKind {
 }
 
 impl Receiver {
-    pub(crate) fn new(plan: ReceiverPlan, plant: Plant) -> Self {
+    pub(crate) fn new(plan: ReceiverPlan, plant: PlantedDefect) -> Self {
         let memory = match plan.durable {
-            true => Memory::Database(Box::new(Database::new(plan.policy, plant))),
-            false => Memory::Volatile(Volatile::new(plan.policy)),
+            true => InboxKind::Durable(Box::new(Database::new(plan.policy, plant))),
+            false => InboxKind::Volatile(VolatileInbox::new(plan.policy)),
         };
         Self {
             behaviour: Behaviour::Up,
@@ -182,34 +182,34 @@ impl Receiver {
     }
 
     /// The effects that are there, in order.
-    pub(crate) fn effects(&self) -> Vec<Application> {
+    pub(crate) fn effects(&self) -> Vec<AppliedEvent> {
         match &self.memory {
-            Memory::Database(database) => database.effects(),
-            Memory::Volatile(volatile) => volatile.effects.clone(),
+            InboxKind::Durable(database) => database.effects(),
+            InboxKind::Volatile(volatile) => volatile.effects.clone(),
         }
     }
 
     /// Takes in a request that arrived.
-    pub(crate) fn take(&mut self, arrival: &Arrival, now: Timestamp, dice: &mut Dice) -> Reply {
+    pub(crate) fn take(&mut self, arrival: &Arrival, now: Timestamp, rng: &mut SeededRng) -> Reply {
         match self.behaviour {
             Behaviour::Up | Behaviour::Down | Behaviour::Flapping(_) => {
-                self.judge(arrival, now, None, dice)
+                self.judge(arrival, now, None, rng)
             }
             Behaviour::Slow(longest) => {
-                let after = dice.millis(1..=longest.as_millis());
-                self.judge(arrival, now, Some(after), dice)
+                let after = rng.millis(1..=longest.as_millis());
+                self.judge(arrival, now, Some(after), rng)
             }
-            Behaviour::RateLimiting(longest) => ask_to_wait(longest, dice),
-            Behaviour::Failing => self.fail(arrival, now, dice),
+            Behaviour::RateLimiting(longest) => ask_to_wait(longest, rng),
+            Behaviour::Failing => self.fail(arrival, now, rng),
             Behaviour::Early => {
-                let status = dice.pick(&[409, 425]);
-                reply(dice, status)
+                let status = rng.pick(&[409, 425]);
+                reply(rng, status)
             }
             Behaviour::Rejecting => {
-                let status = dice.pick(&[400, 401, 403, 404, 501]);
-                reply(dice, status)
+                let status = rng.pick(&[400, 401, 403, 404, 501]);
+                reply(rng, status)
             }
-            Behaviour::Gone => reply(dice, 410),
+            Behaviour::Gone => reply(rng, 410),
         }
     }
 
@@ -219,20 +219,20 @@ impl Receiver {
         arrival: &Arrival,
         now: Timestamp,
         slow: Option<Span>,
-        dice: &mut Dice,
+        rng: &mut SeededRng,
     ) -> Reply {
         let seconds = self.seconds(now);
         let crash = self.crash.take();
         let point = crash.map(|(point, _)| point);
         let poisoned = self.chokes_on(arrival.body.event);
-        let application = Application::of(arrival);
-        let after = slow.unwrap_or_else(|| dice.millis(1..=200));
+        let application = AppliedEvent::of(arrival);
+        let after = slow.unwrap_or_else(|| rng.millis(1..=200));
         let (verdict, applied) = match &mut self.memory {
-            Memory::Database(database) => {
+            InboxKind::Durable(database) => {
                 let commits = point != Some(CrashPoint::InTransaction) && !poisoned;
                 database.take(&arrival.received, &application, commits, seconds)
             }
-            Memory::Volatile(volatile) => {
+            InboxKind::Volatile(volatile) => {
                 let work = (slow.is_some() && !poisoned).then_some(self.last_work + 1);
                 volatile.take(&arrival.received, &application, work, poisoned, seconds)
             }
@@ -259,13 +259,13 @@ impl Receiver {
     pub(crate) fn finish(&mut self, work: u64, now: Timestamp) -> Option<AttemptResult> {
         let seconds = self.seconds(now);
         let application = self.works.remove(&work)?;
-        let Memory::Volatile(volatile) = &mut self.memory else { return None };
+        let InboxKind::Volatile(volatile) = &mut self.memory else { return None };
         let verdict = volatile.finish(work, &application, seconds)?;
         self.note(application);
         Some(answer(verdict))
     }
 
-    fn note(&mut self, application: Application) {
+    fn note(&mut self, application: AppliedEvent) {
         if self.applied_ever.insert(application.body.event) {
             self.history.push(application);
         }
@@ -284,8 +284,8 @@ impl Receiver {
         self.up_from = now + down_for;
         self.works.clear();
         match &mut self.memory {
-            Memory::Database(database) => database.restart(),
-            Memory::Volatile(_) => self.lose_everything(),
+            InboxKind::Durable(database) => database.restart(),
+            InboxKind::Volatile(_) => self.lose_everything(),
         }
     }
 
@@ -293,14 +293,14 @@ impl Receiver {
         self.forgot |= !self.applied_ever.is_empty();
         self.works.clear();
         match &mut self.memory {
-            Memory::Database(database) => database.erase(),
-            Memory::Volatile(volatile) => *volatile = Volatile::new(self.plan.policy),
+            InboxKind::Durable(database) => database.erase(),
+            InboxKind::Volatile(volatile) => *volatile = VolatileInbox::new(self.plan.policy),
         }
     }
 
     /// Makes a copy that [`restore`](Self::restore) goes back to.
     pub(crate) fn back_up(&mut self) {
-        if let Memory::Database(database) = &mut self.memory {
+        if let InboxKind::Durable(database) = &mut self.memory {
             database.back_up();
         }
     }
@@ -308,7 +308,7 @@ impl Receiver {
     /// Goes back to the last copy, or to nothing if there is none; says which.
     pub(crate) fn restore(&mut self) -> &'static str {
         match &mut self.memory {
-            Memory::Database(database) if database.has_copy() => {
+            InboxKind::Durable(database) if database.has_copy() => {
                 self.forgot = true;
                 database.restore();
                 "fault: receiver restored"
@@ -327,22 +327,22 @@ impl Receiver {
         self.clock.correct();
         if self.plan.policy.on_gap == OnGap::Hold {
             self.plan.policy.on_gap = OnGap::Accept;
-            if let Memory::Database(database) = &mut self.memory {
+            if let InboxKind::Durable(database) = &mut self.memory {
                 database.set_policy(self.plan.policy);
             }
         }
     }
 
     /// An error says nothing about whether the event was applied.
-    fn fail(&mut self, arrival: &Arrival, now: Timestamp, dice: &mut Dice) -> Reply {
-        if dice.percent(20) {
-            let reply = self.judge(arrival, now, None, dice);
+    fn fail(&mut self, arrival: &Arrival, now: Timestamp, rng: &mut SeededRng) -> Reply {
+        if rng.percent(20) {
+            let reply = self.judge(arrival, now, None, rng);
             if !matches!(reply.kind, ReplyKind::Answer(_)) {
                 return reply;
             }
         }
-        let status = dice.pick(&[302, 408, 409, 425, 500, 502, 503]);
-        reply(dice, status)
+        let status = rng.pick(&[302, 408, 409, 425, 500, 502, 503]);
+        reply(rng, status)
     }
 }
 
@@ -352,16 +352,16 @@ fn answer(verdict: Verdict) -> AttemptResult {
     AttemptResult::Response { status: answer.status, retry_after }
 }
 
-fn ask_to_wait(longest: Span, dice: &mut Dice) -> Reply {
-    let retry_after = Some(dice.millis(0..=longest.as_millis()));
-    let status = dice.pick(&[429, 503, 500]);
+fn ask_to_wait(longest: Span, rng: &mut SeededRng) -> Reply {
+    let retry_after = Some(rng.millis(0..=longest.as_millis()));
+    let status = rng.pick(&[429, 503, 500]);
     let kind = ReplyKind::Answer(AttemptResult::Response { status, retry_after });
-    Reply { kind, ..reply(dice, status) }
+    Reply { kind, ..reply(rng, status) }
 }
 
-fn reply(dice: &mut Dice, status: u16) -> Reply {
+fn reply(rng: &mut SeededRng, status: u16) -> Reply {
     let kind = ReplyKind::Answer(AttemptResult::Response { status, retry_after: None });
-    Reply { after: dice.millis(1..=200), kind, verdict: None }
+    Reply { after: rng.millis(1..=200), kind, verdict: None }
 }
 
 #[cfg(test)]
@@ -372,7 +372,7 @@ mod tests {
 
     fn receiver(durable: bool) -> Receiver {
         let plan = ReceiverPlan { durable, policy: Policy::default(), poison: Some(7) };
-        Receiver::new(plan, Plant::Nothing)
+        Receiver::new(plan, PlantedDefect::Nothing)
     }
 
     /// The event of this number, which is also its seq.
@@ -397,7 +397,7 @@ mod tests {
 
     /// The status of the answer, or 0 if there is none yet.
     fn take(receiver: &mut Receiver, event: EventNo) -> u16 {
-        match receiver.take(&arrival(event), NOW, &mut Dice::new(1)).kind {
+        match receiver.take(&arrival(event), NOW, &mut SeededRng::new(1)).kind {
             ReplyKind::Answer(AttemptResult::Response { status, .. }) => status,
             _ => 0,
         }

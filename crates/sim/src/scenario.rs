@@ -7,16 +7,16 @@ use railpost_engine::{
 use railpost_receiver::{OnGap, Policy as InboxPolicy, Replays, Start};
 use railpost_wire::{EndpointId, TenantId};
 
-use crate::dice::Dice;
-use crate::network::Odds;
+use crate::network::FaultRates;
 use crate::receiver::{Behaviour, CrashPoint, ReceiverNo, ReceiverPlan};
+use crate::seeded_rng::SeededRng;
 
 /// When every world begins.
 pub(crate) const BEGINNING: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 pub(crate) struct Scenario {
     pub(crate) config: Config,
-    pub(crate) odds: Odds,
+    pub(crate) odds: FaultRates,
     /// How often the store is swept.
     pub(crate) sweep_every: Span,
     tenants: Vec<TenantId>,
@@ -83,158 +83,158 @@ pub(crate) enum ClockOf {
 const ENDPOINTS: u32 = 5;
 
 impl Scenario {
-    pub(crate) fn draw(dice: &mut Dice) -> Self {
-        let lasts = dice.mins(30..=240);
-        let tenants: Vec<TenantId> = (1..=dice.number(1..=3)).map(tenant_id).collect();
+    pub(crate) fn draw(rng: &mut SeededRng) -> Self {
+        let lasts = rng.mins(30..=240);
+        let tenants: Vec<TenantId> = (1..=rng.number(1..=3)).map(tenant_id).collect();
         let mut scenario = Self {
-            config: config(dice),
-            odds: odds(dice),
-            sweep_every: dice.secs(20..=120),
-            keys: dice.number(1..=8),
+            config: config(rng),
+            odds: odds(rng),
+            sweep_every: rng.secs(20..=120),
+            keys: rng.number(1..=8),
             plan: Vec::new(),
             calm_at: BEGINNING + lasts,
-            lanes_left_held: dice.percent(15),
+            lanes_left_held: rng.percent(15),
             tenants,
         };
-        scenario.populate(dice);
-        scenario.disturb(dice);
+        scenario.populate(rng);
+        scenario.disturb(rng);
         scenario
     }
 
-    fn populate(&mut self, dice: &mut Dice) {
+    fn populate(&mut self, rng: &mut SeededRng) {
         for tenant in self.tenants.clone() {
-            let limit = dice.percent(30).then(|| rate_limit(dice));
+            let limit = rng.percent(30).then(|| rate_limit(rng));
             self.plan.push((BEGINNING, Disturbance::Limit(tenant, limit)));
         }
-        for number in 1..=dice.number(1..=ENDPOINTS) {
-            let shared = number > 1 && dice.percent(25);
-            let receiver = if shared { dice.number(1..=number - 1) } else { number };
-            let created = self.create(number, receiver, dice);
+        for number in 1..=rng.number(1..=ENDPOINTS) {
+            let shared = number > 1 && rng.percent(25);
+            let receiver = if shared { rng.number(1..=number - 1) } else { number };
+            let created = self.create(number, receiver, rng);
             // The first one is there from the start, so that no world is empty.
-            let at = if number == 1 || dice.percent(80) { BEGINNING } else { self.moment(dice) };
+            let at = if number == 1 || rng.percent(80) { BEGINNING } else { self.moment(rng) };
             self.plan.push((at, created));
         }
     }
 
-    fn create(&self, number: u32, receiver: ReceiverNo, dice: &mut Dice) -> Disturbance {
+    fn create(&self, number: u32, receiver: ReceiverNo, rng: &mut SeededRng) -> Disturbance {
         let endpoint = Endpoint {
             id: endpoint_id(number),
-            tenant: dice.pick(&self.tenants),
-            policy: policy(dice),
+            tenant: rng.pick(&self.tenants),
+            policy: policy(rng),
             status: EndpointStatus::Active,
             failing_since: None,
         };
-        Disturbance::Create(endpoint, receiver, receiver_plan(dice))
+        Disturbance::Create(endpoint, receiver, receiver_plan(rng))
     }
 
-    fn disturb(&mut self, dice: &mut Dice) {
-        for _ in 0..dice.number(8..=40) {
-            let publish = Disturbance::Publish(dice.pick(&self.tenants), dice.number(1..=6));
-            self.plan.push((self.moment(dice), publish));
+    fn disturb(&mut self, rng: &mut SeededRng) {
+        for _ in 0..rng.number(8..=40) {
+            let publish = Disturbance::Publish(rng.pick(&self.tenants), rng.number(1..=6));
+            self.plan.push((self.moment(rng), publish));
         }
-        for _ in 0..dice.number(0..=6) {
-            self.plan.push((self.moment(dice), Disturbance::Crash(dice.millis(0..=90_000))));
+        for _ in 0..rng.number(0..=6) {
+            self.plan.push((self.moment(rng), Disturbance::Crash(rng.millis(0..=90_000))));
         }
-        for _ in 0..dice.number(2..=12) {
-            self.plan.push((self.moment(dice), Disturbance::Operate));
+        for _ in 0..rng.number(2..=12) {
+            self.plan.push((self.moment(rng), Disturbance::Operate));
         }
-        for _ in 0..dice.number(0..=4) {
-            let redeliver = Disturbance::Redeliver(dice.pick(&self.tenants));
-            self.plan.push((self.moment(dice), redeliver));
+        for _ in 0..rng.number(0..=4) {
+            let redeliver = Disturbance::Redeliver(rng.pick(&self.tenants));
+            self.plan.push((self.moment(rng), redeliver));
         }
-        for _ in 0..dice.number(0..=2) {
-            self.plan.push((self.moment(dice), Disturbance::Stop(dice.millis(0..=30_000))));
+        for _ in 0..rng.number(0..=2) {
+            self.plan.push((self.moment(rng), Disturbance::Stop(rng.millis(0..=30_000))));
         }
-        if dice.percent(30) {
-            self.plan.push((self.moment(dice), Disturbance::PruneLanes(dice.mins(1..=30))));
+        if rng.percent(30) {
+            self.plan.push((self.moment(rng), Disturbance::PruneLanes(rng.mins(1..=30))));
         }
-        if dice.percent(30) {
-            self.restore_once(dice);
+        if rng.percent(30) {
+            self.restore_once(rng);
         }
-        if dice.percent(30) {
-            self.set_clocks(dice);
+        if rng.percent(30) {
+            self.set_clocks(rng);
         }
         for number in 1..=ENDPOINTS {
-            self.disturb_endpoint(number, dice);
-            self.disturb_receiver(number, dice);
+            self.disturb_endpoint(number, rng);
+            self.disturb_receiver(number, rng);
         }
         self.plan.sort_by_key(|(at, _)| *at);
     }
 
     /// The store is copied, and goes back to the copy once or twice.
-    fn restore_once(&mut self, dice: &mut Dice) {
-        self.plan.push((self.moment(dice), Disturbance::Copy));
-        for _ in 0..dice.number(1..=2) {
-            self.plan.push((self.moment(dice), Disturbance::Restore(dice.secs(0..=90))));
+    fn restore_once(&mut self, rng: &mut SeededRng) {
+        self.plan.push((self.moment(rng), Disturbance::Copy));
+        for _ in 0..rng.number(1..=2) {
+            self.plan.push((self.moment(rng), Disturbance::Restore(rng.secs(0..=90))));
         }
     }
 
     /// Clocks are set ahead and back. Where one is far off, a process may start that believes it.
-    fn set_clocks(&mut self, dice: &mut Dice) {
-        for _ in 0..dice.number(1..=4) {
-            let (at, millis) = (self.moment(dice), step(dice));
-            self.plan.push((at, Disturbance::SetClock(ClockOf::Node, millis, drift(dice))));
-            if dice.percent(60) {
-                self.plan.push((at + dice.secs(1..=60), Disturbance::Crash(Span::ZERO)));
+    fn set_clocks(&mut self, rng: &mut SeededRng) {
+        for _ in 0..rng.number(1..=4) {
+            let (at, millis) = (self.moment(rng), step(rng));
+            self.plan.push((at, Disturbance::SetClock(ClockOf::Node, millis, drift(rng))));
+            if rng.percent(60) {
+                self.plan.push((at + rng.secs(1..=60), Disturbance::Crash(Span::ZERO)));
             }
-            if dice.percent(50) {
-                let back = at + dice.mins(1..=30);
+            if rng.percent(50) {
+                let back = at + rng.mins(1..=30);
                 self.plan.push((back, Disturbance::SetClock(ClockOf::Node, -millis, 0)));
-                self.plan.push((back + dice.secs(1..=60), Disturbance::Crash(Span::ZERO)));
+                self.plan.push((back + rng.secs(1..=60), Disturbance::Crash(Span::ZERO)));
             }
         }
     }
 
-    fn disturb_receiver(&mut self, number: ReceiverNo, dice: &mut Dice) {
-        for _ in 0..dice.number(0..=8) {
-            let behave = Disturbance::Behave(number, behaviour(dice));
-            self.plan.push((self.moment(dice), behave));
+    fn disturb_receiver(&mut self, number: ReceiverNo, rng: &mut SeededRng) {
+        for _ in 0..rng.number(0..=8) {
+            let behave = Disturbance::Behave(number, behaviour(rng));
+            self.plan.push((self.moment(rng), behave));
         }
-        for _ in 0..dice.number(0..=3) {
-            let point = dice.pick(&[CrashPoint::InTransaction, CrashPoint::BeforeAnswer]);
-            let crash = Disturbance::CrashReceiver(number, point, dice.secs(0..=60));
-            self.plan.push((self.moment(dice), crash));
+        for _ in 0..rng.number(0..=3) {
+            let point = rng.pick(&[CrashPoint::InTransaction, CrashPoint::BeforeAnswer]);
+            let crash = Disturbance::CrashReceiver(number, point, rng.secs(0..=60));
+            self.plan.push((self.moment(rng), crash));
         }
-        if dice.percent(30) {
-            self.plan.push((self.moment(dice), Disturbance::CopyReceiver(number)));
+        if rng.percent(30) {
+            self.plan.push((self.moment(rng), Disturbance::CopyReceiver(number)));
         }
-        if dice.percent(20) {
-            self.plan.push((self.moment(dice), Disturbance::RestoreReceiver(number)));
+        if rng.percent(20) {
+            self.plan.push((self.moment(rng), Disturbance::RestoreReceiver(number)));
         }
-        if dice.percent(20) {
-            let hours = i64::from(dice.number(0..=12)) - 6;
+        if rng.percent(20) {
+            let hours = i64::from(rng.number(0..=12)) - 6;
             let (clock, millis) = (ClockOf::Receiver(number), hours * 3_600_000);
-            self.plan.push((self.moment(dice), Disturbance::SetClock(clock, millis, drift(dice))));
+            self.plan.push((self.moment(rng), Disturbance::SetClock(clock, millis, drift(rng))));
         }
     }
 
     /// An endpoint is removed and made again under another id, with the same receiver.
-    fn renew(&mut self, number: u32, dice: &mut Dice) {
-        let at = self.moment(dice);
+    fn renew(&mut self, number: u32, rng: &mut SeededRng) {
+        let at = self.moment(rng);
         self.plan.push((at, Disturbance::Vanish(endpoint_id(number))));
-        let created = self.create(number + ENDPOINTS, number, dice);
-        self.plan.push((at + dice.secs(0..=300), created));
+        let created = self.create(number + ENDPOINTS, number, rng);
+        self.plan.push((at + rng.secs(0..=300), created));
     }
 
-    fn disturb_endpoint(&mut self, number: u32, dice: &mut Dice) {
+    fn disturb_endpoint(&mut self, number: u32, rng: &mut SeededRng) {
         let id = endpoint_id(number);
-        if dice.percent(10) {
-            self.renew(number, dice);
+        if rng.percent(10) {
+            self.renew(number, rng);
         }
-        for _ in 0..dice.number(0..=3) {
-            let happens = match dice.number(0..=99) {
-                0..=34 => Disturbance::Change(id, policy(dice)),
+        for _ in 0..rng.number(0..=3) {
+            let happens = match rng.number(0..=99) {
+                0..=34 => Disturbance::Change(id, policy(rng)),
                 35..=54 => Disturbance::Pause(id),
                 55..=79 => Disturbance::Resume(id),
-                80..=94 => Disturbance::HandOver(id, dice.secs(0..=120)),
+                80..=94 => Disturbance::HandOver(id, rng.secs(0..=120)),
                 _ => Disturbance::Vanish(id),
             };
-            self.plan.push((self.moment(dice), happens));
+            self.plan.push((self.moment(rng), happens));
         }
     }
 
-    fn moment(&self, dice: &mut Dice) -> Timestamp {
-        BEGINNING + dice.millis(0..=self.calm_at.since(BEGINNING).as_millis())
+    fn moment(&self, rng: &mut SeededRng) -> Timestamp {
+        BEGINNING + rng.millis(0..=self.calm_at.since(BEGINNING).as_millis())
     }
 }
 
@@ -247,20 +247,20 @@ fn endpoint_id(number: u32) -> EndpointId {
 }
 
 /// Small bounds, so that they are reached.
-fn config(dice: &mut Dice) -> Config {
+fn config(rng: &mut SeededRng) -> Config {
     Config {
-        in_flight_max: dice.number(2..=24),
-        lane_window: dice.number(1..=8),
-        deliveries_max: dice.number(4..=200) as usize,
-        unkeyed_window: dice.number(1..=16),
-        idle_lanes_max: dice.number(0..=6) as usize,
-        lanes_page: dice.number(1..=6),
+        in_flight_max: rng.number(2..=24),
+        lane_window: rng.number(1..=8),
+        deliveries_max: rng.number(4..=200) as usize,
+        unkeyed_window: rng.number(1..=16),
+        idle_lanes_max: rng.number(0..=6) as usize,
+        lanes_page: rng.number(1..=6),
     }
 }
 
-fn odds(dice: &mut Dice) -> Odds {
-    let mut up_to = |most| if dice.percent(30) { 0 } else { dice.number(0..=most) };
-    Odds {
+fn odds(rng: &mut SeededRng) -> FaultRates {
+    let mut up_to = |most| if rng.percent(30) { 0 } else { rng.number(0..=most) };
+    FaultRates {
         unreachable: up_to(10),
         request_lost: up_to(15),
         answer_lost: up_to(15),
@@ -270,81 +270,80 @@ fn odds(dice: &mut Dice) -> Odds {
     }
 }
 
-fn policy(dice: &mut Dice) -> Policy {
+fn policy(rng: &mut SeededRng) -> Policy {
     use Guarantee::{AtLeastOnce, AtMostOnce, EffectivelyOnce};
     use OnDeadLetter::{Advance, Hold};
-    let guarantee =
-        dice.pick(&[AtLeastOnce, AtLeastOnce, AtLeastOnce, AtMostOnce, EffectivelyOnce]);
+    let guarantee = rng.pick(&[AtLeastOnce, AtLeastOnce, AtLeastOnce, AtMostOnce, EffectivelyOnce]);
     let strict = guarantee == EffectivelyOnce;
     let fields = PolicyFields {
         guarantee,
-        ordering: match dice.number(0..=9) {
+        ordering: match rng.number(0..=9) {
             0 | 1 if !strict => Ordering::None,
             2 | 3 => Ordering::Global,
             _ => Ordering::PerKey,
         },
-        on_dead_letter: if strict { Hold } else { dice.pick(&[Hold, Hold, Advance]) },
+        on_dead_letter: if strict { Hold } else { rng.pick(&[Hold, Hold, Advance]) },
         signed: true,
-        retry: retry(dice),
-        outcomes: overrides(dice),
-        in_flight_max: dice.number(1..=8),
-        rate_limit: dice.percent(30).then(|| rate_limit(dice)),
-        breaker: dice.percent(70).then(|| breaker(dice)),
-        quarantine_after: dice.percent(50).then(|| dice.number(1..=5)),
-        disable_after: dice.percent(50).then(|| dice.mins(5..=120)),
+        retry: retry(rng),
+        outcomes: overrides(rng),
+        in_flight_max: rng.number(1..=8),
+        rate_limit: rng.percent(30).then(|| rate_limit(rng)),
+        breaker: rng.percent(70).then(|| breaker(rng)),
+        quarantine_after: rng.percent(50).then(|| rng.number(1..=5)),
+        disable_after: rng.percent(50).then(|| rng.mins(5..=120)),
     };
     Policy::new(fields).expect("every draw is within bounds")
 }
 
-fn retry(dice: &mut Dice) -> RetryPolicy {
-    let base = dice.millis(500..=20_000);
-    let jitter = dice.pick(&[Jitter::None, Jitter::Full, Jitter::Equal, Jitter::Decorrelated]);
-    let backoff = match dice.number(0..=4) {
+fn retry(rng: &mut SeededRng) -> RetryPolicy {
+    let base = rng.millis(500..=20_000);
+    let jitter = rng.pick(&[Jitter::None, Jitter::Full, Jitter::Equal, Jitter::Decorrelated]);
+    let backoff = match rng.number(0..=4) {
         0 => Backoff::Fixed { delay: base },
         1 => Backoff::Schedule {
-            delays: (0..dice.number(1..=5)).map(|_| dice.secs(0..=60)).collect(),
-            repeat_last: dice.percent(50),
+            delays: (0..rng.number(1..=5)).map(|_| rng.secs(0..=60)).collect(),
+            repeat_last: rng.percent(50),
         },
         _ => Backoff::Exponential { base, jitter },
     };
     RetryPolicy {
         backoff,
-        max_delay: dice.mins(1..=20),
-        max_attempts: dice.number(1..=12),
-        ttl: if dice.percent(30) { dice.mins(1..=20) } else { Span::from_hours(24) },
+        max_delay: rng.mins(1..=20),
+        max_attempts: rng.number(1..=12),
+        ttl: if rng.percent(30) { rng.mins(1..=20) } else { Span::from_hours(24) },
     }
 }
 
-fn overrides(dice: &mut Dice) -> Overrides {
+fn overrides(rng: &mut SeededRng) -> Overrides {
     use Outcome::{Permanent, Retryable};
     let choices: [(u16, Outcome); 5] =
         [(404, Retryable), (410, Retryable), (422, Retryable), (429, Permanent), (500, Permanent)];
-    choices.into_iter().filter(|_| dice.percent(5)).collect()
+    choices.into_iter().filter(|_| rng.percent(5)).collect()
 }
 
-fn rate_limit(dice: &mut Dice) -> RateLimit {
-    RateLimit { count: dice.number(1..=10), per: dice.secs(1..=20), burst: dice.number(1..=5) }
+fn rate_limit(rng: &mut SeededRng) -> RateLimit {
+    RateLimit { count: rng.number(1..=10), per: rng.secs(1..=20), burst: rng.number(1..=5) }
 }
 
-fn breaker(dice: &mut Dice) -> BreakerPolicy {
-    let window = dice.number(2..=12);
-    let open_for = dice.secs(2..=60);
+fn breaker(rng: &mut SeededRng) -> BreakerPolicy {
+    let window = rng.number(2..=12);
+    let open_for = rng.secs(2..=60);
     BreakerPolicy {
-        failure_percent: dice.number(20..=90) as u8,
-        min_attempts: dice.number(2..=window),
+        failure_percent: rng.number(20..=90) as u8,
+        min_attempts: rng.number(2..=window),
         window,
         open_for,
-        open_for_max: open_for.times(dice.number(1..=10).into()),
+        open_for_max: open_for.times(rng.number(1..=10).into()),
     }
 }
 
-fn behaviour(dice: &mut Dice) -> Behaviour {
-    match dice.number(0..=12) {
+fn behaviour(rng: &mut SeededRng) -> Behaviour {
+    match rng.number(0..=12) {
         0..=3 => Behaviour::Up,
         4 => Behaviour::Down,
-        5 => Behaviour::Flapping(dice.secs(1..=60)),
-        6 => Behaviour::Slow(dice.secs(5..=40)),
-        7 | 8 => Behaviour::RateLimiting(dice.mins(1..=30)),
+        5 => Behaviour::Flapping(rng.secs(1..=60)),
+        6 => Behaviour::Slow(rng.secs(5..=40)),
+        7 | 8 => Behaviour::RateLimiting(rng.mins(1..=30)),
         9 => Behaviour::Failing,
         10 => Behaviour::Rejecting,
         11 => Behaviour::Early,
@@ -352,37 +351,37 @@ fn behaviour(dice: &mut Dice) -> Behaviour {
     }
 }
 
-fn receiver_plan(dice: &mut Dice) -> ReceiverPlan {
-    let on_gap = match dice.number(0..=9) {
+fn receiver_plan(rng: &mut SeededRng) -> ReceiverPlan {
+    let on_gap = match rng.number(0..=9) {
         0 => OnGap::Accept,
         1 => OnGap::Hold,
         2..=4 => OnGap::Wait { timeout: std::time::Duration::from_secs(10) },
         _ => OnGap::default(),
     };
-    let start = if dice.percent(10) { Start::Anywhere } else { Start::AtOne };
-    let replays = if dice.percent(10) { Replays::Apply } else { Replays::KeepOrder };
-    let durable = dice.percent(75);
+    let start = if rng.percent(10) { Start::Anywhere } else { Start::AtOne };
+    let replays = if rng.percent(10) { Replays::Apply } else { Replays::KeepOrder };
+    let durable = rng.percent(75);
     // A memory that forgets with every restart must not hold what follows.
     let on_gap = if durable || on_gap != OnGap::Hold { on_gap } else { OnGap::default() };
     ReceiverPlan {
         durable,
         policy: InboxPolicy { start, on_gap, replays },
-        poison: dice.percent(20).then(|| u64::from(dice.number(3..=12))),
+        poison: rng.percent(20).then(|| u64::from(rng.number(3..=12))),
     }
 }
 
 /// By how many milliseconds a clock is set ahead or back: seconds, hours, or more than a year.
-fn step(dice: &mut Dice) -> i64 {
-    let millis = match dice.number(0..=2) {
-        0 => dice.secs(1..=300),
-        1 => dice.mins(5..=600),
+fn step(rng: &mut SeededRng) -> i64 {
+    let millis = match rng.number(0..=2) {
+        0 => rng.secs(1..=300),
+        1 => rng.mins(5..=600),
         _ => Span::from_days(400),
     };
     let millis = millis.as_millis() as i64;
-    if dice.percent(50) { millis } else { -millis }
+    if rng.percent(50) { millis } else { -millis }
 }
 
 /// Up to a second in a quarter of an hour.
-fn drift(dice: &mut Dice) -> i64 {
-    i64::from(dice.number(0..=2_000)) - 1_000
+fn drift(rng: &mut SeededRng) -> i64 {
+    i64::from(rng.number(0..=2_000)) - 1_000
 }

@@ -49,7 +49,7 @@ pub(crate) struct Row {
     pub(crate) delivery: Delivery,
     pub(crate) event: EventNo,
     /// The place it has or had.
-    stood: Option<Place>,
+    accepted_place: Option<Place>,
 }
 
 /// The open deliveries of a lane by seq, or those of an endpoint without a lane by id.
@@ -150,7 +150,7 @@ impl Store {
         let lane = self.lane_key(endpoint, event);
         let place = lane.map(|key| self.next_place(endpoint, key, now));
         let accepted = Accepted { id, endpoint, place, replay };
-        self.rows.insert(id, Row { delivery: accepted.into(), event, stood: place });
+        self.rows.insert(id, Row { delivery: accepted.into(), event, accepted_place: place });
         self.put(accepted.into());
         accepted
     }

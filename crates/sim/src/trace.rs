@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use railpost_engine::{
-    Accepted, Attempt, AttemptResult, Delivery, DeliveryState, Endpoint, LanePage, Page, Place,
-    Timestamp, Transition,
+    Accepted, Attempt, AttemptResult, Delivery, DeliveryState, Endpoint, LanePage, LoadedPage,
+    Place, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
@@ -139,16 +139,16 @@ impl Display for Shown<'_, DeliveryState> {
     }
 }
 
-impl Display for Shown<'_, Page> {
+impl Display for Shown<'_, LoadedPage> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Page::Lanes { lanes, next } => {
+            LoadedPage::Lanes { lanes, next } => {
                 write!(f, "{} lanes", lanes.len())?;
                 lanes.iter().try_for_each(|lane| write!(f, "; {}", Shown(lane)))?;
                 write!(f, "{}", if next.is_some() { "; and more" } else { "" })
             }
-            Page::Lane(lane) => write!(f, "{}", Shown(lane)),
-            Page::Unkeyed { deliveries, next, .. } => {
+            LoadedPage::Lane(lane) => write!(f, "{}", Shown(lane)),
+            LoadedPage::Unkeyed { deliveries, next, .. } => {
                 write!(f, "without a lane: {}", Shown(deliveries))?;
                 write!(f, "{}", if next.is_some() { " and more" } else { "" })
             }

@@ -14,27 +14,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use railpost_engine::{
-    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Load, LoadTicket, Page,
-    Span, Timestamp,
+    Accepted, AttemptResult, AttemptToken, Command, Delivery, Endpoint, Load, LoadTicket,
+    LoadedPage, Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
 use crate::applied::Receivers;
 use crate::clock::WallClock;
-use crate::dice::Dice;
-use crate::fact::{Fact, Flight};
+use crate::fact::{Fact, InFlightAttempt};
 use crate::judges::Judges;
 use crate::limits::{CALM_MAX, REST};
-use crate::model::{Broken, View, rule};
-use crate::network::Odds;
-use crate::plant::Plant;
+use crate::model::{BrokenPromise, View, rule};
+use crate::network::FaultRates;
+use crate::planted_defect::PlantedDefect;
 use crate::receiver::{Arrival, Receiver, ReceiverNo};
 use crate::scenario::{BEGINNING, Disturbance, Scenario};
+use crate::seeded_rng::SeededRng;
 use crate::store::{Event, EventNo, Store};
 use crate::tally::Tally;
 use crate::trace::{Shown, Trace};
-use crate::{Breach, Options, Report};
-use outage::Ending;
+use crate::{Options, Report, Violation};
+use outage::ProcessEnd;
 use shell::Process;
 
 /// What loads are counted under.
@@ -42,7 +42,7 @@ const LOADS: &str = "effect: load";
 
 pub(crate) struct World {
     scenario: Scenario,
-    dice: Dice,
+    rng: SeededRng,
     /// The true time.
     now: Timestamp,
     /// What the sender's wall clock shows.
@@ -50,14 +50,14 @@ pub(crate) struct World {
     /// When that was last set.
     wall_set_at: Timestamp,
     /// What is about to happen, by time; what is due at one instant, in the order it was planned.
-    queue: BTreeMap<(Timestamp, u64), Happening>,
+    queue: BTreeMap<(Timestamp, u64), SimEvent>,
     turn: u64,
     /// Whether the faults have stopped.
     calm: bool,
     /// Nothing while it is down.
     process: Option<Process>,
     /// After how many more effects the process ends, and how.
-    fuse: Option<(u32, Ending)>,
+    fuse: Option<(u32, ProcessEnd)>,
     /// Counts processes, so that what was meant for a dead one does not reach its successor.
     life: u32,
     store: Store,
@@ -65,7 +65,7 @@ pub(crate) struct World {
     copy: Option<Store>,
     /// Whether a flush is about to happen.
     flushing: bool,
-    odds: Odds,
+    odds: FaultRates,
     receivers: BTreeMap<ReceiverNo, Receiver>,
     /// Which receiver an endpoint's URL leads to, those of removed endpoints included.
     behind: BTreeMap<EndpointId, ReceiverNo>,
@@ -76,14 +76,14 @@ pub(crate) struct World {
     /// Endpoints that another engine serves for a while.
     away: BTreeSet<EndpointId>,
     /// Attempts that the process waits for.
-    under_way: BTreeMap<AttemptToken, Flight>,
+    under_way: BTreeMap<AttemptToken, InFlightAttempt>,
     /// What was under way when a process died.
     cut_off: BTreeSet<DeliveryId>,
     /// At-most-once deliveries that were recorded as sent when their process died or gave them up.
     in_doubt: BTreeSet<DeliveryId>,
     events: EventNo,
     deliveries: u64,
-    plant: Plant,
+    plant: PlantedDefect,
     judges: Judges,
     tally: Tally,
     trace: Trace,
@@ -93,7 +93,7 @@ pub(crate) struct World {
 
 /// Something about to happen.
 #[derive(Debug)]
-enum Happening {
+enum SimEvent {
     Disturbed(Disturbance),
     Restarted,
     Returned(EndpointId),
@@ -125,7 +125,7 @@ enum Happening {
     Loaded {
         life: u32,
         ticket: LoadTicket,
-        page: Option<Page>,
+        page: Option<LoadedPage>,
     },
     Arrived {
         request: Request,
@@ -156,8 +156,8 @@ struct Request {
 
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
-        let mut dice = Dice::new(seed);
-        let mut scenario = Scenario::draw(&mut dice);
+        let mut rng = SeededRng::new(seed);
+        let mut scenario = Scenario::draw(&mut rng);
         let plan = std::mem::take(&mut scenario.plan);
         let mut world = Self {
             now: BEGINNING,
@@ -188,14 +188,14 @@ impl World {
             tally: Tally::default(),
             trace: Trace::new(options.trace),
             objection: String::new(),
-            dice,
+            rng,
             scenario,
         };
-        world.plan_at(BEGINNING, Happening::Restarted);
+        world.plan_at(BEGINNING, SimEvent::Restarted);
         for (at, disturbance) in plan {
-            world.plan_at(at, Happening::Disturbed(disturbance));
+            world.plan_at(at, SimEvent::Disturbed(disturbance));
         }
-        world.plan_at(world.scenario.calm_at, Happening::Calmed);
+        world.plan_at(world.scenario.calm_at, SimEvent::Calmed);
         world
     }
 
@@ -207,12 +207,12 @@ impl World {
         Report { seed, breach, tally: self.tally, trace: self.trace.into_text() }
     }
 
-    fn breach(&mut self, promise: Broken) -> Breach {
+    fn breach(&mut self, promise: BrokenPromise) -> Violation {
         self.trace.line(self.now, format_args!("BROKEN: {promise}"));
-        Breach { promise, after: format!("{} {}", Shown(&self.now), self.objection) }
+        Violation { promise, after: format!("{} {}", Shown(&self.now), self.objection) }
     }
 
-    fn live(&mut self) -> Result<(), Broken> {
+    fn live(&mut self) -> Result<(), BrokenPromise> {
         let deadline = self.scenario.calm_at + CALM_MAX;
         while !self.is_settled() {
             self.step()?;
@@ -226,9 +226,9 @@ impl World {
     }
 
     /// Where nothing is left to be done, the engine asks for little: what a late hint makes it look for.
-    fn rest(&mut self) -> Result<(), Broken> {
+    fn rest(&mut self) -> Result<(), BrokenPromise> {
         let (until, before) = (self.now + REST, self.tally.of(LOADS));
-        let is_hint = |what: &&Happening| matches!(what, Happening::Hinted(..));
+        let is_hint = |what: &&SimEvent| matches!(what, SimEvent::Hinted(..));
         let hints = self.queue.values().filter(is_hint).count() as u64;
         while self.now < until {
             self.step()?;
@@ -240,7 +240,7 @@ impl World {
     }
 
     /// Lets the next thing happen: the engine's own alarm, or what is planned.
-    fn step(&mut self) -> Result<(), Broken> {
+    fn step(&mut self) -> Result<(), BrokenPromise> {
         let (&(at, turn), _) = self.queue.first_key_value().expect("a calm world makes its rounds");
         if let Some(wake) = self.wake_at().filter(|wake| *wake < at) {
             self.pass_time(wake)?;
@@ -252,7 +252,7 @@ impl World {
     }
 
     /// Nothing may have idled up to the moment before.
-    fn pass_time(&mut self, to: Timestamp) -> Result<(), Broken> {
+    fn pass_time(&mut self, to: Timestamp) -> Result<(), BrokenPromise> {
         if to > self.now {
             self.now = Timestamp::from_millis(to.as_millis() - 1);
             if self.engine_is_informed() {
@@ -263,48 +263,48 @@ impl World {
         Ok(())
     }
 
-    fn happen(&mut self, what: Happening) -> Result<(), Broken> {
+    fn happen(&mut self, what: SimEvent) -> Result<(), BrokenPromise> {
         match what {
-            Happening::Disturbed(disturbance) => self.disturb(disturbance)?,
-            Happening::Restarted => self.restart()?,
-            Happening::Returned(id) => self.take_back(id)?,
-            Happening::Hinted(accepted, made_at) => self.hear(accepted, made_at)?,
-            Happening::PublishedAgain(number, event) => self.publish_again(number, event)?,
-            Happening::ChangeRead(id) => self.read_change(id)?,
-            Happening::SweepDue { life } if life == self.life => self.sweep(),
-            Happening::Swept { life, found } if life == self.life => self.swept(found)?,
-            Happening::Told(command, delivery) => self.command(command, delivery)?,
-            Happening::Flushed => self.flush(),
-            Happening::Confirmed { life, token, refused } if life == self.life => {
+            SimEvent::Disturbed(disturbance) => self.disturb(disturbance)?,
+            SimEvent::Restarted => self.restart()?,
+            SimEvent::Returned(id) => self.take_back(id)?,
+            SimEvent::Hinted(accepted, made_at) => self.hear(accepted, made_at)?,
+            SimEvent::PublishedAgain(number, event) => self.publish_again(number, event)?,
+            SimEvent::ChangeRead(id) => self.read_change(id)?,
+            SimEvent::SweepDue { life } if life == self.life => self.sweep(),
+            SimEvent::Swept { life, found } if life == self.life => self.swept(found)?,
+            SimEvent::Told(command, delivery) => self.command(command, delivery)?,
+            SimEvent::Flushed => self.flush(),
+            SimEvent::Confirmed { life, token, refused } if life == self.life => {
                 self.confirm(token, refused)?;
             }
-            Happening::Read { life, ticket, load } if life == self.life => self.read(ticket, &load),
-            Happening::Loaded { life, ticket, page } if life == self.life => {
+            SimEvent::Read { life, ticket, load } if life == self.life => self.read(ticket, &load),
+            SimEvent::Loaded { life, ticket, page } if life == self.life => {
                 self.answer_load(ticket, page)?;
             }
-            Happening::Arrived { request, back } => self.arrive(&request, back)?,
-            Happening::Finished { work, request, back } => self.finish(work, &request, back),
-            Happening::Answered { life, token, result } if life == self.life => {
+            SimEvent::Arrived { request, back } => self.arrive(&request, back)?,
+            SimEvent::Finished { work, request, back } => self.finish(work, &request, back),
+            SimEvent::Answered { life, token, result } if life == self.life => {
                 self.answer(token, result)?;
             }
-            Happening::Calmed => self.calm_down()?,
+            SimEvent::Calmed => self.calm_down()?,
             // It was meant for a process that is dead.
             _ => {}
         }
         self.end_if_stopped()
     }
 
-    fn plan_at(&mut self, at: Timestamp, what: Happening) {
+    fn plan_at(&mut self, at: Timestamp, what: SimEvent) {
         self.turn += 1;
         self.queue.insert((at, self.turn), what);
     }
 
-    fn plan_in(&mut self, span: Span, what: Happening) {
+    fn plan_in(&mut self, span: Span, what: SimEvent) {
         self.plan_at(self.now + span, what);
     }
 
     /// Takes a fact to everyone who wants to know.
-    fn note(&mut self, fact: &Fact) -> Result<(), Broken> {
+    fn note(&mut self, fact: &Fact) -> Result<(), BrokenPromise> {
         self.trace.line(self.now, fact);
         self.tally.count(&fact.name());
         let judgement = self.judge(fact);
@@ -314,7 +314,7 @@ impl World {
         judgement
     }
 
-    fn judge(&mut self, fact: &Fact) -> Result<(), Broken> {
+    fn judge(&mut self, fact: &Fact) -> Result<(), BrokenPromise> {
         let mut judges = std::mem::take(&mut self.judges);
         let judgement = judges.judge(&self.view(), fact);
         self.judges = judges;

@@ -48,7 +48,7 @@ fn a_trace_tells_what_happened_line_by_line() {
 #[test]
 fn help_names_every_planted_defect() {
     let output = sim("--help");
-    for (name, _) in railpost_sim::Plant::ALL {
+    for (name, _) in railpost_sim::PlantedDefect::ALL {
         assert!(said(&output.stdout).contains(name), "{name}");
     }
     assert_eq!(output.status.code(), Some(0));

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use railpost_sim::{Options, Plant, Summary, run, run_all};
+use railpost_sim::{Options, PlantedDefect, Summary, run, run_all};
 
 /// The seeds that every change has to pass, run once for all tests here.
 static FIRST_SEEDS: LazyLock<Summary> =
@@ -67,8 +67,8 @@ fn each_planted_defect_is_caught_within_two_hundred_seeds() {
         ("overwrite-status", "a pause stays until a person lifts it"),
         ("drop-at-stop", "a graceful stop leaves nothing in doubt"),
     ];
-    assert_eq!(expected.map(|(name, _)| name), Plant::ALL.map(|(name, _)| name));
-    for ((name, promise), (_, plant)) in expected.into_iter().zip(Plant::ALL) {
+    assert_eq!(expected.map(|(name, _)| name), PlantedDefect::ALL.map(|(name, _)| name));
+    for ((name, promise), (_, plant)) in expected.into_iter().zip(PlantedDefect::ALL) {
         let options = Options { plant, ..Options::default() };
         let breaks_it = |seed| run(seed, options).breach.is_some_and(|it| it.promise == promise);
         assert!((0..200).any(breaks_it), "{name} went unnoticed");

@@ -1,6 +1,6 @@
 //! The read side of SQLite.
 
-use railpost_engine::{LaneId, Stage};
+use railpost_engine::{DeliveryStage, LaneId};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Params};
 
@@ -89,7 +89,7 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
     let after = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
     let (oldest, newest) = query.created.delivery_ids();
     let after = after.map_or(newest, |after| after.min(newest));
-    let dead = query.stage == Some(Stage::Dead);
+    let dead = query.stage == Some(DeliveryStage::Dead);
     let among = if dead { "deliveries_dead" } else { "deliveries_by_endpoint" };
     let standing = if dead { "AND d.standing IN (3, 4)" } else { "" };
     let sql = format!(

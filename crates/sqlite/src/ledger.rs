@@ -1,7 +1,7 @@
 //! Records in SQLite, and what the engine and the sender read back.
 
 use railpost_engine::{
-    Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, Page, Place,
+    Accepted, AttemptResult, Delivery, EndpointRecord, LaneId, LanePage, Load, LoadedPage, Place,
     Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
@@ -266,7 +266,7 @@ impl<'a> TransitionWriter<'a> {
 /// No lane has this number: they start with 1.
 const BEFORE_ALL: LaneId = LaneId(0);
 
-pub(super) fn load(db: &Connection, load: &Load) -> Result<Page> {
+pub(super) fn load(db: &Connection, load: &Load) -> Result<LoadedPage> {
     let (Load::Lanes { endpoint, .. }
     | Load::Lane { endpoint, .. }
     | Load::Unkeyed { endpoint, .. }) = *load;
@@ -277,7 +277,9 @@ pub(super) fn load(db: &Connection, load: &Load) -> Result<Page> {
     let reader = EndpointReader { db, endpoint, num: num.optional().translated()?.unwrap_or(0) };
     match *load {
         Load::Lanes { after, limit, window, .. } => reader.lanes(after, limit as usize, window),
-        Load::Lane { lane, from, limit, .. } => reader.lane(lane, from, limit).map(Page::Lane),
+        Load::Lane { lane, from, limit, .. } => {
+            reader.lane(lane, from, limit).map(LoadedPage::Lane)
+        }
         Load::Unkeyed { after, due_by, due_beyond, limit, .. } => {
             reader.unkeyed(after, (millis(due_by), millis(due_beyond)), limit as usize)
         }
@@ -293,16 +295,16 @@ struct EndpointReader<'a> {
 
 impl EndpointReader<'_> {
     /// One seek per lane: what lies in a lane beyond its window is never looked at.
-    fn lanes(&self, after: Option<LaneId>, limit: usize, window: u32) -> Result<Page> {
+    fn lanes(&self, after: Option<LaneId>, limit: usize, window: u32) -> Result<LoadedPage> {
         let (mut last, mut lanes) = (after.unwrap_or(BEFORE_ALL), Vec::new());
         while let Some(lane) = self.lane_after(last)? {
             if lanes.len() == limit {
-                return Ok(Page::Lanes { lanes, next: Some(last) });
+                return Ok(LoadedPage::Lanes { lanes, next: Some(last) });
             }
             lanes.push(self.lane(lane, Seq::FIRST, window)?);
             last = lane;
         }
-        Ok(Page::Lanes { lanes, next: None })
+        Ok(LoadedPage::Lanes { lanes, next: None })
     }
 
     /// The next lane that has an open delivery.
@@ -349,7 +351,7 @@ impl EndpointReader<'_> {
         after: Option<DeliveryId>,
         (due_by, due_beyond): (i64, i64),
         limit: usize,
-    ) -> Result<Page> {
+    ) -> Result<LoadedPage> {
         let sql = concat!(
             "SELECT ",
             delivery_columns!(),
@@ -364,7 +366,7 @@ impl EndpointReader<'_> {
         deliveries.truncate(limit);
         let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
         let next_due = self.next_due(due_by, due_beyond)?;
-        Ok(Page::Unkeyed { deliveries, next, next_due })
+        Ok(LoadedPage::Unkeyed { deliveries, next, next_due })
     }
 
     fn deliveries(&self, sql: &str, values: impl Params) -> Result<Vec<Delivery>> {

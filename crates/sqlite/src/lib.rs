@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use rusqlite::Connection;
 
@@ -170,12 +170,12 @@ impl Ledger for SqliteStore {
         self.writer.write(spec, move |session| session.record(&batch)).await
     }
 
-    async fn load(&self, load: Load) -> Result<Page> {
+    async fn load(&self, load: Load) -> Result<LoadedPage> {
         Ok(self.load_all(vec![load]).await?.swap_remove(0))
     }
 
     /// On one snapshot: a thread that is woken and pages that are found serve all of them.
-    async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<Page>> {
+    async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<LoadedPage>> {
         loads.iter().try_for_each(check::load)?;
         let load_all = move |db: &Connection| {
             loads.iter().map(|load| ledger::load(db, load)).collect::<Result<_>>()

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use railpost_conformance::erasing::erase_what_is_left;
-use railpost_engine::{Load, Page, Timestamp};
+use railpost_engine::{Load, LoadedPage, Timestamp};
 use railpost_sqlite::SqliteStore;
 use railpost_store::{
     Archive, Figures, FiguresScope, Ledger, NewSecret, PageRequest, Period, Registry, Resolution,
@@ -178,13 +178,13 @@ async fn deliveries_of_the_first_version_keep_their_places() {
 
     let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
     let load = Load::Lanes { endpoint, after: None, limit: 9, window: 9 };
-    let Page::Lanes { lanes, next: None } = store.load(load).await.unwrap() else { panic!() };
+    let LoadedPage::Lanes { lanes, next: None } = store.load(load).await.unwrap() else { panic!() };
     let [page] = &lanes[..] else { panic!("{lanes:?}") };
     let listed: Vec<_> = page.deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!((&listed[..], page.through), (&ids[1..3], Seq::new(3)));
     let due_by = Timestamp::from_millis(0);
     let load = Load::Unkeyed { endpoint, after: None, due_by, due_beyond: due_by, limit: 9 };
-    let Page::Unkeyed { deliveries, .. } = store.load(load).await.unwrap() else { panic!() };
+    let LoadedPage::Unkeyed { deliveries, .. } = store.load(load).await.unwrap() else { panic!() };
     assert_eq!(deliveries.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[3..]);
     let counts = store.counts(endpoint).await.unwrap();
     assert_eq!((counts.pending, counts.waiting), (2, 1));
@@ -240,7 +240,7 @@ async fn lanes_of_the_fourth_version_go_on_with_all_that_was_given_out() {
     make_schema_4(&file(&dir), &dir).await;
     let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
     let load = Load::Lanes { endpoint: ENDPOINT, after: None, limit: 9, window: 9 };
-    let Page::Lanes { lanes, next: None } = store.load(load).await.unwrap() else { panic!() };
+    let LoadedPage::Lanes { lanes, next: None } = store.load(load).await.unwrap() else { panic!() };
     let [page] = &lanes[..] else { panic!("{lanes:?}") };
     let listed: Vec<_> = page.deliveries.iter().map(|delivery| delivery.id).collect();
     assert_eq!(listed, [2, 5].map(DeliveryId::from_u128));
@@ -257,7 +257,7 @@ async fn lanes_of_the_fourth_version_go_on_with_all_that_was_given_out() {
     let other = railpost_engine::LaneId(2);
     assert_ne!(lane, other);
     let load = Load::Lane { endpoint: ENDPOINT, lane: other, from: Seq::FIRST, limit: 9 };
-    let Page::Lane(page) = store.load(load).await.unwrap() else { panic!() };
+    let LoadedPage::Lane(page) = store.load(load).await.unwrap() else { panic!() };
     assert_eq!((page.last, page.deliveries.len()), (Seq::new(2), 0));
     assert_eq!(page.follows, [(Seq::new(3).unwrap(), 0)]);
     assert_eq!(store.verify().await, Ok(()));

@@ -1,7 +1,7 @@
 //! What people look at: events, deliveries, attempts, lanes and counts.
 
 use async_trait::async_trait;
-use railpost_engine::{AttemptResult, DeadReason, Delivery, LaneId, Stage, Timestamp};
+use railpost_engine::{AttemptResult, DeadReason, Delivery, DeliveryStage, LaneId, Timestamp};
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
@@ -192,7 +192,7 @@ pub struct DeliveryView {
     pub changed_at: Timestamp,
 }
 
-/// Which deliveries a list shows. Dead letters are those of stage [`Stage::Dead`].
+/// Which deliveries a list shows. Dead letters are those of stage [`DeliveryStage::Dead`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryQuery {
     /// Whose.
@@ -200,7 +200,7 @@ pub struct DeliveryQuery {
     /// To this endpoint only.
     pub endpoint: Option<EndpointId>,
     /// In this stage only.
-    pub stage: Option<Stage>,
+    pub stage: Option<DeliveryStage>,
     /// Of events with this key only.
     pub key: Option<Key>,
     /// Of events of this type only.
@@ -228,7 +228,7 @@ impl DeliveryQuery {
     /// Whether the list shows everything of its endpoints and its period; dead letters are found
     /// without looking at others.
     pub fn wants_all(&self) -> bool {
-        let any_stage = matches!(self.stage, None | Some(Stage::Dead));
+        let any_stage = matches!(self.stage, None | Some(DeliveryStage::Dead));
         any_stage && self.key.is_none() && self.event_type.is_none()
     }
 
@@ -247,7 +247,7 @@ pub struct AttemptView {
     /// What happened.
     pub detail: AttemptDetail,
     /// Where it left the delivery.
-    pub led_to: Stage,
+    pub led_to: DeliveryStage,
     /// When the next one was planned for.
     pub next_at: Option<Timestamp>,
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use railpost_engine::{
-    Accepted, AttemptResult, EndpointRecord, Load, Page, Stage, Timestamp, Transition,
+    Accepted, AttemptResult, DeliveryStage, EndpointRecord, Load, LoadedPage, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, TenantId};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub trait Ledger: Send + Sync {
     /// Writes down a batch. Loads and lists that begin after the answer show it. It is shared, because
     /// the caller keeps it to try again.
     ///
-    /// A transition that the record does not allow ([`Stage::may_be_recorded_as`]) is skipped with
+    /// A transition that the record does not allow ([`DeliveryStage::may_be_recorded_as`]) is skipped with
     /// its attempt, and the rest is written: late news must not undo what is known. A batch that
     /// touches a partition with a later owner is refused whole, as
     /// [`Fenced`](crate::StoreError::Fenced).
@@ -34,11 +34,11 @@ pub trait Ledger: Send + Sync {
     async fn record(&self, batch: Arc<RecordBatch>) -> Result<Recorded>;
 
     /// Looks up what is open, as the engine asks for it. Deliveries of a removed endpoint are not.
-    async fn load(&self, load: Load) -> Result<Page>;
+    async fn load(&self, load: Load) -> Result<LoadedPage>;
 
     /// Looks up several things in one call. The answers come in the order of the loads, each as
     /// [`load`](Self::load) would give it; if one cannot be had, there is none.
-    async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<Page>> {
+    async fn load_all(&self, loads: Vec<Load>) -> Result<Vec<LoadedPage>> {
         try_join_all(loads.into_iter().map(|load| self.load(load))).await
     }
 
@@ -189,7 +189,7 @@ pub struct RefusedTransition {
     /// Whose.
     pub delivery: DeliveryId,
     /// What is on record instead; nothing when the delivery is unknown.
-    pub on_record: Option<Stage>,
+    pub on_record: Option<DeliveryStage>,
 }
 
 /// All that a sender needs for one delivery.

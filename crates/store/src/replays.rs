@@ -1,6 +1,6 @@
 //! Replays as jobs: what a person asked to be done to many deliveries, and how far it has got.
 
-use railpost_engine::{Stage, Timestamp};
+use railpost_engine::{DeliveryStage, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventType, Key, ReplayId, TenantId};
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub enum ReplayAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFilter {
     /// In this stage only.
-    pub stage: Option<Stage>,
+    pub stage: Option<DeliveryStage>,
     /// To this endpoint only.
     pub endpoint: Option<EndpointId>,
     /// Of events of this type only.
@@ -118,7 +118,7 @@ mod tests {
             actor: "key_x".to_owned(),
             action: ReplayAction::Redeliver { to: EndpointId::from_u128(2) },
             filter: ReplayFilter {
-                stage: Some(Stage::Dead),
+                stage: Some(DeliveryStage::Dead),
                 endpoint: Some(EndpointId::from_u128(3)),
                 event_type: Some("order.paid".parse().unwrap()),
                 key: Some("k".parse().unwrap()),

@@ -1,7 +1,7 @@
 //! What operators see: log lines, metrics, process figures, figures over time and traces.
 //!
 //! It must not know the API, the dashboard or the configuration file: a request is a number, a route and an
-//! address to it. It decides nothing about deliveries; it hears of them from the dispatcher ([`Watch`]).
+//! address to it. It decides nothing about deliveries; it hears of them from the dispatcher ([`Observer`]).
 //!
 //! Every name stands in `names` and in `docs/reference/telemetry.md`. Start with [`Telemetry`], then [`Log`].
 
@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use railpost_dispatch::{AttemptEnded, Watch};
+use railpost_dispatch::{AttemptEnded, Observer};
 use railpost_engine::{Notice, NoticeKind, Time, Timestamp};
 use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
@@ -163,7 +163,7 @@ impl Telemetry {
     }
 }
 
-impl Watch for Telemetry {
+impl Observer for Telemetry {
     fn accepted(&self, tenant: &TenantId, receipts: &[Receipt]) {
         self.metrics.accepted(receipts);
         self.gathered.accepted(tenant, receipts);
@@ -181,7 +181,7 @@ impl Watch for Telemetry {
     fn notice(&self, notice: &Notice) {
         self.metrics.notice(notice);
         let endpoint = ("endpoint", Value::Shown(&notice.endpoint));
-        match &notice.what {
+        match &notice.kind {
             NoticeKind::BreakerOpened { until } => {
                 let fields = [endpoint, ("until", Value::Shown(&Time(*until)))];
                 self.log.line(Level::Warn, "breaker_opened", &fields);

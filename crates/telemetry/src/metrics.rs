@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use railpost_dispatch::AttemptEnded;
-use railpost_engine::{AttemptResult, Because, Counters, DeliveryState, EndpointStatus};
+use railpost_engine::{AttemptResult, Counters, DeliveryState, EndpointStatus, IgnoredReason};
 use railpost_engine::{Notice, NoticeKind};
 use railpost_store::{Counts, Receipt};
 use railpost_wire::EndpointId;
@@ -172,7 +172,7 @@ impl Metrics {
     }
 
     pub(super) fn notice(&self, notice: &Notice) {
-        match notice.what {
+        match notice.kind {
             NoticeKind::BreakerOpened { .. } => {
                 add(&self.breaker_opened, 1);
                 self.breakers().insert(notice.endpoint);
@@ -278,7 +278,7 @@ fn render_engine(page: &mut Page, sample: &Sample) {
     page.some("railpost_engine_loads_total", engine.map(|engine| engine.loads));
     page.head("railpost_engine_ignored_total");
     let ignored = engine.map(|engine| engine.ignored).unwrap_or_default();
-    for (because, count) in Because::ALL.iter().zip(ignored) {
+    for (because, count) in IgnoredReason::ALL.iter().zip(ignored) {
         let because = words::serde_name(because);
         page.sample("railpost_engine_ignored_total", &[("because", &because)], count);
     }

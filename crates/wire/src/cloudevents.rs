@@ -161,7 +161,7 @@ impl CloudEvent<'_> {
     }
 }
 
-/// What data is in structured mode when nobody says.
+/// What data is in structured mode by default.
 const JSON: &str = "application/json";
 
 /// The attributes of a message, by name, before anybody knows whether they make an event.

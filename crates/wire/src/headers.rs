@@ -62,7 +62,7 @@ impl Header {
         Header::XThin,
     ];
 
-    /// Its name where nobody changed it.
+    /// Its default name.
     pub const fn default_name(self) -> &'static str {
         match self {
             Header::WebhookId => "webhook-id",

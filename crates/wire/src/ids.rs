@@ -219,7 +219,7 @@ impl FromStr for TenantId {
     }
 }
 
-/// The id of a line: one run of a lane's numbers, 1, 2, 3 … without gaps and none of them twice.
+/// The id of a line: one run of a lane's numbers, 1, 2, 3 … without gaps, never used twice.
 ///
 /// Opaque to receivers: 1 to 64 visible ASCII characters that are compared byte by byte.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! Secrets and keys: parsed, made from random bytes, never shown, wiped when dropped.
 //!
 //! A secret type keeps its bytes on the heap, so that moving it leaves no copy behind. What the
-//! cryptography derives from them it builds anew for each use, on the stack: a derived key that is kept
+//! cryptography derives from them it builds for each use, on the stack: a derived key that is kept
 //! would be as good as the secret, and would not be wiped.
 
 use crate::limits::{SECRET_LEN_MAX, SECRET_LEN_MIN};

@@ -22,7 +22,7 @@ use std::{array, time::Duration};
 /// that fails is the answer. Entries of unknown versions are skipped; an entry of a known version that
 /// cannot be a signature is malformed.
 ///
-/// The timestamped form does not cover the event id. Whoever can capture and resend a request could
+/// The timestamped form does not cover the event id. An attacker who captures and resends a request could
 /// strip the standard headers and change the id, so a receiver that deduplicates by it should insist
 /// on the standard form.
 #[derive(Debug, Clone)]

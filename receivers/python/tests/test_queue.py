@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stores import NOW, SQL_STORES, EffectFailed, Sqlite3Store, SqlStore, event
 
-from railpost import Delivery, Kind, OpenTransaction, QueueFull, Worked, WorkPolicy
+from railpost import Delivery, Kind, OpenTransaction, QueueFull, WorkOutcome, WorkPolicy
 from railpost.jobs import error_text, read_job, write_head
 from railpost.work import work_forever, work_forever_async
 
@@ -29,7 +29,7 @@ def test_an_event_is_queued_once_and_worked_off_in_order(name: str, closing: Any
         assert store.accept(event(str(seq), ("A", seq)), NOW).kind is Kind.DUPLICATE
     assert store.effects() == []
     assert [store.work_one(NOW).event_id for _ in range(3)] == ["1", "2", "3"]
-    assert store.work_one(NOW) == Worked("idle")
+    assert store.work_one(NOW) == WorkOutcome("idle")
     assert store.effects() == ["1", "2", "3"]
 
 
@@ -63,11 +63,11 @@ def test_a_job_that_fails_leaves_nothing_and_is_tried_again_later(name: str, clo
     store.accept(event("1", ("A", 1)), NOW)
     store.accept(event("2", ("A", 2)), NOW)
     store.accept(event("3"), NOW)
-    assert store.work_one(NOW, fail) == Worked("failed", "1", NOW + 1)
+    assert store.work_one(NOW, fail) == WorkOutcome("failed", "1", NOW + 1)
     assert store.effects() == []
     assert store.work_one(NOW).event_id == "3", "other lines go on"
     assert store.work_one(NOW).kind == "idle", "the second event of the line waits for the first"
-    assert store.work_one(NOW + 1, fail) == Worked("failed", "1", NOW + 3)
+    assert store.work_one(NOW + 1, fail) == WorkOutcome("failed", "1", NOW + 3)
     assert store.work_one(NOW + 3).event_id == "1"
     assert store.work_one(NOW + 3).event_id == "2"
     assert store.effects() == ["3", "1", "2"]
@@ -78,7 +78,7 @@ def test_a_dead_letter_holds_its_line_until_a_person_acts(name: str, closing: An
     store: SqlStore = closing(SQL_STORES[name](work=WorkPolicy(tries_max=1)))
     for seq in (1, 2, 3):
         store.accept(event(str(seq), ("A", seq)), NOW)
-    assert store.work_one(NOW, fail) == Worked("dead", "1")
+    assert store.work_one(NOW, fail) == WorkOutcome("dead", "1")
     assert store.work_one(NOW + 10**6).kind == "idle"
     (letter,) = store.dead_letters()
     assert letter.job.delivery.event_id == "1"
@@ -158,7 +158,7 @@ def test_a_worker_works_off_what_is_there_and_stops(closing: Any) -> None:
         store.accept(event(str(seq), ("A", seq)), NOW)
     stop, worked, broken = threading.Event(), [], [RuntimeError("the database restarts")]
 
-    def work() -> Worked:
+    def work() -> WorkOutcome:
         if broken:
             raise broken.pop()
         worked.append(store.work_one(NOW))
@@ -175,7 +175,7 @@ def test_a_worker_works_off_what_is_there_and_stops(closing: Any) -> None:
     async def run() -> None:
         stopped = asyncio.Event()
 
-        async def work_async() -> Worked:
+        async def work_async() -> WorkOutcome:
             worked.append(store.work_one(NOW))
             if worked[-1].kind == "idle":
                 stopped.set()

@@ -24,7 +24,7 @@ export type { Effect, Inbox, InboxOptions, NotedGap, Policy, Verdict } from "./i
 export { MemoryInbox } from "./memory.js";
 export { SqlInbox, type Result } from "./sql/inbox.js";
 export { Queue, type Intake, type WorkerOptions } from "./queue.js";
-export type { DeadLetter, Job, QueueStats, Worked, WorkPolicy } from "./work.js";
+export type { DeadLetter, Job, QueueStats, WorkOutcome, WorkPolicy } from "./work.js";
 
 export { answerRejected, answerTo, type Answer } from "./answer.js";
 export { Counters, type Counts } from "./counters.js";

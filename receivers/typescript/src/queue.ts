@@ -24,7 +24,7 @@ import {
   type DeadLetter,
   type Job,
   type QueueStats,
-  type Worked,
+  type WorkOutcome,
   type WorkPolicy,
 } from "./work.js";
 
@@ -42,7 +42,7 @@ export interface WorkerOptions {
   /** How often an idle worker looks for jobs that another process queued. */
   readonly idleSeconds?: number;
   /** Is told what a worker did, but not that it was idle. */
-  readonly onWorked?: (worked: Exclude<Worked, { kind: "idle" }>) => void;
+  readonly onWorked?: (worked: Exclude<WorkOutcome, { kind: "idle" }>) => void;
   /** Is told that the store could not be used; the worker goes on. Writes to `console.error` by default. */
   readonly onError?: (error: unknown) => void;
 }
@@ -96,9 +96,9 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
    * through its transaction, and the job's removal, commit together; if it fails, nothing it wrote is kept, and the job
    * is tried again later.
    */
-  workOne(effect: (delivery: Delivery, tx: Tx, job: Job) => unknown, now: number = unixNow()): Result<Worked, Sync> {
+  workOne(effect: (delivery: Delivery, tx: Tx, job: Job) => unknown, now: number = unixNow()): Result<WorkOutcome, Sync> {
     return this.#inbox.within((tx) =>
-      chain(this.#inbox.run(tx, this.#due(now)), (found): Awaitable<Worked> => {
+      chain(this.#inbox.run(tx, this.#due(now)), (found): Awaitable<WorkOutcome> => {
         if (found === undefined) return { kind: "idle" };
         if ("damaged" in found) return this.#inbox.run(tx, this.#bury(found.position, found.damaged));
         return this.#work(tx, found, () => effect(found.delivery, tx, found), now);
@@ -191,7 +191,7 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
     }
   }
 
-  #work(tx: Tx, job: Job, effect: () => unknown, now: number): Awaitable<Worked> {
+  #work(tx: Tx, job: Job, effect: () => unknown, now: number): Awaitable<WorkOutcome> {
     const inbox = this.#inbox;
     const tried = chain(inbox.run(tx, savepoint("savepoint railpost_effect")), () =>
       // A statement that failed and whose error was caught makes the release fail.
@@ -202,12 +202,12 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
     );
   }
 
-  *#remove(job: Job): Plan<Worked> {
+  *#remove(job: Job): Plan<WorkOutcome> {
     yield REMOVE.with(this.#inbox.dialect, job.position);
     return { kind: "done", eventId: job.delivery.eventId };
   }
 
-  *#undo(job: Job, failure: unknown, now: number): Plan<Worked> {
+  *#undo(job: Job, failure: unknown, now: number): Plan<WorkOutcome> {
     yield* savepoint("rollback to savepoint railpost_effect");
     const tries = job.tries + 1;
     const at = nextTry(this.#policy, tries, now);
@@ -218,7 +218,7 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
   }
 
   /** A job that cannot be read can never succeed. */
-  *#bury(position: bigint, error: string): Plan<Worked> {
+  *#bury(position: bigint, error: string): Plan<WorkOutcome> {
     yield BURY.with(this.#inbox.dialect, position, error);
     return { kind: "dead", eventId: "", error };
   }
@@ -226,7 +226,7 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
   /** Says whether there was something to do. */
   async #turn(effect: (delivery: Delivery, tx: Tx, job: Job) => unknown, options: WorkerOptions): Promise<boolean> {
     try {
-      const worked = (await this.workOne(effect)) as Worked;
+      const worked = (await this.workOne(effect)) as WorkOutcome;
       if (worked.kind === "idle") return false;
       options.onWorked?.(worked);
       // A synchronous database would keep everything else waiting until the queue is empty.

@@ -52,7 +52,7 @@ export interface Job {
 }
 
 /** What a worker did. */
-export type Worked =
+export type WorkOutcome =
   /** Nothing: no job is due. */
   | { readonly kind: "idle" }
   /** It applied this event. */

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { Delivery } from "../src/delivery.js";
 import type { Verdict } from "../src/inbox.js";
 import { Queue } from "../src/queue.js";
-import type { WorkPolicy, Worked } from "../src/work.js";
+import type { WorkPolicy, WorkOutcome } from "../src/work.js";
 import { SQL_SETUPS, type SqlSetup } from "./support/inboxes.js";
 import { unique } from "./support/services.js";
 import { event, NOW } from "./support/suite.js";
@@ -31,7 +31,7 @@ describe.each(Object.entries(SQL_SETUPS))("the queue with %s", (_name, setUp) =>
   async function workAll(queue: AnyQueue, now = NOW): Promise<string[]> {
     const done: string[] = [];
     for (;;) {
-      const worked = (await queue.workOne(() => undefined, now)) as Worked;
+      const worked = (await queue.workOne(() => undefined, now)) as WorkOutcome;
       if (worked.kind === "idle") return done;
       done.push(worked.kind === "done" ? worked.eventId : `${worked.kind} ${worked.eventId}`);
     }

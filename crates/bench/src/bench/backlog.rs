@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::slice::from_ref;
 use std::time::Instant;
 
-use super::{Bench, Running, Trouble, one_endpoint, publish_plan, subscribe};
+use super::{Bench, CaseError, RunningServer, one_endpoint, publish_plan, subscribe};
 use crate::cases::{PLAIN, Publish, Store};
 use crate::child::{Load, Sink};
 use crate::clock::now_us;
@@ -15,16 +15,16 @@ use crate::limits::{
 use crate::load::Report;
 use crate::load::plan::{Form, Keys, Plan};
 use crate::load::request::type_name;
-use crate::measure::{Judged, Stage, failure};
+use crate::measure::{MeasuredEndpoints, MeasuredProcesses, failure};
 use crate::proc::Usage;
-use crate::sink::Order;
-use crate::sink::ledger;
+use crate::sink::SinkCommand;
+use crate::sink::ledger::ArrivalFigures;
 
 /// Number of the first event of the pile: beyond those that were sent before it.
 const FIRST: u64 = 1 << 24;
 
 impl Bench {
-    pub(super) fn backlog(&mut self) -> Result<Figures, Trouble> {
+    pub(super) fn backlog(&mut self) -> Result<Figures, CaseError> {
         let mut running = self.server(Store::Sqlite)?;
         let empty = self.server(Store::Sqlite)?;
         let mut sink = Sink::start(2)?;
@@ -35,8 +35,8 @@ impl Bench {
             self.stage_of(&running, &mut sink).measure(from_ref(&plan), &one_endpoint())?;
         let beside = self.backlog_plan(&empty);
         self.fill_lanes(&empty, &mut sink, &beside)?;
-        sink.order(&Order::Down)?;
-        sink.order(&Order::Reset)?;
+        sink.command(&SinkCommand::Down)?;
+        sink.command(&SinkCommand::Reset)?;
         let pile = self.pile_up(&self.stage_of(&running, &mut sink), &plan, &beside)?;
         drop(empty);
         let peak_before = Usage::of(running.server.pid()).peak_bytes;
@@ -64,7 +64,7 @@ impl Bench {
         Ok(figures)
     }
 
-    fn backlog_plan(&self, running: &Running) -> Plan {
+    fn backlog_plan(&self, running: &RunningServer) -> Plan {
         let lanes = self.scale.events(u64::from(BACKLOG_LANES)) as u32;
         let publish = Publish { form: Form::Batch(100), keys: Keys::Many(lanes), ..PLAIN };
         let millis = self.scale.time(BACKLOG_MAX).as_millis() as u64;
@@ -73,11 +73,16 @@ impl Bench {
 
     /// Sends what makes most of the lanes, and waits until nothing of it is left: the other server has them
     /// by now too.
-    fn fill_lanes(&self, empty: &Running, sink: &mut Sink, plan: &Plan) -> Result<(), String> {
+    fn fill_lanes(
+        &self,
+        empty: &RunningServer,
+        sink: &mut Sink,
+        plan: &Plan,
+    ) -> Result<(), String> {
         let events = 2 * self.scale.events(u64::from(BACKLOG_LANES));
         let mut stage = self.stage_of(empty, sink);
         let report = load(&stage, "filling lanes", &Plan { events, ..plan.clone() })?;
-        let judged = Judged { endpoints: 1..2, deliveries_per_event: 1 };
+        let judged = MeasuredEndpoints { endpoints: 1..2, deliveries_per_event: 1 };
         match stage.drain(report.accepted, &judged, DRAIN_MAX)? {
             0 => Ok(()),
             missing => Err(format!("{missing} deliveries of the empty server did not come")),
@@ -87,7 +92,12 @@ impl Bench {
     /// Piles up nine tenths, and then the last one in parts. Before each part the same is sent to the server
     /// that is empty: that is what its rate is set against, because a minute earlier the machine may
     /// have been another one.
-    fn pile_up(&self, stage: &Stage<'_>, plan: &Plan, beside: &Plan) -> Result<Pile, String> {
+    fn pile_up(
+        &self,
+        stage: &MeasuredProcesses<'_>,
+        plan: &Plan,
+        beside: &Plan,
+    ) -> Result<BacklogFill, String> {
         let events = self.scale.events(BACKLOG_EVENTS);
         let part = (events / 10 / BACKLOG_PAIRS).max(1);
         let mut plan = Plan {
@@ -96,28 +106,28 @@ impl Bench {
             ..plan.clone()
         };
         let mut beside = Plan { first: FIRST, events: part, ..beside.clone() };
-        let mut pile = Pile::default();
+        let mut pile = BacklogFill::default();
         let most = load(stage, "piling up", &plan)?;
         pile.growth.extend(growth(&most));
         pile.add(&most);
-        let (mut full, mut empty) = (Pace::default(), Pace::default());
+        let (mut full, mut empty) = (AcceptRate::default(), AcceptRate::default());
         for _ in 0..BACKLOG_PAIRS {
-            empty += Pace::of(&load(stage, "comparing", &beside)?);
+            empty += AcceptRate::of(&load(stage, "comparing", &beside)?);
             beside.first += part;
             plan = Plan { first: plan.first + plan.events, events: part, ..plan };
             let report = load(stage, "piling up", &plan)?;
-            full += Pace::of(&report);
+            full += AcceptRate::of(&report);
             pile.add(&report);
-            pile.growth.push((pile.pace.accepted, Pace::of(&report).per_s()));
+            pile.growth.push((pile.pace.accepted, AcceptRate::of(&report).per_s()));
         }
         pile.of_empty = ratio(full.per_s(), empty.per_s()).unwrap_or(0.0);
         Ok(pile)
     }
 
-    fn restart(&self, running: &mut Running, sink: &mut Sink) -> Result<Restart, String> {
+    fn restart(&self, running: &mut RunningServer, sink: &mut Sink) -> Result<Restart, String> {
         self.progress.say("starting again");
         running.server.crash();
-        sink.order(&Order::Up)?;
+        sink.command(&SinkCommand::Up)?;
         let (begun, begun_us) = (Instant::now(), now_us());
         running.server.restart()?;
         running.server.wait_until_ready()?;
@@ -148,12 +158,12 @@ fn first_delivery(sink: &mut Sink, begun: Instant) -> Result<u64, String> {
 
 /// How much was accepted in how long.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct AcceptRate {
     accepted: u64,
     micros: u64,
 }
 
-impl Pace {
+impl AcceptRate {
     fn of(report: &Report) -> Self {
         let micros = report.last_answer_us.saturating_sub(report.first_sent_us);
         Self { accepted: report.accepted, micros }
@@ -164,17 +174,17 @@ impl Pace {
     }
 }
 
-impl AddAssign for Pace {
+impl AddAssign for AcceptRate {
     fn add_assign(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.micros += other.micros;
     }
 }
 
-/// What has piled up.
+/// A backlog as it was filled.
 #[derive(Debug, Default)]
-struct Pile {
-    pace: Pace,
+struct BacklogFill {
+    pace: AcceptRate,
     failed: u64,
     problem: Option<String>,
     growth: Vec<(u64, f64)>,
@@ -182,20 +192,20 @@ struct Pile {
     of_empty: f64,
 }
 
-impl Pile {
+impl BacklogFill {
     fn add(&mut self, report: &Report) {
-        self.pace += Pace::of(report);
+        self.pace += AcceptRate::of(report);
         self.failed += report.failed;
         self.problem = self.problem.take().or_else(|| report.problem.clone());
     }
 }
 
-fn load(stage: &Stage<'_>, what: &str, plan: &Plan) -> Result<Report, String> {
+fn load(stage: &MeasuredProcesses<'_>, what: &str, plan: &Plan) -> Result<Report, String> {
     let reports = stage.load(what, &mut [Load::start()?], from_ref(plan))?;
     reports.into_iter().next().ok_or_else(|| format!("no report of {what}"))
 }
 
-fn figures(plan: &Plan, pile: Pile, arrived: &ledger::Figures) -> Figures {
+fn figures(plan: &Plan, pile: BacklogFill, arrived: &ArrivalFigures) -> Figures {
     let drain_us = arrived.last_us.unwrap_or(0).saturating_sub(arrived.first_us.unwrap_or(0));
     let drained_per_s = per_second(arrived.fresh, drain_us);
     let Keys::Many(lanes) = plan.keys else { unreachable!("a backlog has many lanes") };
@@ -248,15 +258,15 @@ mod tests {
 
     #[test]
     fn the_pace_of_several_stretches_leaves_out_the_time_between_them() {
-        let mut pace = Pace::of(&report(&[(300, 3_000_000)]));
-        pace += Pace::of(&Report { first_sent_us: 8_000_000, ..report(&[(50, 12_000_000)]) });
+        let mut pace = AcceptRate::of(&report(&[(300, 3_000_000)]));
+        pace += AcceptRate::of(&Report { first_sent_us: 8_000_000, ..report(&[(50, 12_000_000)]) });
         assert_eq!(pace.per_s(), 50.0);
-        assert_eq!(Pace::default().per_s(), 0.0);
+        assert_eq!(AcceptRate::default().per_s(), 0.0);
     }
 
     #[test]
     fn what_was_refused_first_is_told() {
-        let mut pile = Pile::default();
+        let mut pile = BacklogFill::default();
         for problem in [None, Some("full"), Some("fuller")] {
             let problem = problem.map(str::to_owned);
             pile.add(&Report { failed: 2, problem, ..report(&[(1, 1)]) });

@@ -1,14 +1,14 @@
 //! What one endpoint or tenant takes from another.
 
-use super::{Bench, Trouble, one_endpoint, path, plan, publish_plan, subscribe};
+use super::{Bench, CaseError, one_endpoint, path, plan, publish_plan, subscribe};
 use crate::cases::{PLAIN, Publish, Store};
 use crate::child::Sink;
 use crate::figures::Figures;
 use crate::limits::{HANG, SIDE_CONNECTIONS};
 use crate::load::plan::{Form, Plan};
 use crate::load::request::type_name;
-use crate::measure::Judged;
-use crate::sink::Order;
+use crate::measure::MeasuredEndpoints;
+use crate::sink::SinkCommand;
 
 /// Events per second for the endpoint that hangs: more than it will ever take.
 const HANGING_PER_S: u64 = 200;
@@ -20,14 +20,18 @@ const NOISE: u64 = 50;
 
 impl Bench {
     /// One good endpoint, judged; beside it one that hangs, with events of its own.
-    pub(super) fn hanging(&mut self, hangs: bool, per_s: Option<u64>) -> Result<Figures, Trouble> {
+    pub(super) fn hanging(
+        &mut self,
+        hangs: bool,
+        per_s: Option<u64>,
+    ) -> Result<Figures, CaseError> {
         let running = self.server(Store::Sqlite)?;
         let mut sink = Sink::start(2)?;
         subscribe(&running.server, &mut sink, 0, super::TENANT, &[type_name(0)])?;
         let mut plans = vec![publish_plan(&running.server, &Publish { per_s, ..PLAIN })];
         if hangs {
             subscribe(&running.server, &mut sink, 1, super::TENANT, &[type_name(1)])?;
-            sink.order(&Order::Hang { endpoint: 1, millis: HANG.as_millis() as u64 })?;
+            sink.command(&SinkCommand::Hang { endpoint: 1, millis: HANG.as_millis() as u64 })?;
             plans.push(Plan {
                 first_type: 1,
                 per_s: Some(HANGING_PER_S),
@@ -39,7 +43,7 @@ impl Bench {
     }
 
     /// A hundred tenants with an endpoint each; all but the first are judged.
-    pub(super) fn tenants(&mut self, noisy: bool) -> Result<Figures, Trouble> {
+    pub(super) fn tenants(&mut self, noisy: bool) -> Result<Figures, CaseError> {
         let running = self.server(Store::Sqlite)?;
         let mut sink = Sink::start(TENANTS)?;
         for number in 0..TENANTS {
@@ -59,7 +63,7 @@ impl Bench {
             connections: SIDE_CONNECTIONS,
             ..plan(address.clone(), paths(0..1))
         };
-        let judged = Judged { endpoints: 1..TENANTS, deliveries_per_event: 1 };
+        let judged = MeasuredEndpoints { endpoints: 1..TENANTS, deliveries_per_event: 1 };
         Ok(self.stage_of(&running, &mut sink).measure(&[others, first], &judged)?)
     }
 }

@@ -1,4 +1,4 @@
-//! The attack: connections that never get anywhere, and keys that nobody has.
+//! The attack: connections that never get anywhere, and invalid keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use crate::limits::{
 /// An attack under way. It has a thread of its own.
 pub(super) struct Attack {
     runtime: Runtime,
-    met: Arc<Met>,
+    counters: Arc<AttackCounters>,
 }
 
-/// What the attackers met.
+/// How the server answered the attackers.
 #[derive(Default)]
-struct Met {
+struct AttackCounters {
     cut: AtomicU64,
     unauthorized: AtomicU64,
     limited: AtomicU64,
@@ -39,28 +39,28 @@ const WAYS: [(&str, bool); 3] = [
 ];
 
 impl Attack {
-    /// Begins an attack whose keys last for `stretch`.
-    pub(super) fn begin(address: &str, stretch: Duration) -> Result<Self, String> {
+    /// Begins an attack whose keys last for `run_time`.
+    pub(super) fn begin(address: &str, run_time: Duration) -> Result<Self, String> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        let met = Arc::new(Met::default());
+        let counters = Arc::new(AttackCounters::default());
         for (sent, drips) in WAYS {
             for _ in 0..HOSTILE_HOLDERS {
-                runtime.spawn(hold(address.to_owned(), sent, drips, met.clone()));
+                runtime.spawn(hold(address.to_owned(), sent, drips, counters.clone()));
             }
         }
-        let every = stretch * HOSTILE_KEY_CONNECTIONS / HOSTILE_KEYS;
+        let every = run_time * HOSTILE_KEY_CONNECTIONS / HOSTILE_KEYS;
         for guesser in 0..HOSTILE_KEY_CONNECTIONS {
-            runtime.spawn(guess(address.to_owned(), guesser, every, met.clone()));
+            runtime.spawn(guess(address.to_owned(), guesser, every, counters.clone()));
         }
-        Ok(Self { runtime, met })
+        Ok(Self { runtime, counters })
     }
 
-    /// Ends it, and says what it met.
+    /// Ends it, and says what it counters.
     pub(super) fn end(self) -> String {
         self.runtime.shutdown_background();
-        let Met { cut, unauthorized, limited, other } = &*self.met;
+        let AttackCounters { cut, unauthorized, limited, other } = &*self.counters;
         let [cut, unauthorized, limited, other] =
             [cut, unauthorized, limited, other].map(|count| count.load(Ordering::Relaxed));
         format!(
@@ -71,7 +71,7 @@ impl Attack {
 }
 
 /// Holds a connection for as long as it may, and then another one.
-async fn hold(address: String, sent: &str, drips: bool, met: Arc<Met>) {
+async fn hold(address: String, sent: &str, drips: bool, counters: Arc<AttackCounters>) {
     loop {
         let Ok(mut stream) = TcpStream::connect(&address).await else {
             sleep(FAILURE_PAUSE).await;
@@ -87,12 +87,12 @@ async fn hold(address: String, sent: &str, drips: bool, met: Arc<Met>) {
                 Err(_) => {}
             }
         }
-        met.cut.fetch_add(1, Ordering::Relaxed);
+        counters.cut.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Shows one unknown key after the other.
-async fn guess(address: String, guesser: u32, every: Duration, met: Arc<Met>) {
+async fn guess(address: String, guesser: u32, every: Duration, counters: Arc<AttackCounters>) {
     let mut ticks = tokio::time::interval(every);
     for number in 0_u64.. {
         ticks.tick().await;
@@ -105,9 +105,9 @@ async fn guess(address: String, guesser: u32, every: Duration, met: Arc<Met>) {
             body: Bytes::new(),
         };
         let count = match connection.send(call).await {
-            Ok((StatusCode::UNAUTHORIZED, _)) => &met.unauthorized,
-            Ok((StatusCode::TOO_MANY_REQUESTS, _)) => &met.limited,
-            _ => &met.other,
+            Ok((StatusCode::UNAUTHORIZED, _)) => &counters.unauthorized,
+            Ok((StatusCode::TOO_MANY_REQUESTS, _)) => &counters.limited,
+            _ => &counters.other,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

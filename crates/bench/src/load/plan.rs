@@ -74,7 +74,7 @@ fn scatter(number: u64) -> u64 {
     number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// One stretch of load.
+/// One run of load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Host and port.
@@ -94,7 +94,7 @@ pub(crate) struct Plan {
     pub(crate) per_s: Option<u64>,
     /// Number of the first event.
     pub(crate) first: u64,
-    /// Most events, and the longest time: whichever comes first ends the stretch.
+    /// Most events, and the longest time: whichever comes first ends the run.
     pub(crate) events: u64,
     pub(crate) millis: u64,
 }

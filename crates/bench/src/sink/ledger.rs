@@ -19,7 +19,7 @@ pub(crate) struct Arrival {
 
 /// What the endpoint has seen since its figures were last set back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Figures {
+pub(crate) struct ArrivalFigures {
     /// Deliveries that came for the first time.
     pub(crate) fresh: u64,
     /// Deliveries of events that had come before.
@@ -40,8 +40,8 @@ pub(crate) struct Figures {
 /// The figures, and what is needed to judge the next arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    pub(crate) figures: Figures,
-    numbers: Seen,
+    pub(crate) figures: ArrivalFigures,
+    numbers: NumberSet,
     /// The highest seq of each key that came without a gap.
     seqs: Vec<u64>,
     /// The latest number of each key from each producer.
@@ -51,7 +51,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Sets the figures back. What came stays known, so that order is judged across the whole run.
     pub(crate) fn reset(&mut self) {
-        self.figures = Figures::default();
+        self.figures = ArrivalFigures::default();
     }
 
     pub(crate) fn add(&mut self, arrival: &Arrival) {
@@ -117,9 +117,9 @@ fn highest_of(seqs: &mut Vec<u64>, key: u32) -> &mut u64 {
 
 /// A set of event numbers: a bit each.
 #[derive(Debug, Default)]
-struct Seen(Vec<u64>);
+struct NumberSet(Vec<u64>);
 
-impl Seen {
+impl NumberSet {
     /// Says whether the number is new; nothing if it is too large to be one.
     fn insert(&mut self, number: u64) -> Option<bool> {
         if number > NUMBER_MAX {
@@ -166,7 +166,7 @@ mod tests {
             for (key, seq, number) in arrivals {
                 ledger.add(&arrival(key, seq, number));
             }
-            let Figures { fresh, duplicates, violations, .. } = ledger.figures;
+            let ArrivalFigures { fresh, duplicates, violations, .. } = ledger.figures;
             assert_eq!((fresh, duplicates, violations), expected, "{name}");
         }
     }
@@ -186,7 +186,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.add(&arrival(Some(1), 1, 10));
         ledger.reset();
-        assert_eq!(ledger.figures, Figures::default());
+        assert_eq!(ledger.figures, ArrivalFigures::default());
         ledger.add(&arrival(Some(1), 1, 10));
         ledger.add(&arrival(Some(1), 3, 30));
         assert_eq!(ledger.figures.duplicates, 1);

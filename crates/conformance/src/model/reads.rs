@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
-use railpost_engine::{LaneId, LanePage, Load, Page, Stage, Timestamp};
+use railpost_engine::{DeliveryStage, LaneId, LanePage, Load, LoadedPage, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventType, Key, Seq, TenantId};
 
 use super::translator::{by_lane, relevant, relevant_page};
@@ -93,7 +93,7 @@ impl Model {
         (0..3).map(|_| self.endpoints[self.dice.usize(from..len)]).collect()
     }
 
-    async fn same_deliveries(&mut self, limit: u32, stage: Option<Stage>) {
+    async fn same_deliveries(&mut self, limit: u32, stage: Option<DeliveryStage>) {
         let (event_type, key, created) = self.some_filters();
         let some = self.some_endpoints().into_iter().map(Some).chain([None]);
         for (endpoint, tenant) in some.flat_map(|id| self.tenants.iter().map(move |t| (id, t))) {
@@ -162,7 +162,7 @@ impl Model {
             loads.push(Load::Lanes { endpoint, after: None, limit: 99, window: limit });
             loads.push(Load::Unkeyed { endpoint, after: None, due_by: now, due_beyond, limit });
             let lanes = Load::Lanes { endpoint, after: None, limit: 9, window: 1 };
-            let Page::Lanes { lanes, .. } = self.memory.load(lanes).await.unwrap() else {
+            let LoadedPage::Lanes { lanes, .. } = self.memory.load(lanes).await.unwrap() else {
                 panic!()
             };
             for LanePage { lane, deliveries, .. } in lanes {
@@ -243,7 +243,12 @@ impl Model {
     /// One kind of read after another, so that all are done between any few groups.
     pub(super) async fn check(&mut self, kind: u64) {
         let limit = [2, 9, 40, 99][self.dice.usize(..4)];
-        let stages = [None, Some(Stage::Dead), Some(Stage::Pending), Some(Stage::Discarded)];
+        let stages = [
+            None,
+            Some(DeliveryStage::Dead),
+            Some(DeliveryStage::Pending),
+            Some(DeliveryStage::Discarded),
+        ];
         self.same_held_lanes(limit).await;
         self.same_loads(limit).await;
         match kind % KINDS {
@@ -267,7 +272,7 @@ async fn open_lanes(store: &dyn Store, endpoint: EndpointId, limit: u32) -> Vec<
     let (mut all, mut after) = (Vec::<LanePage>::new(), None);
     loop {
         let load = Load::Lanes { endpoint, after, limit, window: limit };
-        let Page::Lanes { lanes, next } = store.load(load).await.unwrap() else { panic!() };
+        let LoadedPage::Lanes { lanes, next } = store.load(load).await.unwrap() else { panic!() };
         assert!(next.is_none() || lanes.len() == limit as usize, "{endpoint}: a page is full");
         all.extend(lanes);
         assert!(all.is_sorted_by_key(|page| page.lane), "{endpoint}: by id");

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use railpost_engine::{
-    AttemptResult, DeadReason, Delivery, DeliveryState, Progress, Span, Stage, Timestamp,
+    AttemptResult, DeadReason, Delivery, DeliveryStage, DeliveryState, Progress, Span, Timestamp,
     Transition,
 };
 use railpost_wire::{EventId, TenantId};
@@ -117,7 +117,7 @@ impl Model {
         };
         let transition =
             Transition { delivery: id, endpoint, place, state, progress, attempt: None, at: now };
-        let attempted = !matches!(state.stage(), Stage::Pending | Stage::InFlight);
+        let attempted = !matches!(state.stage(), DeliveryStage::Pending | DeliveryStage::InFlight);
         (transition, attempted.then(|| Box::new(detail)))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use railpost_engine::{Accepted, Delivery, LaneId, LanePage, Page, Place};
+use railpost_engine::{Accepted, Delivery, LaneId, LanePage, LoadedPage, Place};
 use railpost_wire::{DeliveryId, LineId, Seq};
 use rustc_hash::FxHashMap;
 
@@ -123,14 +123,14 @@ impl Translator {
         relevant(LanePage { lane, deliveries: deliveries.collect(), ..page })
     }
 
-    pub(super) fn page(&self, page: Page) -> Page {
+    pub(super) fn page(&self, page: LoadedPage) -> LoadedPage {
         match page {
-            Page::Lanes { lanes, next } => Page::Lanes {
+            LoadedPage::Lanes { lanes, next } => LoadedPage::Lanes {
                 lanes: by_lane(lanes.into_iter().map(|page| self.lane_page(page)).collect()),
                 next: next.map(|lane| self.lanes.memory(lane)),
             },
-            Page::Lane(page) => Page::Lane(self.lane_page(page)),
-            Page::Unkeyed { deliveries, next, next_due } => Page::Unkeyed {
+            LoadedPage::Lane(page) => LoadedPage::Lane(self.lane_page(page)),
+            LoadedPage::Unkeyed { deliveries, next, next_due } => LoadedPage::Unkeyed {
                 deliveries: deliveries.into_iter().map(|one| self.delivery(one)).collect(),
                 next: next.map(|id| self.deliveries.memory(id)),
                 next_due,
@@ -154,12 +154,12 @@ pub(super) fn relevant(mut page: LanePage) -> LanePage {
     page
 }
 
-pub(super) fn relevant_page(page: Page) -> Page {
+pub(super) fn relevant_page(page: LoadedPage) -> LoadedPage {
     match page {
-        Page::Lanes { lanes, next } => {
-            Page::Lanes { lanes: lanes.into_iter().map(relevant).collect(), next }
+        LoadedPage::Lanes { lanes, next } => {
+            LoadedPage::Lanes { lanes: lanes.into_iter().map(relevant).collect(), next }
         }
-        Page::Lane(page) => Page::Lane(relevant(page)),
+        LoadedPage::Lane(page) => LoadedPage::Lane(relevant(page)),
         unkeyed => unkeyed,
     }
 }

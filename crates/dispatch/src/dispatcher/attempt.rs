@@ -1,4 +1,4 @@
-//! One attempt: from a parcel to a request, and from its exchange to what is recorded.
+//! One attempt: from a payload to a request, and from its exchange to what is recorded.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,51 +11,51 @@ use railpost_wire::{Envelope, Event, NodeId};
 use tokio::sync::mpsc;
 
 use super::ThinUrl;
-use super::outlet::Outlet;
-use super::run::News;
+use super::messages::TaskReport;
+use super::prepared_endpoint::PreparedEndpoint;
 use crate::{BadHeader, Detail, Exchange, Request, Response, Route, Sender, TraceParent};
 
-/// What all attempts are made with.
-pub(super) struct Tools {
+/// What all attempts share.
+pub(super) struct AttemptContext {
     pub(super) sender: Sender,
     pub(super) source: Arc<dyn Source>,
     pub(super) thin_url: Arc<dyn ThinUrl>,
     pub(super) node: Option<NodeId>,
-    /// Where it is told what became of them.
-    pub(super) reporter: mpsc::UnboundedSender<News>,
+    /// Takes the report of each attempt's end.
+    pub(super) reports: mpsc::UnboundedSender<TaskReport>,
 }
 
 /// All that one attempt needs.
-pub(super) struct Job {
+pub(super) struct AttemptJob {
     pub(super) attempt: Attempt,
-    pub(super) outlet: Arc<Outlet>,
+    pub(super) prepared: Arc<PreparedEndpoint>,
     pub(super) parcel: Arc<Parcel>,
     /// What the receiver is told about the trace.
     pub(super) trace: Option<TraceParent>,
-    pub(super) tools: Arc<Tools>,
+    pub(super) context: Arc<AttemptContext>,
 }
 
-impl Job {
+impl AttemptJob {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
     pub(super) async fn perform(&self) -> AttemptDetail {
-        let started_at = self.tools.source.now();
-        let exchange = match (&self.outlet.route, self.outlet.blocked(started_at)) {
+        let started_at = self.context.source.now();
+        let exchange = match (&self.prepared.route, self.prepared.blocked(started_at)) {
             (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
             (_, Some(problem)) => not_sent(Failure::NotSent, problem),
             (Ok(route), None) => match self.request(route, started_at) {
-                Ok(request) => self.tools.sender.send(request).await,
+                Ok(request) => self.context.sender.send(request).await,
                 Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
             },
         };
-        detail(self.attempt.number, started_at, exchange, self.tools.node)
+        detail(self.attempt.number, started_at, exchange, self.context.node)
     }
 
     fn request<'r>(&self, route: &'r Route, now: Timestamp) -> Result<Request<'r>, BadHeader> {
         let event = &self.parcel.event;
-        let envelope = self.outlet.envelope_of(event.payload.len());
-        // Signing a URL that nobody is shown would cost every attempt.
+        let envelope = self.prepared.envelope_of(event.payload.len());
+        // Only a thin envelope shows the URL, and signing it is not cheap.
         let url = match envelope {
-            Envelope::Thin => self.tools.thin_url.thin_url(&self.parcel),
+            Envelope::Thin => self.context.thin_url.thin_url(&self.parcel),
             _ => String::new(),
         };
         let content = envelope.wrap(&Event {
@@ -66,18 +66,18 @@ impl Job {
             content_type: &event.content_type,
             schema_version: event.schema_version,
             unix_ms: event.time.as_millis(),
-            source: &self.outlet.source,
+            source: &self.prepared.source,
             cloudevent: event.cloudevent.as_deref(),
             url: &url,
         });
-        let signers = self.outlet.signers(now);
+        let signers = self.prepared.signers(now);
         let own = self.wire_attempt(envelope, &content.body, &signers, now).values();
         let body = match &content.body {
             Cow::Borrowed(part) => event.payload.slice_ref(part),
             Cow::Owned(bytes) => Bytes::copy_from_slice(bytes),
         };
         let request = Request::new(route, content.headers, body)?.with_attempt(own);
-        let request = request.with_resend(self.outlet.resend);
+        let request = request.with_resend(self.prepared.resend);
         Ok(match self.trace {
             Some(parent) => request.with_traceparent(parent),
             None => request,
@@ -183,13 +183,12 @@ fn timing(detail: &Detail) -> Timing {
 mod tests {
     use super::*;
 
-    /// A hand holds its attempt as a whole, used or not: one that dialled in place would have several
-    /// times the size.
+    /// Every attempt's task is allocated as a whole: one that dialled in place would have several times the size.
     #[test]
     fn an_attempt_is_small() {
-        fn size<'j, F>(_: fn(&'j Job) -> F) -> usize {
+        fn size<'j, F>(_: fn(&'j AttemptJob) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(Job::perform) <= 3 * 1024, "{}", size(Job::perform));
+        assert!(size(AttemptJob::perform) <= 3 * 1024, "{}", size(AttemptJob::perform));
     }
 }

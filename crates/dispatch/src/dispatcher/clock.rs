@@ -7,7 +7,7 @@ use railpost_store::Source;
 
 use crate::limits::{CLOCK_JITTER, CLOCK_SLEW_SHARE};
 
-/// The time of day when it was made plus what has passed since, by a clock that nobody sets. It follows
+/// The time of day when it was made plus what has passed since, by a steady clock. It follows
 /// the time of day slowly: a clock that is set forward or back freezes no retry and hurries none.
 #[derive(Debug)]
 pub(super) struct EngineClock {

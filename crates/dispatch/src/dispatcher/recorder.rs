@@ -1,4 +1,4 @@
-//! Writes what the engine decided, in batches and in order, and has looked up what it asks for.
+//! Writes what the engine decided, in batches and in order, and begins the loads that it asks for.
 //!
 //! Records and loads share one queue: a load starts when everything recorded before it that it could show
 //! is visible, as the engine's contract wants it. When the store is in trouble, the queue fills up, the run
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    AttemptToken, EndpointRecord, Input, LaneId, Load, LoadTicket, Stage, Transition,
+    AttemptToken, DeliveryStage, EndpointRecord, Input, LaneId, Load, LoadTicket, Transition,
 };
 use railpost_store::{
     AttemptDetail, AuditEntry, Durability, Epoch, RecordBatch, Recorded, Store, StoreError,
@@ -17,79 +17,79 @@ use railpost_wire::{DeliveryId, Seq};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::Watch;
-use super::lookups::Lookups;
-use super::repair::Doubts;
-use super::run::News;
+use super::Observer;
+use super::loader::Loader;
+use super::messages::TaskReport;
+use super::reconciler::InDoubtWrites;
 use crate::limits::{
     RECORD_BATCH_BYTES_MAX, RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN,
 };
 
-/// Something to write or to look up.
+/// Something to write or to load.
 #[derive(Debug)]
-pub(super) enum Item {
+pub(super) enum LedgerWork {
     Transition(Transition, Option<Box<AttemptDetail>>),
-    /// What a person decided, and who did: durable, because the person is told so.
+    /// A person's decision, with its audit entry. Durable before the person is answered.
     Decision(Transition, Option<Box<AuditEntry>>),
-    /// Who decided something that changes no state yet: durable, too.
-    Decided(Box<AuditEntry>),
+    /// The audit entry of a decision that changes no state yet. Durable, too.
+    Audit(Box<AuditEntry>),
     Endpoint(EndpointRecord),
     /// Durable before the attempt may leave.
-    First(Transition, AttemptToken),
+    RecordFirst(Transition, AttemptToken),
     Load(LoadTicket, Load),
-    /// Tells when everything before it is written.
+    /// Answers when everything before it is written.
     Written(oneshot::Sender<()>),
 }
 
-impl Item {
+impl LedgerWork {
     /// Whether the engine waits for it.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self, Self::First(..) | Self::Load(..) | Self::Written(_))
+        matches!(self, Self::RecordFirst(..) | Self::Load(..) | Self::Written(_))
     }
 }
 
 pub(super) struct Recorder {
     pub(super) store: Arc<dyn Store>,
-    pub(super) watch: Arc<dyn Watch>,
+    pub(super) observer: Arc<dyn Observer>,
     pub(super) epoch: Epoch,
-    pub(super) items: mpsc::Receiver<Item>,
-    /// Told when an item that the engine waits for was put into the queue.
+    pub(super) work: mpsc::Receiver<LedgerWork>,
+    /// Notified when the queue gets work that the engine waits for.
     pub(super) awaited: Arc<Notify>,
-    pub(super) lookups: Lookups,
-    /// Where it is noted that the engine's view was refused.
-    pub(super) doubts: Arc<Doubts>,
-    pub(super) news: mpsc::UnboundedSender<News>,
+    pub(super) loader: Loader,
+    /// Notes the endpoints whose records the store refused.
+    pub(super) in_doubt: Arc<InDoubtWrites>,
+    pub(super) reports: mpsc::UnboundedSender<TaskReport>,
 }
 
 impl Recorder {
     /// Runs until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         let mut size = 0;
-        while let Some(item) = self.items.recv().await {
+        while let Some(work) = self.work.recv().await {
             // Most groups are about as large as the one before.
-            let mut group = Group::new(self.epoch);
+            let mut group = RecordGroup::new(self.epoch);
             group.batch.transitions.reserve(size);
-            self.sort(item, &mut group);
+            self.sort(work, &mut group);
             self.gather(&mut group).await;
             size = group.batch.transitions.len();
-            if self.write(group.batch, &group.firsts).await {
+            if self.write(group.batch, &group.awaiting_record).await {
                 for waiting in group.written {
                     let _ = waiting.send(());
                 }
             }
-            group.loads.into_iter().for_each(|(ticket, load)| self.lookups.begin(ticket, load));
+            group.loads.into_iter().for_each(|(ticket, load)| self.loader.begin(ticket, load));
         }
     }
 
-    /// Adds what is in the queue. A group that nobody waits for may grow for a while.
-    async fn gather(&mut self, group: &mut Group) {
+    /// Adds what is in the queue. A group that is not awaited may grow for a while.
+    async fn gather(&mut self, group: &mut RecordGroup) {
         let pause = tokio::time::sleep(RECORD_PAUSE);
         tokio::pin!(pause);
         loop {
             while !group.is_full()
-                && let Ok(item) = self.items.try_recv()
+                && let Ok(work) = self.work.try_recv()
             {
-                self.sort(item, group);
+                self.sort(work, group);
             }
             if pause.is_elapsed() || !group.may_wait() {
                 return;
@@ -101,11 +101,13 @@ impl Recorder {
         }
     }
 
-    /// Looks up at once what the group cannot change, and adds the rest to it.
-    fn sort(&self, item: Item, group: &mut Group) {
-        match item {
-            Item::Load(ticket, load) if !group.concerns(&load) => self.lookups.begin(ticket, load),
-            item => group.add(item),
+    /// Begins a load at once if the group cannot change its result. Adds all other work to the group.
+    fn sort(&self, work: LedgerWork, group: &mut RecordGroup) {
+        match work {
+            LedgerWork::Load(ticket, load) if !group.concerns(&load) => {
+                self.loader.begin(ticket, load);
+            }
+            work => group.add(work),
         }
     }
 
@@ -113,7 +115,7 @@ impl Recorder {
     async fn write(
         &self,
         batch: RecordBatch,
-        firsts: &FxHashMap<DeliveryId, AttemptToken>,
+        awaiting_record: &FxHashMap<DeliveryId, AttemptToken>,
     ) -> bool {
         if batch.is_empty() {
             return true;
@@ -122,21 +124,23 @@ impl Recorder {
         loop {
             match self.store.record(batch.clone()).await {
                 Ok(recorded) => {
-                    self.confirm(&recorded, firsts, again);
+                    self.confirm(&recorded, awaiting_record, again);
                     return true;
                 }
                 Err(trouble @ (StoreError::Fenced { .. } | StoreError::Invalid { .. })) => {
-                    // No retry mends it: another node has the endpoints, and goes by the store.
-                    self.watch.store_trouble(&trouble);
+                    // No retry fixes it: another node has the endpoints, and goes by the store.
+                    self.observer.store_trouble(&trouble);
                     if matches!(trouble, StoreError::Fenced { .. }) {
                         let of =
                             batch.transitions.iter().map(|(transition, _)| transition.endpoint);
-                        self.doubts.of_backlogs(of);
+                        self.in_doubt.note_backlogs(of);
                     }
-                    firsts.values().for_each(|token| self.tell(Input::RecordRefused(*token)));
+                    awaiting_record
+                        .values()
+                        .for_each(|token| self.report(Input::RecordRefused(*token)));
                     return false;
                 }
-                Err(trouble) => self.watch.store_trouble(&trouble),
+                Err(trouble) => self.observer.store_trouble(&trouble),
             }
             tokio::time::sleep(wait).await;
             (again, wait) = (true, (wait * 2).min(STORE_RETRY_MAX));
@@ -148,15 +152,15 @@ impl Recorder {
     fn confirm(
         &self,
         recorded: &Recorded,
-        firsts: &FxHashMap<DeliveryId, AttemptToken>,
+        awaiting_record: &FxHashMap<DeliveryId, AttemptToken>,
         again: bool,
     ) {
         let refused: FxHashMap<_, _> =
             recorded.refused.iter().map(|refused| (refused.delivery, refused.on_record)).collect();
-        for (delivery, token) in firsts {
-            let ours = again && refused.get(delivery) == Some(&Some(Stage::InFlight));
+        for (delivery, token) in awaiting_record {
+            let ours = again && refused.get(delivery) == Some(&Some(DeliveryStage::InFlight));
             let may_leave = ours || !refused.contains_key(delivery);
-            self.tell(if may_leave {
+            self.report(if may_leave {
                 Input::Recorded(*token)
             } else {
                 Input::RecordRefused(*token)
@@ -164,16 +168,16 @@ impl Recorder {
         }
     }
 
-    fn tell(&self, input: Input) {
-        // If the run loop is gone, nobody waits for this.
-        let _ = self.news.send(News::Input(Box::new(input)));
+    fn report(&self, input: Input) {
+        // If the run loop has ended, the answer is not needed.
+        let _ = self.reports.send(TaskReport::Input(Box::new(input)));
     }
 }
 
-/// What is written together, and looked up after that.
-struct Group {
+/// What is written together, and loaded after that.
+struct RecordGroup {
     batch: RecordBatch,
-    firsts: FxHashMap<DeliveryId, AttemptToken>,
+    awaiting_record: FxHashMap<DeliveryId, AttemptToken>,
     loads: Vec<(LoadTicket, Load)>,
     /// Those who wait until it is written.
     written: Vec<oneshot::Sender<()>>,
@@ -183,33 +187,33 @@ struct Group {
     bytes: usize,
 }
 
-impl Group {
+impl RecordGroup {
     fn new(epoch: Epoch) -> Self {
         let batch = RecordBatch { epoch, ..RecordBatch::default() };
-        let (firsts, lanes) = (FxHashMap::default(), FxHashMap::default());
-        Self { batch, firsts, loads: Vec::new(), written: Vec::new(), lanes, bytes: 0 }
+        let (awaiting_record, lanes) = (FxHashMap::default(), FxHashMap::default());
+        Self { batch, awaiting_record, loads: Vec::new(), written: Vec::new(), lanes, bytes: 0 }
     }
 
-    fn add(&mut self, item: Item) {
-        match item {
-            Item::Transition(transition, detail) => self.add_transition(transition, detail),
-            Item::Decision(transition, audit) => {
+    fn add(&mut self, work: LedgerWork) {
+        match work {
+            LedgerWork::Transition(transition, detail) => self.add_transition(transition, detail),
+            LedgerWork::Decision(transition, audit) => {
                 self.batch.durability = Durability::Durable;
                 self.batch.audit.extend(audit.map(|entry| *entry));
                 self.add_transition(transition, None);
             }
-            Item::Decided(audit) => {
+            LedgerWork::Audit(audit) => {
                 self.batch.durability = Durability::Durable;
                 self.batch.audit.push(*audit);
             }
-            Item::Written(waiting) => self.written.push(waiting),
-            Item::Endpoint(record) => self.batch.endpoints.push(record),
-            Item::First(transition, token) => {
+            LedgerWork::Written(waiting) => self.written.push(waiting),
+            LedgerWork::Endpoint(record) => self.batch.endpoints.push(record),
+            LedgerWork::RecordFirst(transition, token) => {
                 self.batch.durability = Durability::Durable;
-                self.firsts.insert(transition.delivery, token);
+                self.awaiting_record.insert(transition.delivery, token);
                 self.add_transition(transition, None);
             }
-            Item::Load(ticket, load) => self.loads.push((ticket, load)),
+            LedgerWork::Load(ticket, load) => self.loads.push((ticket, load)),
         }
     }
 
@@ -228,11 +232,11 @@ impl Group {
         count >= RECORD_BATCH_MAX || self.bytes >= RECORD_BATCH_BYTES_MAX
     }
 
-    /// Whether it may be written later: it has something to write, and nobody waits for it.
+    /// Whether it may be written later: it has something to write, and is not awaited.
     fn may_wait(&self) -> bool {
-        let nobody_waits =
-            self.firsts.is_empty() && self.loads.is_empty() && self.written.is_empty();
-        !self.batch.is_empty() && !self.is_full() && nobody_waits
+        let is_unawaited =
+            self.awaiting_record.is_empty() && self.loads.is_empty() && self.written.is_empty();
+        !self.batch.is_empty() && !self.is_full() && is_unawaited
     }
 
     /// Whether a load could show what the batch changes.
@@ -244,16 +248,16 @@ impl Group {
     }
 }
 
-/// Asks the store until it answers.
-pub(super) async fn insist<T, F: Future<Output = Result<T, StoreError>>>(
-    watch: &dyn Watch,
-    mut ask: impl FnMut() -> F,
+/// Calls the store until it succeeds.
+pub(super) async fn retry_until_ok<T, F: Future<Output = Result<T, StoreError>>>(
+    observer: &dyn Observer,
+    mut call: impl FnMut() -> F,
 ) -> T {
     let mut wait: Duration = STORE_RETRY_MIN;
     loop {
-        match ask().await {
+        match call().await {
             Ok(answer) => return answer,
-            Err(trouble) => watch.store_trouble(&trouble),
+            Err(trouble) => observer.store_trouble(&trouble),
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(STORE_RETRY_MAX);
@@ -271,7 +275,7 @@ mod tests {
 
     const ENDPOINT: EndpointId = EndpointId::from_u128(1);
 
-    fn transition(place: Option<(u64, u64)>) -> Item {
+    fn transition(place: Option<(u64, u64)>) -> LedgerWork {
         let place =
             place.map(|(lane, seq)| Place { lane: LaneId(lane), seq: Seq::new(seq).unwrap() });
         let transition = Transition {
@@ -283,7 +287,7 @@ mod tests {
             attempt: None,
             at: Timestamp::default(),
         };
-        Item::Transition(transition, None)
+        LedgerWork::Transition(transition, None)
     }
 
     fn lane(lane: u64, from: u64) -> Load {
@@ -315,15 +319,15 @@ mod tests {
             (&[None][..], lane(7, 1), false),
             (&[None][..], unkeyed, true),
         ] {
-            let mut group = Group::new(Epoch::default());
+            let mut group = RecordGroup::new(Epoch::default());
             records.iter().for_each(|place| group.add(transition(*place)));
             assert_eq!(group.concerns(&load), waits, "{records:?} {load:?}");
         }
     }
 
     #[test]
-    fn a_group_is_written_later_only_while_nobody_waits_for_it() {
-        let mut group = Group::new(Epoch::default());
+    fn a_group_is_written_later_only_while_it_is_not_awaited() {
+        let mut group = RecordGroup::new(Epoch::default());
         assert!(!group.may_wait(), "there is nothing to write");
         group.add(transition(None));
         assert!(group.may_wait());

@@ -1,4 +1,4 @@
-//! Receivers on this machine: open while nobody else can reach them through this server.
+//! Receivers on this machine: open while no other machine can reach them through this server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

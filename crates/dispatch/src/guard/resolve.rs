@@ -24,7 +24,7 @@ pub trait Resolve: Send + Sync {
 /// and `hosts` file apply.
 ///
 /// The system answers on a thread, which stays taken for as long as a broken name server likes, even
-/// if nobody waits any more. So there is one question at a time for each name, whoever asks, and a
+/// if no caller waits any more. So there is one question at a time for each name, for all callers, and a
 /// bound on all of them.
 pub struct SystemResolver(Arc<Lookups>);
 

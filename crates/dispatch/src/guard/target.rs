@@ -100,7 +100,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What the parser would silently mend is refused here: other software may mend it differently.
+/// What the parser would silently fix is refused here: other software may fix it differently.
 fn check_text(url: &str) -> Result<(), TargetError> {
     if url.len() > URL_LEN_MAX {
         return Err(TargetError::TooLong(url.len()));

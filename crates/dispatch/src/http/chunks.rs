@@ -35,12 +35,12 @@ impl Chunk {
                     Ok(Status::Complete((used, 0))) => (Self::Trailers, used),
                     Ok(Status::Complete((used, size))) => (Self::Data(size), used),
                     Ok(Status::Partial) => return read_within_bound(input),
-                    Err(NoChunk) => return Step::Bad,
+                    Err(BadChunk) => return Step::Bad,
                 },
                 Self::Trailers => match trailers_len(input) {
                     Ok(Status::Complete(used)) => (Self::Nothing, used),
                     Ok(Status::Partial) => return read_within_bound(input),
-                    Err(NoChunk) => return Step::Bad,
+                    Err(BadChunk) => return Step::Bad,
                 },
             };
             input.advance(used);
@@ -50,17 +50,17 @@ impl Chunk {
 }
 
 /// Something does not frame a chunk.
-struct NoChunk;
+struct BadChunk;
 
 /// The length of the line that begins a chunk, and the chunk's size. Extensions are passed over. The line
 /// ends with CRLF: some take a bare line feed for its end and some for a part of it, so it is refused.
-fn chunk_size(input: &[u8]) -> Result<Status<(usize, u64)>, NoChunk> {
+fn chunk_size(input: &[u8]) -> Result<Status<(usize, u64)>, BadChunk> {
     let digits = input.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     if digits == 0 {
-        return if input.is_empty() { Ok(Status::Partial) } else { Err(NoChunk) };
+        return if input.is_empty() { Ok(Status::Partial) } else { Err(BadChunk) };
     }
-    let text = std::str::from_utf8(&input[..digits]).map_err(|_| NoChunk)?;
-    let size = u64::from_str_radix(text, 16).map_err(|_| NoChunk)?;
+    let text = std::str::from_utf8(&input[..digits]).map_err(|_| BadChunk)?;
+    let size = u64::from_str_radix(text, 16).map_err(|_| BadChunk)?;
     let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t');
     let after = digits + input[digits..].iter().take_while(is_space).count();
     let extensions = match input.get(after) {
@@ -70,13 +70,13 @@ fn chunk_size(input: &[u8]) -> Result<Status<(usize, u64)>, NoChunk> {
     Ok(match &input[after + extensions..] {
         [] | [b'\r'] => Status::Partial,
         [b'\r', b'\n', ..] => Status::Complete((after + extensions + 2, size)),
-        _ => return Err(NoChunk),
+        _ => return Err(BadChunk),
     })
 }
 
 /// The length of what follows the last chunk: lines that are read and thrown away, and an empty one. All end
 /// with CRLF.
-fn trailers_len(input: &[u8]) -> Result<Status<usize>, NoChunk> {
+fn trailers_len(input: &[u8]) -> Result<Status<usize>, BadChunk> {
     let end = match input {
         [b'\r', b'\n', ..] => Some(2),
         _ => input.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4),
@@ -86,12 +86,12 @@ fn trailers_len(input: &[u8]) -> Result<Status<usize>, NoChunk> {
     let lone_return =
         |at: usize| lines[at] == b'\r' && lines.get(at + 1).is_some_and(|next| *next != b'\n');
     if (0..lines.len()).any(|at| lone_feed(at) || lone_return(at)) {
-        return Err(NoChunk);
+        return Err(BadChunk);
     }
     let Some(end) = end else { return Ok(Status::Partial) };
     let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
-    let parsed = httparse::parse_headers(lines, &mut room).map_err(|_| NoChunk)?;
-    if parsed.is_complete() { Ok(Status::Complete(end)) } else { Err(NoChunk) }
+    let parsed = httparse::parse_headers(lines, &mut room).map_err(|_| BadChunk)?;
+    if parsed.is_complete() { Ok(Status::Complete(end)) } else { Err(BadChunk) }
 }
 
 fn is_line_end(byte: u8) -> bool {

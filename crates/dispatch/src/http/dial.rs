@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
+use super::attempt_error::AttemptError;
 use super::exchange::{Detail, Timing};
 use super::stream::Stream;
 use super::tls::ALPN_H2;
-use super::trouble::Trouble;
 use crate::guard::{Allowed, Guard, Host, Resolve};
 use crate::limits::{
     ADDRESSES_TRIED_MAX, TCP_KEEPALIVE_INTERVAL, TCP_KEEPALIVE_RETRIES, TCP_KEEPALIVE_TIME,
@@ -61,12 +61,12 @@ pub(super) struct Dialler {
 
 /// How long a connection may take, and until when that is.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct ConnectDeadline {
     pub(super) limit: Duration,
     pub(super) until: Instant,
 }
 
-impl Patience {
+impl ConnectDeadline {
     pub(super) fn from_now(limit: Duration) -> Self {
         Self { limit, until: Instant::now() + limit }
     }
@@ -77,15 +77,15 @@ impl Dialler {
     pub(super) async fn dial(
         &self,
         destination: &Destination,
-        patience: Patience,
+        deadline: ConnectDeadline,
         detail: &mut Detail,
-    ) -> Result<Dialled, Trouble> {
-        let found = self.look_up(&destination.host, patience, &mut detail.timing).await?;
+    ) -> Result<Dialled, AttemptError> {
+        let found = self.look_up(&destination.host, deadline, &mut detail.timing).await?;
         let peers = self.allowed(&destination.host, destination.port, &found)?;
         let started = Instant::now();
-        let (socket, peer) = connect(peers, patience, detail).await?;
+        let (socket, peer) = connect(peers, deadline, detail).await?;
         detail.timing.connect = Some(started.elapsed());
-        let stream = shake_hands(socket, destination, patience, &mut detail.timing).await?;
+        let stream = shake_hands(socket, destination, deadline, &mut detail.timing).await?;
         let speaks_h2 = matches!(&stream, Stream::Tls(tls)
             if tls.get_ref().1.alpn_protocol() == Some(ALPN_H2));
         Ok(Dialled { stream, peer, speaks_h2 })
@@ -94,31 +94,32 @@ impl Dialler {
     async fn look_up(
         &self,
         host: &Host,
-        patience: Patience,
+        deadline: ConnectDeadline,
         timing: &mut Timing,
-    ) -> Result<Vec<IpAddr>, Trouble> {
+    ) -> Result<Vec<IpAddr>, AttemptError> {
         let name = match host {
             Host::Name(name) => name,
             Host::Address(address) => return Ok(vec![*address]),
         };
         if self.guard.allows_nothing() {
             let message = format!("requests to {name} are refused: no network may be sent to");
-            return Err(Trouble::new(Failure::BlockedAddress, message));
+            return Err(AttemptError::new(Failure::BlockedAddress, message));
         }
-        let trouble = |problem| Trouble::new(Failure::Dns, format!("look up {name}: {problem}"));
+        let dns_error =
+            |problem| AttemptError::new(Failure::Dns, format!("look up {name}: {problem}"));
         let started = Instant::now();
-        let found = timeout_at(patience.until, self.resolver.resolve(name)).await;
+        let found = timeout_at(deadline.until, self.resolver.resolve(name)).await;
         timing.dns = Some(started.elapsed());
         match found {
-            Err(_) => Err(trouble(format!("no answer within {:?}", patience.limit))),
-            Ok(Err(error)) => Err(trouble(error.to_string())),
-            Ok(Ok(found)) if found.is_empty() => Err(trouble("it has no address".into())),
+            Err(_) => Err(dns_error(format!("no answer within {:?}", deadline.limit))),
+            Ok(Err(error)) => Err(dns_error(error.to_string())),
+            Ok(Ok(found)) if found.is_empty() => Err(dns_error("it has no address".into())),
             Ok(Ok(found)) => Ok(found),
         }
     }
 
     /// Those of the addresses that requests may go to, in the order in which to try them.
-    fn allowed(&self, host: &Host, port: u16, found: &[IpAddr]) -> Result<Vec<Peer>, Trouble> {
+    fn allowed(&self, host: &Host, port: u16, found: &[IpAddr]) -> Result<Vec<Peer>, AttemptError> {
         let mut peers = Vec::new();
         let mut blocked = None;
         for address in alternating(found) {
@@ -132,7 +133,7 @@ impl Dialler {
         match blocked {
             Some(blocked) if peers.is_empty() => {
                 let message = format!("requests to {host} at {blocked} are refused");
-                Err(Trouble::new(Failure::BlockedAddress, message))
+                Err(AttemptError::new(Failure::BlockedAddress, message))
             }
             _ => Ok(peers),
         }
@@ -140,7 +141,7 @@ impl Dialler {
 }
 
 /// The addresses with both families taking turns, so that one broken family costs one share of the
-/// patience and not all of it.
+/// deadline and not all of it.
 fn alternating(found: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v6 = found.first().is_some_and(IpAddr::is_ipv6);
     let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -155,23 +156,23 @@ fn alternating(found: &[IpAddr]) -> Vec<IpAddr> {
 
 async fn connect(
     peers: Vec<Peer>,
-    patience: Patience,
+    deadline: ConnectDeadline,
     detail: &mut Detail,
-) -> Result<(TcpStream, Peer), Trouble> {
-    let mut trouble = Trouble::new(Failure::Dns, "there is no address to connect to");
+) -> Result<(TcpStream, Peer), AttemptError> {
+    let mut error = AttemptError::new(Failure::Dns, "there is no address to connect to");
     let mut left = peers.len().min(ADDRESSES_TRIED_MAX) as u32;
     for peer in peers.into_iter().take(ADDRESSES_TRIED_MAX) {
         peer.note(detail);
-        let share = patience.until.saturating_duration_since(Instant::now()) / left;
+        let share = deadline.until.saturating_duration_since(Instant::now()) / left;
         left -= 1;
-        trouble = match timeout(share, connect_to(peer.remote)).await {
+        error = match timeout(share, connect_to(peer.remote)).await {
             Ok(Ok(socket)) => return Ok((socket, peer)),
-            Ok(Err(error)) => Trouble::connect(&error),
-            Err(_) => connect_timeout("no connection", patience),
+            Ok(Err(error)) => AttemptError::connect(&error),
+            Err(_) => connect_timeout("no connection", deadline),
         };
-        trouble.message = format!("connect to {}: {}", peer.remote, trouble.message);
+        error.message = format!("connect to {}: {}", peer.remote, error.message);
     }
-    Err(trouble)
+    Err(error)
 }
 
 async fn connect_to(remote: SocketAddr) -> io::Result<TcpStream> {
@@ -188,22 +189,22 @@ async fn connect_to(remote: SocketAddr) -> io::Result<TcpStream> {
 async fn shake_hands(
     socket: TcpStream,
     destination: &Destination,
-    patience: Patience,
+    deadline: ConnectDeadline,
     timing: &mut Timing,
-) -> Result<Stream, Trouble> {
+) -> Result<Stream, AttemptError> {
     let Some((connector, name)) = &destination.tls else { return Ok(Stream::Plain(socket)) };
     let started = Instant::now();
-    let shaken = timeout_at(patience.until, connector.connect(name.clone(), socket)).await;
+    let shaken = timeout_at(deadline.until, connector.connect(name.clone(), socket)).await;
     timing.tls = Some(started.elapsed());
     match shaken {
         Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
-        Ok(Err(error)) => Err(Trouble::handshake(&error)),
-        Err(_) => Err(connect_timeout("the TLS handshake did not end", patience)),
+        Ok(Err(error)) => Err(AttemptError::handshake(&error)),
+        Err(_) => Err(connect_timeout("the TLS handshake did not end", deadline)),
     }
 }
 
-pub(super) fn connect_timeout(what: &str, patience: Patience) -> Trouble {
-    Trouble::new(Failure::ConnectTimeout, format!("{what} within {:?}", patience.limit))
+pub(super) fn connect_timeout(what: &str, deadline: ConnectDeadline) -> AttemptError {
+    AttemptError::new(Failure::ConnectTimeout, format!("{what} within {:?}", deadline.limit))
 }
 
 #[cfg(test)]

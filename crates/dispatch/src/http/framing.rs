@@ -96,7 +96,7 @@ fn is_interim(status: u16) -> bool {
 
 /// The head at the front of `input`, and its length, if it is complete.
 fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
-    // The parser would pass over empty lines. They are left over from an earlier answer, or somebody's mistake.
+    // The parser would pass over empty lines. They are left over from an earlier answer, or a mistake.
     if matches!(input.first(), Some(b'\r' | b'\n')) {
         return Err(BadHead("it begins with an empty line"));
     }
@@ -113,7 +113,7 @@ fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, BadHead> {
     let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
     let framing = framing(status, version, parsed.headers)?;
     let keeps_alive = keeps_alive(status, version, parsed.headers) && framing.ends_by_itself();
-    // Of an acknowledgement nobody wants to know more.
+    // Of an acknowledgement only the status is kept.
     let is_success = (200..300).contains(&status);
     let headers = if is_success { HeaderMap::new() } else { map(parsed.headers) };
     let response = Response { status, version, headers, body: Body::default() };
@@ -174,7 +174,7 @@ fn keeps_alive(status: u16, version: Version, headers: &[Header<'_>]) -> bool {
     usual && !says(b"close") && !is_ambiguous(status, headers) && status != 101
 }
 
-/// Whether somebody else could see the end of the body elsewhere: it is framed twice, or is announced where
+/// Whether other software could see the end of the body elsewhere: it is framed twice, or is announced where
 /// there is none.
 fn is_ambiguous(status: u16, headers: &[Header<'_>]) -> bool {
     let is_coded = values(headers, &TRANSFER_ENCODING).next().is_some();

@@ -1,6 +1,6 @@
 //! One HTTP/1 connection.
 //!
-//! It has no task of its own: whoever waits for its answer drives it. So an attempt that ends, for
+//! It has no task of its own: the task that waits for its answer drives it. So an attempt that ends, for
 //! whatever reason, takes its connection along, and no wake-up passes between two tasks for each
 //! request. An idle connection is looked at when it is put away and before it is used again: that is
 //! when a close by the other side shows.
@@ -14,13 +14,13 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::Instant;
 
-use super::body::{Broken, Pieces, take_body};
+use super::attempt_error::AttemptError;
+use super::body::{BodyBroken, BodyPieces, take_body};
 use super::dial::Peer;
 use super::exchange::Detail;
 use super::framing::{Framing, Head, HeadReader, Step};
-use super::request::{Failed, Request};
+use super::request::{FailedRequest, Request};
 use super::stream::Stream;
-use super::trouble::Trouble;
 use crate::limits::{BODY_JOINED_LEN_MAX, READ_LEN};
 
 pub(super) struct H1 {
@@ -51,7 +51,7 @@ impl H1 {
         request: &Request<'_>,
         started: Instant,
         detail: &mut Detail,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), FailedRequest> {
         self.peer.note(detail);
         self.is_free = false;
         let body = self.write(request);
@@ -94,7 +94,7 @@ impl H1 {
         sent: &mut Sent<'_>,
         reader: &mut HeadReader,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Head, Failed>> {
+    ) -> Poll<Result<Head, FailedRequest>> {
         loop {
             let waits = match self.poll_fill(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(sent.broken(None))),
@@ -113,7 +113,7 @@ impl H1 {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
                     Ok(None) if !waits => continue,
                     Ok(None) => {}
-                    Err(problem) => return Poll::Ready(Err(Failed::bad_head(&problem))),
+                    Err(problem) => return Poll::Ready(Err(FailedRequest::bad_head(&problem))),
                 }
             }
             match self.poll_send(sent, cx) {
@@ -163,9 +163,9 @@ struct Sent<'b> {
 
 impl Sent<'_> {
     /// The connection broke. A request of which nothing was written may go out on another one.
-    fn broken(&mut self, error: Option<io::Error>) -> Failed {
+    fn broken(&mut self, error: Option<io::Error>) -> FailedRequest {
         let error = error.or(self.error.take());
-        Failed { trouble: Trouble::broken(error.as_ref()), untouched: self.bytes == 0 }
+        FailedRequest { error: AttemptError::broken(error.as_ref()), untouched: self.bytes == 0 }
     }
 }
 
@@ -177,12 +177,12 @@ struct Rest<'c> {
     taken: usize,
 }
 
-impl Pieces for Rest<'_> {
+impl BodyPieces for Rest<'_> {
     fn least_len(&self) -> u64 {
         self.framing.least_len()
     }
 
-    async fn next(&mut self) -> Option<Result<&[u8], Broken>> {
+    async fn next(&mut self) -> Option<Result<&[u8], BodyBroken>> {
         let Self { connection, framing, taken } = self;
         connection.input.advance(std::mem::take(taken));
         loop {
@@ -193,11 +193,11 @@ impl Pieces for Rest<'_> {
                 }
                 Step::Read => match poll_fn(|cx| connection.poll_fill(cx)).await {
                     Ok(0) if !framing.ends_by_itself() => return None,
-                    Ok(0) | Err(_) => return Some(Err(Broken)),
+                    Ok(0) | Err(_) => return Some(Err(BodyBroken)),
                     Ok(_) => {}
                 },
                 Step::Done => return None,
-                Step::Bad => return Some(Err(Broken)),
+                Step::Bad => return Some(Err(BodyBroken)),
             }
         }
     }
@@ -228,7 +228,7 @@ mod tests {
         let mut connection = H1::new(Stream::Plain(socket), Peer { remote, exception: None });
         let (started, mut detail) = (Instant::now(), Detail::default());
         let failed = connection.exchange(&request, started, &mut detail).await.unwrap_err();
-        assert!(failed.untouched, "{:?}", failed.trouble);
+        assert!(failed.untouched, "{:?}", failed.error);
         assert!(!connection.is_ready());
     }
 }

@@ -10,12 +10,12 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::Instant;
 
-use super::body::{Broken, Pieces, take_body};
+use super::attempt_error::{AttemptError, is_refused_untouched};
+use super::body::{BodyBroken, BodyPieces, take_body};
 use super::dial::Peer;
 use super::exchange::{Body, Detail, Response};
-use super::request::{Failed, Request, Resend};
+use super::request::{FailedRequest, Request, Resend};
 use super::stream::Stream;
-use super::trouble::{Trouble, is_refused_untouched};
 use crate::limits::{H2_CONNECTION_WINDOW, H2_STREAM_WINDOW, RESPONSE_HEAD_LEN_MAX};
 
 /// A way to send on the connection. It ends when the last clone is gone and all answers are read.
@@ -26,14 +26,14 @@ pub(super) struct H2 {
 }
 
 impl H2 {
-    pub(super) async fn new(stream: Stream, peer: Peer) -> Result<Self, Trouble> {
+    pub(super) async fn new(stream: Stream, peer: Peer) -> Result<Self, AttemptError> {
         let built = Builder::new(TokioExecutor::new())
             .initial_stream_window_size(H2_STREAM_WINDOW)
             .initial_connection_window_size(H2_CONNECTION_WINDOW)
             .max_header_list_size(RESPONSE_HEAD_LEN_MAX as u32)
             .handshake(TokioIo::new(stream))
             .await;
-        let (requests, connection) = built.map_err(|error| Trouble::from(&error))?;
+        let (requests, connection) = built.map_err(|error| AttemptError::from(&error))?;
         // Its error reaches every request that waits on it.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Self { requests, peer: Arc::new(peer) })
@@ -49,7 +49,7 @@ impl H2 {
         request: &Request<'_>,
         started: Instant,
         detail: &mut Detail,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), FailedRequest> {
         self.peer.note(detail);
         match self.requests.try_send_request(request.to_h2()).await {
             Ok(answer) => {
@@ -61,7 +61,7 @@ impl H2 {
                 let may_resend = request.resend == Resend::IfUntouched;
                 let refused = may_resend && is_refused_untouched(error.error());
                 let untouched = error.take_message().is_some() || refused;
-                Err(Failed { trouble: Trouble::from(error.error()), untouched })
+                Err(FailedRequest { error: AttemptError::from(error.error()), untouched })
             }
         }
     }
@@ -70,7 +70,7 @@ impl H2 {
         self.requests.is_ready()
     }
 
-    /// Whether there is no other clone: nobody waits on it.
+    /// Whether there is no other clone: no request waits on it.
     pub(super) fn is_unused(&self) -> bool {
         Arc::strong_count(&self.peer) == 1
     }
@@ -101,13 +101,13 @@ struct Frames {
     last: Bytes,
 }
 
-impl Pieces for Frames {
+impl BodyPieces for Frames {
     fn least_len(&self) -> u64 {
         self.incoming.size_hint().lower()
     }
 
-    async fn next(&mut self) -> Option<Result<&[u8], Broken>> {
-        let frame = self.incoming.frame().await?.map_err(|_| Broken);
+    async fn next(&mut self) -> Option<Result<&[u8], BodyBroken>> {
+        let frame = self.incoming.frame().await?.map_err(|_| BodyBroken);
         // Frames without data are trailers.
         Some(frame.map(|frame| {
             self.last = frame.into_data().unwrap_or_default();

@@ -85,9 +85,9 @@ fn is_reserved(name: &HeaderName) -> bool {
 
 /// The names of the headers that Railpost sends itself, as an endpoint has them, parsed once.
 #[derive(Debug)]
-pub(super) struct OwnNames([HeaderName; Header::ALL.len()]);
+pub(super) struct RailpostHeaderNames([HeaderName; Header::ALL.len()]);
 
-impl OwnNames {
+impl RailpostHeaderNames {
     pub(super) fn new(names: &HeaderNames) -> Self {
         Self(Header::ALL.map(|header| {
             HeaderName::from_bytes(names.name(header).as_bytes()).expect("it was checked")

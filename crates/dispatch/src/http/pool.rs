@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// The origin of this key; made by `destination` if nobody uses it yet.
+    /// The origin of this key; made by `destination` if it is new.
     pub(super) fn origin<E>(
         &self,
         key: OriginKey,
@@ -140,14 +140,14 @@ pub(super) struct Origin {
     pub(super) destination: Destination,
     bounds: PoolBounds,
     limit: IdleLimit,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PooledConnections>,
     /// Whether to expect HTTP/2, by the last handshake; under TLS also before the first.
     expects_h2: AtomicBool,
     dialling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PooledConnections {
     /// The longest unused first.
     idle: Vec<Idle>,
     shared: Option<Shared>,
@@ -225,7 +225,7 @@ impl Origin {
         lock(&self.waiting).shared = Some(shared);
     }
 
-    /// Closes the shared connection if nobody uses it and there is no room to keep it.
+    /// Closes the shared connection if it is unused and there is no room to keep it.
     pub(super) fn close_unkept(&self) {
         let shared = &mut lock(&self.waiting).shared;
         shared.take_if(|shared| !self.may_keep(shared));
@@ -239,7 +239,7 @@ impl Origin {
         true
     }
 
-    /// Gives a shared connection to nobody any more. Those who use it go on.
+    /// Stops sharing a connection. Requests that use it go on.
     pub(super) fn retire(&self, connection: &H2) {
         let shared = &mut lock(&self.waiting).shared;
         shared.take_if(|shared| shared.connection.is_same(connection));
@@ -252,7 +252,7 @@ impl Origin {
             return None;
         }
         let turn = self.dialling.lock().await;
-        // Whoever went first may have learned otherwise.
+        // The first dial may have learned otherwise.
         self.expects_h2.load(Ordering::Relaxed).then_some(turn)
     }
 

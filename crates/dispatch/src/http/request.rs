@@ -8,26 +8,26 @@ use bytes::Bytes;
 use http_body_util::Full;
 use railpost_wire::HeaderValues;
 
+use super::attempt_error::AttemptError;
 use super::framing::BadHead;
 use super::headers::{BadHeader, parse_name, parse_value};
 use super::route::Route;
 use super::traceparent::TraceParent;
-use super::trouble::Trouble;
 
 /// What goes over the wire with HTTP/2.
 pub(super) type Message = ::http::Request<Full<Bytes>>;
 
 /// A request without an answer.
 #[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) trouble: Trouble,
+pub(super) struct FailedRequest {
+    pub(super) error: AttemptError,
     /// Whether it is certain that the receiver did not act on it.
     pub(super) untouched: bool,
 }
 
-impl Failed {
+impl FailedRequest {
     pub(super) fn bad_head(problem: &BadHead) -> Self {
-        Self { trouble: Trouble::bad_head(problem), untouched: false }
+        Self { error: AttemptError::bad_head(problem), untouched: false }
     }
 }
 
@@ -142,7 +142,7 @@ impl<'r> Request<'r> {
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Without its headers and body: those are nobody's business but the receiver's.
+/// Without its headers and body: those are for the receiver alone.
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request({:?}, {:?})", self.route, self.resend)

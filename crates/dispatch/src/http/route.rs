@@ -8,7 +8,7 @@ use ::http::header::{HOST, USER_AGENT};
 use ::http::{HeaderMap, HeaderValue, Uri};
 use railpost_wire::{HeaderNames, TenantId};
 
-use super::headers::{CustomHeaders, OwnNames};
+use super::headers::{CustomHeaders, RailpostHeaderNames};
 use super::pool::Origin;
 use super::request::write_field;
 use super::tls::TlsSettings;
@@ -114,7 +114,7 @@ struct Prepared {
     template: HeaderMap,
     /// What every request begins with, as HTTP/1 has it.
     head_h1: Vec<u8>,
-    names: OwnNames,
+    names: RailpostHeaderNames,
     timeouts: Timeouts,
 }
 
@@ -127,7 +127,7 @@ impl Route {
             head_h1: head_h1(&uri, &template),
             uri,
             template,
-            names: OwnNames::new(&config.names),
+            names: RailpostHeaderNames::new(&config.names),
             timeouts: config.timeouts,
         }))
     }
@@ -145,7 +145,7 @@ impl Route {
         &self.0.template
     }
 
-    pub(super) fn names(&self) -> &OwnNames {
+    pub(super) fn names(&self) -> &RailpostHeaderNames {
         &self.0.names
     }
 

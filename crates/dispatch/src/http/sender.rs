@@ -12,16 +12,16 @@ use railpost_engine::{AttemptResult, Span};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::dial::{Destination, Dialler, Patience, connect_timeout};
+use super::attempt_error::AttemptError;
+use super::dial::{ConnectDeadline, Destination, Dialler, connect_timeout};
 use super::exchange::{BodyEnd, Detail, Exchange, Response};
 use super::h1::H1;
 use super::h2::H2;
 use super::headers::{BadHeader, parse_value};
 use super::pool::{Connection, Origin, Pool, PoolBounds};
-use super::request::{Failed, Request};
+use super::request::{FailedRequest, Request};
 use super::route::{Route, RouteConfig};
 use super::tls::{BadTls, Handshakes, Roots, TlsSettings};
-use super::trouble::Trouble;
 use crate::guard::{Guard, Resolve, Scheme, SystemResolver, Target};
 
 /// What a sender is made of.
@@ -164,18 +164,18 @@ impl<'a> Attempt<'a> {
         Self { sender, request, started, detail, waits_on: None }
     }
 
-    async fn run(&mut self) -> Result<(), Trouble> {
+    async fn run(&mut self) -> Result<(), AttemptError> {
         let Some(connection) = self.check_out(self.started) else {
             return Box::pin(self.run_anew()).await;
         };
         self.detail.reused = true;
         match self.exchange(connection).await {
-            Err(Failed { untouched: true, .. }) => {
+            Err(FailedRequest { untouched: true, .. }) => {
                 self.detail.reused = false;
                 self.detail.resent = true;
                 Box::pin(self.run_anew()).await
             }
-            ended => ended.map_err(|failed| failed.trouble),
+            ended => ended.map_err(|failed| failed.error),
         }
     }
 
@@ -193,17 +193,17 @@ impl<'a> Attempt<'a> {
         is_allowed.then_some(connection)
     }
 
-    async fn run_anew(&mut self) -> Result<(), Trouble> {
+    async fn run_anew(&mut self) -> Result<(), AttemptError> {
         let connection = self.connect().await?;
-        self.exchange(connection).await.map_err(|failed| failed.trouble)
+        self.exchange(connection).await.map_err(|failed| failed.error)
     }
 
-    async fn connect(&mut self) -> Result<Connection, Trouble> {
+    async fn connect(&mut self) -> Result<Connection, AttemptError> {
         let origin = self.origin();
-        let patience = Patience::from_now(self.request.route.timeouts().connect());
-        let turn = timeout_at(patience.until, origin.turn_to_dial()).await;
-        let turn = turn.map_err(|_| connect_timeout("no connection", patience))?;
-        // Whoever had the turn before may have left a connection for all.
+        let deadline = ConnectDeadline::from_now(self.request.route.timeouts().connect());
+        let turn = timeout_at(deadline.until, origin.turn_to_dial()).await;
+        let turn = turn.map_err(|_| connect_timeout("no connection", deadline))?;
+        // The task that dialled before may have left a connection for all.
         if turn.is_some()
             && let Some(connection) = self.check_out(Instant::now())
         {
@@ -211,7 +211,7 @@ impl<'a> Attempt<'a> {
             return Ok(connection);
         }
         let dialler = &self.sender.dialler;
-        let dialled = dialler.dial(&origin.destination, patience, &mut self.detail).await?;
+        let dialled = dialler.dial(&origin.destination, deadline, &mut self.detail).await?;
         origin.learn(dialled.speaks_h2);
         if !dialled.speaks_h2 {
             return Ok(Connection::H1(H1::new(dialled.stream, dialled.peer)));
@@ -222,7 +222,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Sends the request and takes its answer in.
-    async fn exchange(&mut self, connection: Connection) -> Result<(), Failed> {
+    async fn exchange(&mut self, connection: Connection) -> Result<(), FailedRequest> {
         self.sender.pool.keep_swept();
         match connection {
             Connection::H1(mut connection) => {
@@ -235,12 +235,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn exchange_h2(&mut self, mut connection: H2) -> Result<(), Failed> {
+    async fn exchange_h2(&mut self, mut connection: H2) -> Result<(), FailedRequest> {
         self.waits_on = Some(connection.clone());
         let (request, started) = (&self.request, self.started);
         let ended = connection.exchange(request, started, &mut self.detail).await;
         self.waits_on = None;
-        if matches!(&ended, Err(Failed { untouched: true, .. })) {
+        if matches!(&ended, Err(FailedRequest { untouched: true, .. })) {
             self.origin().retire(&connection);
         }
         drop(connection);
@@ -250,7 +250,7 @@ impl<'a> Attempt<'a> {
 
     /// Its time was over. A shared connection on which nothing came may be dead, so that later
     /// attempts must not wait on it too.
-    fn cut_off(&mut self, limit: Duration) -> Trouble {
+    fn cut_off(&mut self, limit: Duration) -> AttemptError {
         match &mut self.detail.response {
             Some(response) if !response.is_success() => {
                 response.body.end = BodyEnd::TimedOut;
@@ -262,17 +262,17 @@ impl<'a> Attempt<'a> {
                 }
             }
         }
-        Trouble::total_timeout(limit)
+        AttemptError::total_timeout(limit)
     }
 
-    fn finish(&mut self, ended: Result<(), Trouble>) -> Exchange {
+    fn finish(&mut self, ended: Result<(), AttemptError>) -> Exchange {
         self.detail.timing.total = self.started.elapsed();
         let result = match (&self.detail.response, ended) {
             (Some(response), _) => answered(response),
             (None, ended) => {
-                let trouble = ended.err().unwrap_or_else(Trouble::without_answer);
-                self.detail.message = Some(trouble.message);
-                AttemptResult::Failed(trouble.failure)
+                let error = ended.err().unwrap_or_else(AttemptError::without_answer);
+                self.detail.message = Some(error.message);
+                AttemptResult::Failed(error.failure)
             }
         };
         Exchange { result, detail: std::mem::take(&mut self.detail) }

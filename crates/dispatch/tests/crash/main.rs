@@ -11,7 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 #![allow(clippy::print_stdout, reason = "this test has no harness: it prints its own summary")]
 
-mod orders;
+mod child_config;
 mod sender;
 mod receiver;
 mod judge;
@@ -20,16 +20,16 @@ mod parent;
 
 use std::process::ExitCode;
 
-use orders::{ReceiverOrders, SenderOrders};
+use child_config::{ReceiverChildConfig, SenderChildConfig};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    if let Some(orders) = SenderOrders::from_environment() {
-        sender::run(orders).await;
+    if let Some(config) = SenderChildConfig::from_environment() {
+        sender::run(config).await;
         return ExitCode::SUCCESS;
     }
-    if let Some(orders) = ReceiverOrders::from_environment() {
-        receiver::run(orders).await;
+    if let Some(config) = ReceiverChildConfig::from_environment() {
+        receiver::run(config).await;
         return ExitCode::SUCCESS;
     }
     // A listing asked for by a test runner: there is one test per run, and no way to pick one.

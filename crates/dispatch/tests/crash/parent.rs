@@ -7,9 +7,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::Instant;
 
+use crate::child_config::{ReceiverChildConfig, SenderChildConfig};
 use crate::database;
 use crate::judge::Outcome;
-use crate::orders::{ReceiverOrders, SenderOrders};
 use crate::receiver;
 
 /// Kills of each process, and restarts of PostgreSQL, in a default run.
@@ -50,7 +50,7 @@ impl fmt::Display for Summary {
 
 /// The receiver and its database.
 struct World {
-    receiver: ReceiverOrders,
+    receiver: ReceiverChildConfig,
     _folder: tempfile::TempDir,
     seed: u64,
     dice: fastrand::Rng,
@@ -64,11 +64,11 @@ impl World {
         receiver::open(&database);
         let port = free_port();
         let dice = fastrand::Rng::with_seed(seed);
-        Self { receiver: ReceiverOrders { port, database }, _folder: folder, seed, dice }
+        Self { receiver: ReceiverChildConfig { port, database }, _folder: folder, seed, dice }
     }
 
-    fn sender(&self, store: &str, run: u32, events: u32) -> SenderOrders {
-        SenderOrders { run, store: store.to_owned(), receiver: self.receiver.port, events }
+    fn sender(&self, store: &str, run: u32, events: u32) -> SenderChildConfig {
+        SenderChildConfig { run, store: store.to_owned(), receiver: self.receiver.port, events }
     }
 
     fn outcome(&self) -> Outcome {
@@ -118,7 +118,7 @@ fn environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// A port that nobody listens on.
+/// A free port.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -131,9 +131,9 @@ pub(crate) async fn kill_both(store: &str) -> Result<Summary, String> {
     let killing = tokio::spawn(kill_receivers(world.receiver.clone(), kills, world.dice.fork()));
     let mut acknowledged = Vec::new();
     for run in 1..=kills {
-        let orders = world.sender(store, run, EVENTS_PER_LIFE);
+        let config = world.sender(store, run, EVENTS_PER_LIFE);
         let after = Duration::from_millis(world.dice.u64(5..400));
-        acknowledged.extend(live_and_die(&orders, after).await?);
+        acknowledged.extend(live_and_die(&config, after).await?);
     }
     let _receiver = killing.await.unwrap();
     let mut last = world.sender(store, kills + 1, 0).spawn();
@@ -145,20 +145,20 @@ pub(crate) async fn kill_both(store: &str) -> Result<Summary, String> {
 }
 
 /// One receiver after the other; the last one lives.
-async fn kill_receivers(orders: ReceiverOrders, kills: u32, mut dice: fastrand::Rng) -> Child {
+async fn kill_receivers(config: ReceiverChildConfig, kills: u32, mut dice: fastrand::Rng) -> Child {
     for _ in 0..kills {
-        let mut receiver = orders.spawn();
+        let mut receiver = config.spawn();
         tokio::time::sleep(Duration::from_millis(dice.u64(20..600))).await;
         receiver.start_kill().unwrap();
         receiver.wait().await.unwrap();
     }
-    orders.spawn()
+    config.spawn()
 }
 
 /// One life of the sender: from the start until it is killed, `after` its first acknowledgement. Gives the
 /// events it acknowledged.
-async fn live_and_die(orders: &SenderOrders, after: Duration) -> Result<Vec<String>, String> {
-    let mut child = orders.spawn();
+async fn live_and_die(config: &SenderChildConfig, after: Duration) -> Result<Vec<String>, String> {
+    let mut child = config.spawn();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut acknowledged = vec![first_line(&mut lines).await?];
     let death = tokio::time::sleep(after);

@@ -16,7 +16,7 @@ use railpost_wire::Received;
 use rusqlite::{Connection, params};
 use tokio::net::TcpSocket;
 
-use crate::orders::ReceiverOrders;
+use crate::child_config::ReceiverChildConfig;
 use crate::sender::secret;
 
 /// What the parent reads at the end. `effects` are in the order in which they happened; `verdicts` counts
@@ -35,13 +35,13 @@ struct Shop {
 }
 
 /// Listens until it is killed.
-pub(crate) async fn run(orders: ReceiverOrders) {
+pub(crate) async fn run(config: ReceiverChildConfig) {
     let shop = Arc::new(Shop {
-        database: Mutex::new(open(&orders.database)),
+        database: Mutex::new(open(&config.database)),
         inbox: SqliteInbox::new(InboxConfig::named("crash")),
         receiver: Receiver::new(vec![secret()], vec![]),
     });
-    let listener = listen(orders.port);
+    let listener = listen(config.port);
     while let Ok((stream, _)) = listener.accept().await {
         let shop = shop.clone();
         let service = service_fn(move |request| answer(request, shop.clone()));

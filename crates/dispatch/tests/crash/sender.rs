@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
 
-use crate::orders::SenderOrders;
+use crate::child_config::SenderChildConfig;
 
 /// Keys that events are spread over. Each is one producer's.
 const KEYS: u32 = 48;
@@ -34,21 +34,21 @@ const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 /// Runs until it is killed. The first line of its standard input ends its producers, the end of it the
 /// process.
-pub(crate) async fn run(orders: SenderOrders) {
-    let store = open(&orders.store).await;
-    introduce_endpoints(&*store, orders.receiver).await;
+pub(crate) async fn run(config: SenderChildConfig) {
+    let store = open(&config.store).await;
+    introduce_endpoints(&*store, config.receiver).await;
     let dispatcher = start(store).await;
-    let orders = Arc::new(orders);
+    let config = Arc::new(config);
     let mut producers = JoinSet::new();
     for producer in 0..PRODUCERS {
-        producers.spawn(produce(dispatcher.clone(), orders.clone(), producer));
+        producers.spawn(produce(dispatcher.clone(), config.clone(), producer));
     }
     let mut input = BufReader::new(tokio::io::stdin()).lines();
     let _enough = input.next_line().await.unwrap();
     producers.shutdown().await;
     say("enough\n");
     while input.next_line().await.unwrap().is_some() {}
-    dispatcher.stop().await;
+    dispatcher.stop(Duration::MAX).await;
 }
 
 async fn open(url: &str) -> Arc<dyn Store> {
@@ -67,7 +67,7 @@ async fn start(store: Arc<dyn Store>) -> Dispatcher {
         store,
         sender: Sender::new(config).unwrap(),
         source: Arc::new(SystemSource),
-        watch: Arc::new(()),
+        observer: Arc::new(()),
         thin_url: Arc::new(|_: &railpost_store::Parcel| String::new()),
     };
     Dispatcher::start(parts, &DispatcherConfig::default()).await.unwrap().0
@@ -107,11 +107,11 @@ pub(crate) fn secret() -> Secret {
 
 /// Accepts events one batch after the other, and prints the ids of each batch once it is acknowledged. One
 /// that got no answer is handed in again with the same ids.
-async fn produce(dispatcher: Dispatcher, orders: Arc<SenderOrders>, producer: u32) {
-    let mine = orders.events / PRODUCERS;
+async fn produce(dispatcher: Dispatcher, config: Arc<SenderChildConfig>, producer: u32) {
+    let mine = config.events / PRODUCERS;
     for first in (0..mine).step_by(BATCH as usize) {
         let numbers = first..(first + BATCH).min(mine);
-        let events: Vec<Event> = numbers.map(|number| event(&orders, producer, number)).collect();
+        let events: Vec<Event> = numbers.map(|number| event(&config, producer, number)).collect();
         let ids: String = events.iter().map(|event| format!("{}\n", event.id)).collect();
         let batch = || AcceptBatch { tenant: tenant(), events: events.clone(), idempotency: None };
         while dispatcher.accept(batch()).await.is_err() {
@@ -127,9 +127,9 @@ fn say(text: &str) {
 }
 
 /// An id names the life, the producer and the number, so that it is never used twice and tells the order.
-fn event(orders: &SenderOrders, producer: u32, number: u32) -> Event {
+fn event(config: &SenderChildConfig, producer: u32, number: u32) -> Event {
     let key = (number * PRODUCERS + producer) % KEYS;
-    let id = format!("{}-{producer}-{number}", orders.run);
+    let id = format!("{}-{producer}-{number}", config.run);
     Event {
         id: id.parse().unwrap(),
         event_type: "order.updated".parse().unwrap(),

@@ -8,7 +8,7 @@ use railpost_dispatch::DispatcherConfig;
 use railpost_store::{Event, Receipt};
 
 use crate::flaky::Flaky;
-use crate::harness::{Shop, event, in_time, memory_store, quick};
+use crate::harness::{Harness, event, in_time, memory_store, quick};
 use crate::receiver::Receiver;
 
 /// Attempts that an endpoint has under way at most, unless its policy says otherwise.
@@ -24,9 +24,9 @@ fn events(name: &str, count: usize) -> Vec<Event> {
 type Accepting<'s> = Pin<Box<dyn Future<Output = Vec<Receipt>> + 's>>;
 
 /// Begins to accept three batches, each as far as it gets.
-async fn begin_three<'s>(shop: &'s Shop, name: &str) -> Vec<Accepting<'s>> {
+async fn begin_three<'s>(harness: &'s Harness, name: &str) -> Vec<Accepting<'s>> {
     let batch = |number: usize| -> Accepting<'s> {
-        Box::pin(shop.accept(events(&format!("{name}-{number}"), 100)))
+        Box::pin(harness.accept(events(&format!("{name}-{number}"), 100)))
     };
     let mut begun: Vec<_> = (0..3).map(batch).collect();
     for accepting in &mut begun {
@@ -39,13 +39,13 @@ async fn begin_three<'s>(shop: &'s Shop, name: &str) -> Vec<Accepting<'s>> {
 #[tokio::test]
 async fn while_many_wait_to_be_sent_batches_are_accepted_one_by_one() {
     let flaky = Flaky::new(memory_store());
-    let mut shop = Shop::on(flaky.clone(), DispatcherConfig::default()).await;
+    let mut harness = Harness::on(flaky.clone(), DispatcherConfig::default()).await;
     let mut receiver = Receiver::start().await;
-    shop.endpoint(&receiver, quick()).await;
+    harness.endpoint(&receiver, quick()).await;
     let answers: Vec<_> = (0..IN_FLIGHT).map(|_| receiver.then_wait()).collect();
 
     let held = flaky.hold_accepts().await;
-    let begun = begin_three(&shop, "before").await;
+    let begun = begin_three(&harness, "before").await;
     assert_eq!(flaky.accepts_begun(), 3);
     drop(held);
     for accepting in begun {
@@ -53,14 +53,14 @@ async fn while_many_wait_to_be_sent_batches_are_accepted_one_by_one() {
     }
 
     for half in ["first", "second"] {
-        shop.accept(events(half, MANY / 2)).await;
+        harness.accept(events(half, MANY / 2)).await;
     }
     receiver.texts(IN_FLIGHT).await;
     // An order that is obeyed later says that the loop has been through with those.
-    in_time(shop.dispatcher.counters()).await.unwrap();
+    in_time(harness.dispatcher.counters()).await.unwrap();
     flaky.accepts_begun();
     let held = flaky.hold_accepts().await;
-    let begun = begin_three(&shop, "after").await;
+    let begun = begin_three(&harness, "after").await;
     assert_eq!(flaky.accepts_begun(), 1, "the others wait for their turn");
     drop(held);
     for accepting in begun {
@@ -69,6 +69,6 @@ async fn while_many_wait_to_be_sent_batches_are_accepted_one_by_one() {
 
     answers.into_iter().for_each(|answer| answer.send(200).unwrap());
     receiver.texts(2 * 300 + MANY - IN_FLIGHT).await;
-    shop.stop().await;
+    harness.stop().await;
     assert_eq!(receiver.left(), 0);
 }

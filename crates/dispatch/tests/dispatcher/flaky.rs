@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Timestamp};
 use railpost_store::*;
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
 pub(crate) struct Flaky {
     inner: Mutex<Arc<dyn Store>>,
     faults: Mutex<Faults>,
-    /// Whoever accepts waits while somebody has it for writing.
+    /// Accepts wait while a test has it for writing.
     accepting: RwLock<()>,
     accepts_begun: AtomicUsize,
     /// Records wait while a test has it for writing.
@@ -216,7 +216,7 @@ impl Ledger for Flaky {
         }
     }
 
-    async fn load(&self, load: Load) -> Result<Page> {
+    async fn load(&self, load: Load) -> Result<LoadedPage> {
         let _turn = self.loading.read().await;
         self.up()?.load(load).await
     }

@@ -1,12 +1,12 @@
-//! A dispatcher on a memory store, with a watch that says what ended.
+//! A dispatcher on a memory store, with an observer that says what ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use railpost_dispatch::{
-    AttemptEnded, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
-    SenderConfig, Watch,
+    AttemptEnded, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Observer, Parts,
+    Sender, SenderConfig,
 };
 use railpost_engine::{Command, DeliveryState, EndpointStatus, Notice, NoticeKind, Transition};
 use railpost_store::{
@@ -20,51 +20,51 @@ use tokio::sync::mpsc;
 
 use crate::receiver::Receiver;
 
-/// So long until a test that hangs is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// After this long a test hangs.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The id of an event whose thin envelope cannot be made at first: the task that tries to panics.
 pub(crate) const DEFECT: &str = "defect";
 
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
+    tokio::time::timeout(HANG_TIMEOUT, work).await.expect("the test hangs")
 }
 
-/// What the dispatcher told its watch.
+/// What the dispatcher told its observer.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Observed {
     Ended(Box<Transition>, Box<AttemptDetail>),
     Notice(NoticeKind),
     Trouble(StoreError),
     Blocked(EndpointId, Option<String>),
 }
 
-struct Telling(mpsc::UnboundedSender<Told>);
+struct ObserverChannel(mpsc::UnboundedSender<Observed>);
 
-impl Watch for Telling {
+impl Observer for ObserverChannel {
     fn attempt_ended(&self, ended: &AttemptEnded<'_>) {
-        let told = Told::Ended(Box::new(*ended.transition), Box::new(ended.detail.clone()));
-        let _ = self.0.send(told);
+        let observed = Observed::Ended(Box::new(*ended.transition), Box::new(ended.detail.clone()));
+        let _ = self.0.send(observed);
     }
 
     fn notice(&self, notice: &Notice) {
-        let _ = self.0.send(Told::Notice(notice.what));
+        let _ = self.0.send(Observed::Notice(notice.kind));
     }
 
     fn endpoint_blocked(&self, endpoint: EndpointId, reason: Option<&str>) {
-        let _ = self.0.send(Told::Blocked(endpoint, reason.map(str::to_owned)));
+        let _ = self.0.send(Observed::Blocked(endpoint, reason.map(str::to_owned)));
     }
 
     fn store_trouble(&self, trouble: &StoreError) {
-        let _ = self.0.send(Told::Trouble(trouble.clone()));
+        let _ = self.0.send(Observed::Trouble(trouble.clone()));
     }
 }
 
-pub(crate) struct Shop {
+pub(crate) struct Harness {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) config: DispatcherConfig,
-    told: mpsc::UnboundedReceiver<Told>,
+    observed: mpsc::UnboundedReceiver<Observed>,
     next: u128,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn event(name: &str, key: Option<&str>) -> Event {
     }
 }
 
-impl Shop {
+impl Harness {
     pub(crate) async fn open() -> Self {
         Self::on(memory_store(), DispatcherConfig::default()).await
     }
@@ -108,14 +108,14 @@ impl Shop {
     pub(crate) async fn on(store: Arc<dyn Store>, config: DispatcherConfig) -> Self {
         let created = Write::CreateTenant(tenant(), TenantSettings::default());
         let _ = store.commit(created.into()).await;
-        let (dispatcher, told) = start(store.clone(), &config).await;
-        Self { store, dispatcher, config, told, next: 1 }
+        let (dispatcher, observed) = start(store.clone(), &config).await;
+        Self { store, dispatcher, config, observed, next: 1 }
     }
 
     /// Starts a new dispatcher on the same store, without having stopped the old one: as after a
     /// crash.
-    pub(crate) async fn start_anew(&mut self) {
-        (self.dispatcher, self.told) = start(self.store.clone(), &self.config).await;
+    pub(crate) async fn restart(&mut self) {
+        (self.dispatcher, self.observed) = start(self.store.clone(), &self.config).await;
     }
 
     pub(crate) async fn endpoint(&mut self, receiver: &Receiver, policy: Value) -> EndpointId {
@@ -152,14 +152,14 @@ impl Shop {
     /// Why nothing can be sent to an endpoint; or that it can again.
     pub(crate) async fn blocked(&mut self) -> (EndpointId, Option<String>) {
         loop {
-            if let Told::Blocked(endpoint, reason) = self.told().await {
+            if let Observed::Blocked(endpoint, reason) = self.observed().await {
                 return (endpoint, reason);
             }
         }
     }
 
-    /// Changes something about an endpoint, and waits until the dispatcher has taken it in: orders are
-    /// obeyed one after the other, so an answer to a later one says so.
+    /// Changes something about an endpoint, and waits until the dispatcher has taken it in: commands are
+    /// executed one after the other, so an answer to a later one says so.
     pub(crate) async fn write(&self, endpoint: EndpointId, write: Write) {
         self.store.commit(write.into()).await.unwrap();
         self.dispatcher.endpoint_changed(endpoint).await;
@@ -180,14 +180,14 @@ impl Shop {
         self.accept(vec![event(name, key)]).await;
     }
 
-    pub(crate) async fn told(&mut self) -> Told {
-        in_time(self.told.recv()).await.expect("the dispatcher has its watch")
+    pub(crate) async fn observed(&mut self) -> Observed {
+        in_time(self.observed.recv()).await.expect("the dispatcher has its observer")
     }
 
     /// What followed the next attempt that ended.
     pub(crate) async fn ended(&mut self) -> (Transition, AttemptDetail) {
         loop {
-            if let Told::Ended(transition, detail) = self.told().await {
+            if let Observed::Ended(transition, detail) = self.observed().await {
                 return (*transition, *detail);
             }
         }
@@ -209,7 +209,7 @@ impl Shop {
 
     /// Ends the dispatcher; then everything is on record.
     pub(crate) async fn stop(&self) {
-        in_time(self.dispatcher.stop()).await;
+        in_time(self.dispatcher.stop(HANG_TIMEOUT)).await;
     }
 
     pub(crate) async fn attempts(&self, event: &str) -> Vec<railpost_store::AttemptView> {
@@ -221,17 +221,17 @@ impl Shop {
 async fn start(
     store: Arc<dyn Store>,
     config: &DispatcherConfig,
-) -> (Dispatcher, mpsc::UnboundedReceiver<Told>) {
+) -> (Dispatcher, mpsc::UnboundedReceiver<Observed>) {
     let loopback = NamedNetwork::new("test-loopback", "127.0.0.1/32").unwrap();
     let guard = Guard::new(GuardConfig { networks: vec![loopback], https_only: false });
     let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() }).unwrap();
-    let (tell, told) = mpsc::unbounded_channel();
+    let (tell, observed) = mpsc::unbounded_channel();
     let broken = AtomicBool::new(false);
     let parts = Parts {
         store,
         sender,
         source: Arc::new(SystemSource),
-        watch: Arc::new(Telling(tell)),
+        observer: Arc::new(ObserverChannel(tell)),
         thin_url: Arc::new(move |parcel: &railpost_store::Parcel| {
             let id = parcel.event.id.to_string();
             assert!(id != DEFECT || broken.swap(true, Ordering::Relaxed), "as planned");
@@ -239,5 +239,5 @@ async fn start(
         }),
     };
     let (dispatcher, _) = Dispatcher::start(parts, config).await.unwrap();
-    (dispatcher, told)
+    (dispatcher, observed)
 }

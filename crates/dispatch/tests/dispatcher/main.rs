@@ -13,6 +13,6 @@ mod order;
 mod endpoints;
 mod stops;
 mod trouble;
-mod repair;
+mod reconciler;
 mod signing;
 mod behind;

@@ -1,20 +1,20 @@
-//! Order within a key, over real HTTP; and what people's commands do to it.
+//! Order within a key, over real HTTP; and what people's orders do to it.
 
 use railpost_engine::{Command, DeliveryState, NoticeKind};
 use serde_json::json;
 
-use crate::harness::{Shop, Told, event, quick};
+use crate::harness::{Harness, Observed, event, quick};
 use crate::receiver::{Answer, Receiver};
 
 #[tokio::test]
 async fn the_second_event_of_a_key_is_held_until_the_first_is_acknowledged() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, quick()).await;
     let answer = receiver.then_wait();
-    shop.publish("created", Some("A")).await;
+    harness.publish("created", Some("A")).await;
     assert_eq!(receiver.texts(1).await, ["created"]);
-    shop.publish("updated", Some("A")).await;
-    shop.publish("settled", Some("B")).await;
+    harness.publish("updated", Some("A")).await;
+    harness.publish("settled", Some("B")).await;
     assert_eq!(receiver.texts(1).await, ["settled"], "another key is not blocked");
     assert_eq!(receiver.left(), 0);
     answer.send(200).unwrap();
@@ -23,12 +23,12 @@ async fn the_second_event_of_a_key_is_held_until_the_first_is_acknowledged() {
 
 #[tokio::test]
 async fn a_hundred_keys_arrive_each_in_its_order() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, quick()).await;
     for round in 0..5 {
         let events =
             (0..100).map(|key| event(&format!("{key}-{round}"), Some(&format!("key-{key}"))));
-        shop.accept(events.collect()).await;
+        harness.accept(events.collect()).await;
     }
     let mut next = [0; 100];
     for text in receiver.texts(500).await {
@@ -42,19 +42,19 @@ async fn a_hundred_keys_arrive_each_in_its_order() {
 
 #[tokio::test]
 async fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, json!({})).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, json!({})).await;
     receiver.then(Answer::Status(400));
-    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    harness.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
     receiver.request().await;
     loop {
-        if let Told::Notice(NoticeKind::LaneHeld { .. }) = shop.told().await {
+        if let Observed::Notice(NoticeKind::LaneHeld { .. }) = harness.observed().await {
             break;
         }
     }
-    shop.publish("other", Some("b")).await;
+    harness.publish("other", Some("b")).await;
     assert_eq!(receiver.texts(1).await, ["other"]);
-    shop.command(Command::Replay, "first").await;
+    harness.command(Command::Replay, "first").await;
     let replayed = receiver.request().await;
     assert_eq!((replayed.text(), replayed.header("x-replay")), ("first", Some("true")));
     assert_eq!(replayed.header("webhook-id"), Some("first"), "the same event id");
@@ -64,43 +64,43 @@ async fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
 #[tokio::test]
 async fn a_skip_and_a_discard_release_the_lane_too() {
     for (command, stage) in [(Command::Skip, "dead"), (Command::Discard, "discarded")] {
-        let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-        shop.endpoint(&receiver, json!({})).await;
+        let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+        harness.endpoint(&receiver, json!({})).await;
         receiver.then(Answer::Status(400));
-        shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
-        shop.ended().await;
-        shop.command(command, "first").await;
+        harness.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+        harness.ended().await;
+        harness.command(command, "first").await;
         assert_eq!(receiver.texts(2).await, ["first", "second"]);
-        shop.stop().await;
-        assert_eq!(shop.state("first").await.stage().to_string(), stage);
+        harness.stop().await;
+        assert_eq!(harness.state("first").await.stage().to_string(), stage);
     }
 }
 
 #[tokio::test]
 async fn an_at_most_once_delivery_goes_out_once_and_is_not_retried() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
     let mut policy = quick();
     policy["guarantee"] = json!("at_most_once");
-    shop.endpoint(&receiver, policy).await;
+    harness.endpoint(&receiver, policy).await;
     receiver.then(Answer::Status(500));
-    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    harness.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
     assert_eq!(receiver.texts(2).await, ["first", "second"]);
-    shop.stop().await;
+    harness.stop().await;
     assert_eq!(receiver.left(), 0);
-    assert_eq!(shop.state("second").await, DeliveryState::Delivered);
-    assert_eq!(shop.state("first").await.stage().to_string(), "dead");
+    assert_eq!(harness.state("second").await, DeliveryState::Delivered);
+    assert_eq!(harness.state("first").await.stage().to_string(), "dead");
 }
 
 #[tokio::test]
 async fn an_event_sent_again_goes_to_the_end_of_its_lane() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    let endpoint = shop.endpoint(&receiver, quick()).await;
-    shop.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    let endpoint = harness.endpoint(&receiver, quick()).await;
+    harness.accept(vec![event("first", Some("a")), event("second", Some("a"))]).await;
     receiver.texts(2).await;
     let orders = vec![("first".parse().unwrap(), endpoint)];
     let tenant = crate::harness::tenant();
     let batch = railpost_store::RedeliverBatch { tenant, orders, audit: None, idempotency: None };
-    shop.dispatcher.redeliver(batch).await.unwrap();
+    harness.dispatcher.redeliver(batch).await.unwrap();
     let again = receiver.request().await;
     assert_eq!((again.text(), again.header("x-seq")), ("first", Some("3")));
 }

@@ -90,7 +90,7 @@ impl Receiver {
         texts
     }
 
-    /// Requests it got that nobody looked at.
+    /// Requests that no test looked at.
     pub(crate) fn left(&self) -> usize {
         self.seen.len()
     }

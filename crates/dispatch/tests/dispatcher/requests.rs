@@ -6,7 +6,7 @@ use railpost_wire::cloudevents::CloudEvent;
 use railpost_wire::{Envelope, Header, HeaderNames, Received, Secret, Verifier};
 use serde_json::{Value, json};
 
-use crate::harness::{Shop, event, quick, secret};
+use crate::harness::{Harness, event, quick, secret};
 use crate::receiver::{Answer, Receiver, Seen};
 
 pub(crate) fn now() -> i64 {
@@ -19,15 +19,15 @@ pub(crate) fn lookup<'s>(seen: &'s Seen) -> impl Fn(&str) -> Option<&'s [u8]> {
 
 #[tokio::test]
 async fn a_request_verifies_and_says_what_it_is() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, quick()).await;
     receiver.then(Answer::Status(500));
     let event = Event {
         time: Timestamp::from_millis(1_767_225_600_120),
         schema_version: Some(3),
         ..event("one", Some("order 1"))
     };
-    shop.accept(vec![event.clone()]).await;
+    harness.accept(vec![event.clone()]).await;
     for attempt in [1, 2] {
         let seen = receiver.request().await;
         let verifier = Verifier::new(vec![secret()], vec![]);
@@ -49,11 +49,11 @@ async fn a_request_verifies_and_says_what_it_is() {
 
 #[tokio::test]
 async fn during_a_rotation_both_secrets_sign() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    let endpoint = shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    let endpoint = harness.endpoint(&receiver, quick()).await;
     let new = Secret::generate(&[5; 32]);
-    shop.add_secret(endpoint, new.clone()).await;
-    shop.publish("one", None).await;
+    harness.add_secret(endpoint, new.clone()).await;
+    harness.publish("one", None).await;
     let seen = receiver.request().await;
     for secret in [secret(), new] {
         let verifier = Verifier::new(vec![secret], vec![]);
@@ -63,9 +63,9 @@ async fn during_a_rotation_both_secrets_sign() {
 
 #[tokio::test]
 async fn an_endpoint_that_wants_no_signature_gets_none() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, json!({"signed": false})).await;
-    shop.publish("one", None).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, json!({"signed": false})).await;
+    harness.publish("one", None).await;
     let seen = receiver.request().await;
     assert_eq!(seen.header("webhook-signature"), None);
     assert_eq!(seen.header("x-webhook-signature"), None);
@@ -74,12 +74,12 @@ async fn an_endpoint_that_wants_no_signature_gets_none() {
 
 #[tokio::test]
 async fn renamed_headers_are_renamed() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
     let names = [(Header::XKey, "X-Order"), (Header::XEventType, "X-Topic")];
     let names = names.map(|(header, name)| (header, name.to_owned()));
     let names = HeaderNames::renamed(names).unwrap();
-    shop.endpoint_with(&receiver, quick(), |settings| settings.header_names = names).await;
-    shop.publish("one", Some("a")).await;
+    harness.endpoint_with(&receiver, quick(), |settings| settings.header_names = names).await;
+    harness.publish("one", Some("a")).await;
     let seen = receiver.request().await;
     assert_eq!((seen.header("x-order"), seen.header("x-key")), (Some("a"), None));
     assert!(seen.header("x-topic").is_some() && seen.header("x-event-type").is_none());
@@ -87,13 +87,13 @@ async fn renamed_headers_are_renamed() {
 
 #[tokio::test]
 async fn a_structured_cloud_event_arrives_as_one() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
     let envelope = Envelope::CloudeventsStructured;
-    shop.endpoint_with(&receiver, quick(), |settings| settings.envelope = envelope).await;
+    harness.endpoint_with(&receiver, quick(), |settings| settings.envelope = envelope).await;
     let mut event = event("one", Some("a"));
     event.payload = r#"{"total": 12}"#.into();
     event.content_type = "application/json".parse().unwrap();
-    shop.accept(vec![event]).await;
+    harness.accept(vec![event]).await;
     let seen = receiver.request().await;
     assert_eq!(seen.header("content-type"), Some("application/cloudevents+json"));
     let event = CloudEvent::from_json(&seen.body).unwrap();
@@ -105,10 +105,10 @@ async fn a_structured_cloud_event_arrives_as_one() {
 
 #[tokio::test]
 async fn a_thin_event_says_where_the_rest_is() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
     let envelope = Envelope::Thin;
-    shop.endpoint_with(&receiver, quick(), |settings| settings.envelope = envelope).await;
-    shop.publish("one", Some("a")).await;
+    harness.endpoint_with(&receiver, quick(), |settings| settings.envelope = envelope).await;
+    harness.publish("one", Some("a")).await;
     let seen = receiver.request().await;
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     assert_eq!(body["url"], "https://railpost.test/events/one");
@@ -117,12 +117,12 @@ async fn a_thin_event_says_where_the_rest_is() {
 
 #[tokio::test]
 async fn a_trace_goes_on_at_the_receiver_with_a_span_of_our_own() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, quick()).await;
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let mut event = event("one", None);
     event.traceparent = Some(parent.to_owned());
-    shop.accept(vec![event]).await;
+    harness.accept(vec![event]).await;
     let seen = receiver.request().await;
     let passed_on = seen.header("traceparent").unwrap();
     assert!(passed_on.starts_with("00-0af7651916cd43dd8448eb211c80319c-"), "{passed_on}");
@@ -131,31 +131,31 @@ async fn a_trace_goes_on_at_the_receiver_with_a_span_of_our_own() {
 
 #[tokio::test]
 async fn an_attempt_is_on_record_with_its_answer_and_timing() {
-    let (mut shop, receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, json!({})).await;
+    let (mut harness, receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, json!({})).await;
     receiver.then(Answer::Status(500));
-    shop.publish("one", None).await;
-    shop.ended().await;
-    shop.stop().await;
-    let attempt = shop.attempts("one").await.remove(0);
+    harness.publish("one", None).await;
+    harness.ended().await;
+    harness.stop().await;
+    let attempt = harness.attempts("one").await.remove(0);
     assert_eq!(&*attempt.detail.response_body, b"noted");
     assert!(attempt.detail.timing.connect_us.is_some() && attempt.detail.timing.total_us > 0);
     assert!(attempt.next_at.is_some_and(|next| next >= attempt.detail.started_at));
-    let DeliveryView { created_at, changed_at, .. } = shop.delivery("one").await;
+    let DeliveryView { created_at, changed_at, .. } = harness.delivery("one").await;
     assert!(Timestamp::default() < created_at && created_at <= changed_at);
 }
 
 #[tokio::test]
 async fn a_request_names_its_line_and_what_it_follows() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, json!({"on_dead_letter": "advance", "breaker": null})).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, json!({"on_dead_letter": "advance", "breaker": null})).await;
     for status in [200, 400, 400, 200] {
         receiver.then(Answer::Status(status));
     }
     let mut found = Vec::new();
     for name in ["one", "two", "three", "four", "five"] {
-        shop.publish(name, Some("a")).await;
-        shop.ended().await;
+        harness.publish(name, Some("a")).await;
+        harness.ended().await;
         let seen = receiver.request().await;
         let received = Received::parse(&HeaderNames::default(), lookup(&seen)).unwrap();
         found.push((received.line.unwrap(), received.seq.unwrap().get(), received.after));
@@ -163,19 +163,19 @@ async fn a_request_names_its_line_and_what_it_follows() {
     assert!(found.iter().all(|(line, ..)| *line == found[0].0));
     let numbers: Vec<_> = found.iter().map(|(_, seq, after)| (*seq, *after)).collect();
     assert_eq!(numbers, [(1, None), (2, None), (3, Some(1)), (4, Some(1)), (5, None)]);
-    shop.publish("unkeyed", None).await;
+    harness.publish("unkeyed", None).await;
     let seen = receiver.request().await;
     assert_eq!((seen.header("x-lane"), seen.header("x-seq")), (None, None));
 }
 
 #[tokio::test]
 async fn two_endpoints_and_two_keys_have_lines_of_their_own() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    shop.endpoint(&receiver, quick()).await;
-    shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    harness.endpoint(&receiver, quick()).await;
+    harness.endpoint(&receiver, quick()).await;
     let mut lines = Vec::new();
     for key in ["a", "b"] {
-        shop.publish(key, Some(key)).await;
+        harness.publish(key, Some(key)).await;
         for _ in 0..2 {
             lines.push(receiver.request().await.header("x-lane").unwrap().to_owned());
         }

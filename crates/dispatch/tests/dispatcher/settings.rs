@@ -20,35 +20,41 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::harness::{Shop, quick, secret};
+use crate::harness::{Harness, quick, secret};
 use crate::receiver::Receiver;
 use crate::requests::{lookup, now};
 
-async fn update(shop: &Shop, id: EndpointId, settings: EndpointSettings, private: EndpointPrivate) {
-    shop.write(id, Write::UpdateEndpoint { id, settings, private, revision: None }).await;
+async fn update(
+    harness: &Harness,
+    id: EndpointId,
+    settings: EndpointSettings,
+    private: EndpointPrivate,
+) {
+    harness.write(id, Write::UpdateEndpoint { id, settings, private, revision: None }).await;
 }
 
 #[tokio::test]
 async fn static_headers_go_with_every_request() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    let id = shop.endpoint(&receiver, quick()).await;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    let id = harness.endpoint(&receiver, quick()).await;
     let headers = [("X-Token".to_owned(), "s3same".to_owned())].into();
     let private = EndpointPrivate { headers, client_identity: None };
-    update(&shop, id, EndpointSettings::all_events(&receiver.url()), private).await;
-    shop.publish("one", None).await;
+    update(&harness, id, EndpointSettings::all_events(&receiver.url()), private).await;
+    harness.publish("one", None).await;
     assert_eq!(receiver.request().await.header("x-token"), Some("s3same"));
 }
 
 #[tokio::test]
 async fn a_secret_that_has_expired_signs_nothing() {
-    let (mut shop, mut receiver) = (Shop::open().await, Receiver::start().await);
-    let id = shop.endpoint(&receiver, quick()).await;
-    let old = shop.store.secrets(id).await.unwrap()[0].id;
+    let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
+    let id = harness.endpoint(&receiver, quick()).await;
+    let old = harness.store.secrets(id).await.unwrap()[0].id;
     let new = Secret::generate(&[5; 32]);
-    shop.add_secret(id, new.clone()).await;
-    shop.write(id, Write::ExpireSecret { endpoint: id, id: old, at: Timestamp::from_millis(1) })
+    harness.add_secret(id, new.clone()).await;
+    harness
+        .write(id, Write::ExpireSecret { endpoint: id, id: old, at: Timestamp::from_millis(1) })
         .await;
-    shop.publish("one", None).await;
+    harness.publish("one", None).await;
     let seen = receiver.request().await;
     let verify = |secret| {
         let verifier = Verifier::new(vec![secret], vec![]);
@@ -134,15 +140,15 @@ async fn authorities_client_certificate_and_tls_version_are_the_endpoints_own() 
         (both, false, true, TlsVersion::V12, refused),
         (old, true, false, TlsVersion::V12, refused),
     ] {
-        let (mut shop, receiver) = (Shop::open().await, Receiver::start().await);
-        let id = shop.endpoint(&receiver, json!({})).await;
+        let (mut harness, receiver) = (Harness::open().await, Receiver::start().await);
+        let id = harness.endpoint(&receiver, json!({})).await;
         let mut settings = EndpointSettings::all_events(&format!("https://{server}/"));
         settings.authorities_pem = trusts.then(|| papers.authority.pem());
         settings.tls_min = tls_min;
         let private = if shows { papers.identity() } else { EndpointPrivate::default() };
-        update(&shop, id, settings, private).await;
-        shop.publish("one", None).await;
-        let (_, detail) = shop.ended().await;
+        update(&harness, id, settings, private).await;
+        harness.publish("one", None).await;
+        let (_, detail) = harness.ended().await;
         let case = (trusts, shows, tls_min);
         assert_eq!(detail.result, result, "{case:?}: {:?}", detail.message);
     }

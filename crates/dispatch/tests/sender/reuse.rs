@@ -83,7 +83,7 @@ async fn a_connection_with_an_unread_rest_does_not_serve_again() {
     }
 }
 
-/// An answer that nobody asked for must not become the answer to the next request.
+/// An unsolicited answer must not become the answer to the next request.
 #[tokio::test]
 async fn a_connection_that_says_more_than_it_was_asked_does_not_serve_again() {
     let receiver = Receiver::answering(OK.repeat(2)).await;
@@ -129,7 +129,7 @@ async fn a_connection_that_was_closed_while_idle_is_noticed_before_it_is_used() 
     }
 }
 
-/// Once it has been written, nobody can know that it was not acted on.
+/// Once it has been written, the sender cannot know that it was not acted on.
 #[tokio::test]
 async fn a_request_that_was_read_and_not_answered_is_not_sent_again() {
     for resend in [Resend::IfUntouched, Resend::Never] {

@@ -80,7 +80,7 @@ impl Receiver {
         in_time(self.requests.recv()).await.expect("a receiver lives as long as its test")
     }
 
-    /// How many requests it read that nobody asked for yet.
+    /// How many requests it read that no test asked for yet.
     pub(crate) fn requests_left(&self) -> usize {
         self.requests.len()
     }

@@ -2,13 +2,16 @@
 
 use railpost_wire::EndpointId;
 
-use super::schedule::Turn;
-use super::served::{Ended, Gate, Verdict};
-use super::{Alarm, DeliveryKey, EndpointKey, Engine, Flight, Held, Phase, Served, TenantKey};
+use super::schedule::NextStart;
+use super::served_endpoint::{EndedAttempt, EndpointVerdict, StartPermit};
+use super::{
+    Alarm, DeliveryKey, EndpointKey, Engine, Flight, Phase, ServedEndpoint, TenantKey,
+    TrackedDelivery,
+};
 use crate::retry::Retry;
 use crate::{
-    Attempt, AttemptResult, AttemptToken, Because, DeadReason, DeliveryState, Effect, Guarantee,
-    NoticeKind, Outcome, Place, Span, Timestamp, Transition, classify,
+    Attempt, AttemptResult, AttemptToken, DeadReason, DeliveryState, Effect, Guarantee,
+    IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition, classify,
 };
 
 /// An attempt under way whose endpoint was removed: it still takes a place.
@@ -23,9 +26,9 @@ impl Engine {
     pub(super) fn start_what_may(&mut self) {
         loop {
             match self.schedule.next(self.now) {
-                Turn::Endpoint(key) => self.take_turn(key),
-                Turn::TenantLimited(key, at) => self.timers.set(at, Alarm::Tenant(key)),
-                Turn::Nobody => return,
+                NextStart::Endpoint(key) => self.take_turn(key),
+                NextStart::TenantLimited(key, at) => self.timers.set(at, Alarm::Tenant(key)),
+                NextStart::Nothing => return,
             }
         }
     }
@@ -37,10 +40,10 @@ impl Engine {
         if served.ready.first(&self.deliveries).is_none() {
             return;
         }
-        match served.gate(self.now) {
-            Gate::Open { probe } => self.start_first_ready(key, probe),
-            Gate::ShutUntil(at) => self.wake_endpoint(key, at),
-            Gate::Shut => {}
+        match served.start_permit(self.now) {
+            StartPermit::Granted { probe } => self.start_first_ready(key, probe),
+            StartPermit::NotBefore(at) => self.wake_endpoint(key, at),
+            StartPermit::Denied => {}
         }
     }
 
@@ -52,7 +55,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn gates_may_open(&mut self, key: EndpointKey) {
+    pub(super) fn recheck_endpoint(&mut self, key: EndpointKey) {
         if let Some(served) = self.endpoints.get_mut(key) {
             served.wake_at = None;
             self.enqueue_endpoint(key);
@@ -69,7 +72,7 @@ impl Engine {
     }
 
     /// A delivery is at the head of its lane, or has none: it starts as soon as it may.
-    pub(super) fn its_turn(&mut self, key: DeliveryKey) {
+    pub(super) fn start_when_due(&mut self, key: DeliveryKey) {
         match self.deliveries[key].phase {
             Phase::Pending => self.make_ready(key),
             Phase::Waiting { until } if until <= self.now => self.make_ready(key),
@@ -79,18 +82,18 @@ impl Engine {
     }
 
     pub(super) fn delivery_due(&mut self, key: DeliveryKey) {
-        if let Some(held) = self.deliveries.get(key)
-            && matches!(held.phase, Phase::Waiting { until } if until <= self.now)
+        if let Some(tracked) = self.deliveries.get(key)
+            && matches!(tracked.phase, Phase::Waiting { until } if until <= self.now)
         {
             self.make_ready(key);
         }
     }
 
     fn make_ready(&mut self, key: DeliveryKey) {
-        let held = &mut self.deliveries[key];
-        if !held.queued {
-            held.queued = true;
-            let endpoint = held.endpoint;
+        let tracked = &mut self.deliveries[key];
+        if !tracked.queued {
+            tracked.queued = true;
+            let endpoint = tracked.endpoint;
             self.endpoints[endpoint].ready.push(key);
             self.enqueue_endpoint(endpoint);
         }
@@ -110,21 +113,21 @@ impl Engine {
     }
 
     fn start(&mut self, key: DeliveryKey, probe: bool, at_most_once: bool) {
-        let held = &mut self.deliveries[key];
-        let served = &mut self.endpoints[held.endpoint];
+        let tracked = &mut self.deliveries[key];
+        let served = &mut self.endpoints[tracked.endpoint];
         served.attempt_started(probe);
         self.schedule.attempt_started(served.tenant);
-        let progress = &mut held.progress;
+        let progress = &mut tracked.progress;
         progress.attempts = progress.attempts.saturating_add(1);
         progress.round_attempts = progress.round_attempts.saturating_add(1);
         progress.round_started_at.get_or_insert(self.now);
-        let (from, to) = (held.phase.stage(), DeliveryState::InFlight);
+        let (from, to) = (tracked.phase.stage(), DeliveryState::InFlight);
         assert!(from.may_become(to.stage()), "no attempt starts from {from}");
-        held.phase = Phase::InFlight(Flight { started: !at_most_once, probe, discarded: false });
+        tracked.phase = Phase::InFlight(Flight { started: !at_most_once, probe, discarded: false });
         self.counters.started += 1;
         self.effects.push_back(match at_most_once {
-            true => record_first(key, held, served, self.now),
-            false => start_effect(key, held, served),
+            true => record_first(key, tracked, served, self.now),
+            false => start_effect(key, tracked, served),
         });
     }
 
@@ -132,15 +135,15 @@ impl Engine {
     pub(super) fn recorded(&mut self, token: AttemptToken) {
         match self.flight(token) {
             Some(flight) if !flight.started => {
-                let held = &mut self.deliveries[token.delivery];
-                held.phase = Phase::InFlight(Flight { started: true, ..flight });
-                let served = &self.endpoints[held.endpoint];
-                self.effects.push_back(start_effect(token.delivery, held, served));
+                let tracked = &mut self.deliveries[token.delivery];
+                tracked.phase = Phase::InFlight(Flight { started: true, ..flight });
+                let served = &self.endpoints[tracked.endpoint];
+                self.effects.push_back(start_effect(token.delivery, tracked, served));
             }
             // Its endpoint went between record and confirmation: it is recorded as sent, so it may
             // not leave any more, and nothing is under way.
             None if self.orphans.contains_key(&token) => self.orphan_ended(token),
-            _ => self.ignore(Because::AttemptUnknown, None, None),
+            _ => self.ignore(IgnoredReason::AttemptUnknown, None, None),
         }
     }
 
@@ -154,7 +157,7 @@ impl Engine {
                 self.enqueue_endpoint(endpoint);
             }
             None if self.orphans.contains_key(&token) => self.orphan_ended(token),
-            _ => self.ignore(Because::AttemptUnknown, None, None),
+            _ => self.ignore(IgnoredReason::AttemptUnknown, None, None),
         }
     }
 
@@ -164,9 +167,9 @@ impl Engine {
             None if self.orphans.contains_key(&token) => {
                 let orphan = self.orphans[&token];
                 self.orphan_ended(token);
-                self.ignore(Because::EndpointUnknown, Some(orphan.endpoint), None);
+                self.ignore(IgnoredReason::EndpointUnknown, Some(orphan.endpoint), None);
             }
-            _ => self.ignore(Because::AttemptUnknown, None, None),
+            _ => self.ignore(IgnoredReason::AttemptUnknown, None, None),
         }
     }
 
@@ -175,17 +178,17 @@ impl Engine {
         let endpoint = self.release(key);
         let served = &mut self.endpoints[endpoint];
         let outcome = classify(result, &served.policy.outcomes);
-        let Held { id: delivery, place, .. } = self.deliveries[key];
-        let ended = Ended { result, delivery, place, probe: flight.probe };
+        let TrackedDelivery { id: delivery, place, .. } = self.deliveries[key];
+        let ended = EndedAttempt { result, delivery, place, probe: flight.probe };
         let verdict = served.attempt_ended(&ended, outcome, self.now);
         self.announce(endpoint, &verdict);
         self.decide(token, flight, result, outcome);
         self.enqueue_endpoint(endpoint);
     }
 
-    fn announce(&mut self, endpoint: EndpointKey, verdict: &Verdict) {
+    fn announce(&mut self, endpoint: EndpointKey, verdict: &EndpointVerdict) {
         if let Some(notice) = verdict.notice {
-            self.tell(endpoint, notice);
+            self.notify(endpoint, notice);
         }
         match verdict.switch_off {
             Some(status) => self.switch_off(endpoint, status),
@@ -220,8 +223,8 @@ impl Engine {
     }
 
     fn retry(&mut self, key: DeliveryKey, result: AttemptResult) -> Retry {
-        let held = &self.deliveries[key];
-        let policy = &self.endpoints[held.endpoint].policy;
+        let tracked = &self.deliveries[key];
+        let policy = &self.endpoints[tracked.endpoint].policy;
         if policy.guarantee == Guarantee::AtMostOnce {
             return Retry::GiveUp(DeadReason::SingleAttemptFailed);
         }
@@ -229,7 +232,7 @@ impl Engine {
             AttemptResult::Response { retry_after, .. } => retry_after,
             AttemptResult::Failed(_) => None,
         };
-        policy.retry.after_failure(&held.progress, retry_after, self.now, &mut self.rng)
+        policy.retry.after_failure(&tracked.progress, retry_after, self.now, &mut self.rng)
     }
 
     fn wait(&mut self, key: DeliveryKey, delay: Span, attempt: Option<AttemptToken>) {
@@ -237,12 +240,12 @@ impl Engine {
         self.counters.retried += 1;
         self.deliveries[key].progress.last_delay = delay;
         self.record(key, DeliveryState::Waiting { until }, attempt);
-        let held = &mut self.deliveries[key];
-        held.phase = Phase::Waiting { until };
-        if held.place.is_none() && self.should_set_aside(key, until) {
+        let tracked = &mut self.deliveries[key];
+        tracked.phase = Phase::Waiting { until };
+        if tracked.place.is_none() && self.should_set_aside(key, until) {
             self.set_aside(key, until);
         } else {
-            self.its_turn(key);
+            self.start_when_due(key);
         }
     }
 
@@ -253,13 +256,13 @@ impl Engine {
         attempt: Option<AttemptToken>,
     ) {
         self.counters.dead += 1;
-        let held = &self.deliveries[key];
-        let (id, endpoint) = (held.id, held.endpoint);
-        match held.place {
+        let tracked = &self.deliveries[key];
+        let (id, endpoint) = (tracked.id, tracked.endpoint);
+        match tracked.place {
             Some(place) if self.endpoints[endpoint].policy.dead_letters_hold() => {
                 self.record(key, DeliveryState::Dead { reason, holds: true }, attempt);
                 self.deliveries[key].phase = Phase::Dead(reason);
-                self.tell(endpoint, NoticeKind::LaneHeld { lane: place.lane, delivery: id });
+                self.notify(endpoint, NoticeKind::LaneHeld { lane: place.lane, delivery: id });
             }
             _ => self.close(key, DeliveryState::Dead { reason, holds: false }, attempt),
         }
@@ -273,9 +276,9 @@ impl Engine {
         attempt: Option<AttemptToken>,
     ) {
         self.record(key, state, attempt);
-        let held = &self.deliveries[key];
-        if let Some(Place { lane, seq }) = held.place
-            && let Some(lane) = self.endpoints[held.endpoint].lanes.get_mut(&lane)
+        let tracked = &self.deliveries[key];
+        if let Some(Place { lane, seq }) = tracked.place
+            && let Some(lane) = self.endpoints[tracked.endpoint].lanes.get_mut(&lane)
         {
             match state {
                 DeliveryState::Delivered => lane.delivered(seq.get()),
@@ -295,10 +298,10 @@ impl Engine {
     }
 
     /// Forgets a delivery of an endpoint that was removed. An attempt under way keeps its place.
-    pub(super) fn forget_with_endpoint(&mut self, key: DeliveryKey, served: &Served) {
-        let Some(held) = self.deliveries.remove(key) else { return };
-        if let Phase::InFlight(_) = held.phase {
-            let token = AttemptToken { delivery: key, number: held.progress.attempts };
+    pub(super) fn forget_with_endpoint(&mut self, key: DeliveryKey, served: &ServedEndpoint) {
+        let Some(tracked) = self.deliveries.remove(key) else { return };
+        if let Phase::InFlight(_) = tracked.phase {
+            let token = AttemptToken { delivery: key, number: tracked.progress.attempts };
             self.orphans.insert(token, Orphan { endpoint: served.id, tenant: served.tenant });
         }
     }
@@ -313,41 +316,46 @@ impl Engine {
     }
 
     fn flight(&self, token: AttemptToken) -> Option<Flight> {
-        let held = self.deliveries.get(token.delivery)?;
-        match held.phase {
-            Phase::InFlight(flight) if held.progress.attempts == token.number => Some(flight),
+        let tracked = self.deliveries.get(token.delivery)?;
+        match tracked.phase {
+            Phase::InFlight(flight) if tracked.progress.attempts == token.number => Some(flight),
             _ => None,
         }
     }
 }
 
-fn token_of(key: DeliveryKey, held: &Held) -> AttemptToken {
-    AttemptToken { delivery: key, number: held.progress.attempts }
+fn token_of(key: DeliveryKey, tracked: &TrackedDelivery) -> AttemptToken {
+    AttemptToken { delivery: key, number: tracked.progress.attempts }
 }
 
-fn start_effect(key: DeliveryKey, held: &Held, served: &Served) -> Effect {
+fn start_effect(key: DeliveryKey, tracked: &TrackedDelivery, served: &ServedEndpoint) -> Effect {
     Effect::Start(Attempt {
-        token: token_of(key, held),
-        delivery: held.id,
+        token: token_of(key, tracked),
+        delivery: tracked.id,
         endpoint: served.id,
-        place: held.place,
-        // What has left its lane waits for nobody, whatever number it had.
-        follows: held
+        place: tracked.place,
+        // A delivery that has left its lane follows none, whatever its number was.
+        follows: tracked
             .place
             .map_or(Some(0), |Place { lane, seq }| served.lanes[&lane].follows(seq.get())),
-        number: held.progress.attempts,
-        replay: held.progress.replay,
+        number: tracked.progress.attempts,
+        replay: tracked.progress.replay,
     })
 }
 
-fn record_first(key: DeliveryKey, held: &Held, served: &Served, now: Timestamp) -> Effect {
-    let token = token_of(key, held);
+fn record_first(
+    key: DeliveryKey,
+    tracked: &TrackedDelivery,
+    served: &ServedEndpoint,
+    now: Timestamp,
+) -> Effect {
+    let token = token_of(key, tracked);
     let transition = Transition {
-        delivery: held.id,
+        delivery: tracked.id,
         endpoint: served.id,
-        place: held.place,
+        place: tracked.place,
         state: DeliveryState::InFlight,
-        progress: held.progress,
+        progress: tracked.progress,
         attempt: Some(token),
         at: now,
     };

@@ -2,7 +2,8 @@
 
 use super::{DeliveryKey, EndpointKey, Engine, Phase};
 use crate::{
-    Because, Command, DeadReason, Delivery, DeliveryState, Guarantee, Place, Progress, Stage,
+    Command, DeadReason, Delivery, DeliveryStage, DeliveryState, Guarantee, IgnoredReason, Place,
+    Progress,
 };
 
 impl Engine {
@@ -12,8 +13,8 @@ impl Engine {
             Some(key) => self.command_held(command, key),
             None => self.command_unheld(command, endpoint, delivery),
         };
-        if let Err(because) = obeyed {
-            self.ignore(because, Some(delivery.endpoint), Some(delivery.id));
+        if let Err(reason) = obeyed {
+            self.ignore(reason, Some(delivery.endpoint), Some(delivery.id));
         }
     }
 
@@ -26,7 +27,7 @@ impl Engine {
         in_lane.or_else(|| served.unkeyed.get(delivery.id))
     }
 
-    fn command_held(&mut self, command: Command, key: DeliveryKey) -> Result<(), Because> {
+    fn command_held(&mut self, command: Command, key: DeliveryKey) -> Result<(), IgnoredReason> {
         match (command, self.deliveries[key].phase) {
             (Command::Discard, Phase::InFlight(mut flight)) => {
                 flight.discarded = true;
@@ -35,19 +36,19 @@ impl Engine {
             (Command::Discard, _) => self.close(key, DeliveryState::DISCARDED, None),
             (Command::Replay, Phase::Dead(_)) => self.replay_held(key)?,
             (Command::Skip, Phase::Dead(reason)) => self.skip(key, reason),
-            (Command::Replay | Command::Skip, _) => return Err(Because::NotDead),
+            (Command::Replay | Command::Skip, _) => return Err(IgnoredReason::NotDead),
         }
         Ok(())
     }
 
-    fn replay_held(&mut self, key: DeliveryKey) -> Result<(), Because> {
-        let held = &self.deliveries[key];
-        self.check_repeatable(held.endpoint, &held.progress)?;
-        self.deliveries[key].progress = replayed(held.progress);
+    fn replay_held(&mut self, key: DeliveryKey) -> Result<(), IgnoredReason> {
+        let tracked = &self.deliveries[key];
+        self.check_repeatable(tracked.endpoint, &tracked.progress)?;
+        self.deliveries[key].progress = replayed(tracked.progress);
         self.record(key, DeliveryState::Pending, None);
         self.deliveries[key].phase = Phase::Pending;
         if self.is_at_head(key) {
-            self.its_turn(key);
+            self.start_when_due(key);
         }
         Ok(())
     }
@@ -61,15 +62,15 @@ impl Engine {
         command: Command,
         endpoint: EndpointKey,
         delivery: &Delivery,
-    ) -> Result<(), Because> {
+    ) -> Result<(), IgnoredReason> {
         match (delivery.place, delivery.state.stage()) {
-            (_, Stage::Delivered | Stage::Discarded) => Err(Because::Closed),
+            (_, DeliveryStage::Delivered | DeliveryStage::Discarded) => Err(IgnoredReason::Closed),
             (Some(place), _) if delivery.state.is_open() => {
                 self.command_beyond_window(command, endpoint, delivery, place)
             }
             (_, stage) => match command {
-                Command::Skip => Err(Because::NotHeld),
-                Command::Replay if stage != Stage::Dead => Err(Because::NotDead),
+                Command::Skip => Err(IgnoredReason::NotHeld),
+                Command::Replay if stage != DeliveryStage::Dead => Err(IgnoredReason::NotDead),
                 Command::Replay => self.replay_unheld(endpoint, delivery),
                 Command::Discard => {
                     self.discard_unheld(endpoint, delivery);
@@ -87,25 +88,29 @@ impl Engine {
         endpoint: EndpointKey,
         delivery: &Delivery,
         place: Place,
-    ) -> Result<(), Because> {
+    ) -> Result<(), IgnoredReason> {
         let served = &mut self.endpoints[endpoint];
         let lanes_loading = served.lanes_loading;
         let lane = served.lanes.entry(place.lane).or_default();
         if place.seq.get() <= lane.known {
-            return Err(Because::Closed);
+            return Err(IgnoredReason::Closed);
         }
         let settled = !lane.loading && !lanes_loading && !lane.is_idle();
         let discarded = command == Command::Discard && settled;
         if discarded {
             self.record_unheld(delivery, DeliveryState::DISCARDED);
         }
-        self.heard_of_lane(endpoint, place);
-        if discarded { Ok(()) } else { Err(Because::NotLoaded) }
+        self.note_lane_seq(endpoint, place);
+        if discarded { Ok(()) } else { Err(IgnoredReason::NotLoaded) }
     }
 
     /// A dead letter that left its lane, or never had one, is sent again outside of any lane: if the
     /// store takes the record, a scan finds it. What a person saw may be out of date by now.
-    fn replay_unheld(&mut self, endpoint: EndpointKey, delivery: &Delivery) -> Result<(), Because> {
+    fn replay_unheld(
+        &mut self,
+        endpoint: EndpointKey,
+        delivery: &Delivery,
+    ) -> Result<(), IgnoredReason> {
         self.check_repeatable(endpoint, &delivery.progress)?;
         let progress = replayed(delivery.progress);
         let delivery = Delivery { place: None, progress, ..*delivery };
@@ -118,20 +123,24 @@ impl Engine {
     fn discard_unheld(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
         self.record_unheld(delivery, DeliveryState::DISCARDED);
         let unkeyed = &mut self.endpoints[endpoint].unkeyed;
-        unkeyed.settle(delivery.id);
+        unkeyed.note_closed(delivery.id);
         // Its hint may still be on its way: by then it is not news.
-        unkeyed.heard.note(delivery.id);
+        unkeyed.seen.note(delivery.id);
     }
 
-    fn check_repeatable(&self, endpoint: EndpointKey, progress: &Progress) -> Result<(), Because> {
+    fn check_repeatable(
+        &self,
+        endpoint: EndpointKey,
+        progress: &Progress,
+    ) -> Result<(), IgnoredReason> {
         let at_most_once = self.endpoints[endpoint].policy.guarantee == Guarantee::AtMostOnce;
-        if at_most_once && progress.attempts > 0 { Err(Because::SentOnce) } else { Ok(()) }
+        if at_most_once && progress.attempts > 0 { Err(IgnoredReason::SentOnce) } else { Ok(()) }
     }
 
     fn is_at_head(&self, key: DeliveryKey) -> bool {
-        let held = &self.deliveries[key];
-        held.place.is_none_or(|place| {
-            self.endpoints[held.endpoint].lanes[&place.lane].head() == Some(key)
+        let tracked = &self.deliveries[key];
+        tracked.place.is_none_or(|place| {
+            self.endpoints[tracked.endpoint].lanes[&place.lane].head() == Some(key)
         })
     }
 }

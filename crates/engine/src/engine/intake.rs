@@ -2,22 +2,22 @@
 
 use railpost_wire::{DeliveryId, Seq};
 
-use super::{Alarm, DeliveryKey, EndpointKey, Engine, Held, Lane, Phase};
+use super::{Alarm, DeliveryKey, EndpointKey, Engine, Lane, Phase, TrackedDelivery};
 use crate::limits::{DUE_LOOKAHEAD, LOAD_RETRY};
 use crate::{
-    Accepted, Because, DeadReason, Delivery, DeliveryState, Effect, LaneId, LanePage, Load,
-    LoadTicket, Page, Place, Timestamp, Transition,
+    Accepted, DeadReason, Delivery, DeliveryState, Effect, IgnoredReason, LaneId, LanePage, Load,
+    LoadTicket, LoadedPage, Place, Timestamp, Transition,
 };
 
 /// A load under way, or one that failed and will be asked for again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingLoad {
     pub(super) endpoint: EndpointKey,
-    wanted: Wanted,
+    kind: LoadKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum LoadKind {
     Lanes {
         after: Option<LaneId>,
     },
@@ -47,19 +47,22 @@ impl Engine {
         let seq = place.seq.get();
         let window = self.lane_window();
         let served = &mut self.endpoints[endpoint];
-        let (is_fresh, is_new) =
-            (served.is_fresh(accepted.id), served.heard_lanes.note(place.lane));
+        let (is_fresh, is_new) = (served.is_fresh(accepted.id), served.seen_lanes.note(place.lane));
         let lane = self.lane_mut(endpoint, place.lane);
         if seq <= lane.known {
-            return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
+            return self.ignore(
+                IgnoredReason::DeliveryKnown,
+                Some(accepted.endpoint),
+                Some(accepted.id),
+            );
         }
-        lane.heard_of(seq);
+        lane.note_seq(seq);
         // A lane that was forgotten looks empty, but may have got further than this hint.
         let is_known = is_new || lane.known > 0;
         if is_fresh && is_known && seq == lane.known + 1 && lane.has_room(window) {
             self.append(endpoint, place, &accepted.into());
         }
-        self.look_after_lane(endpoint, place.lane);
+        self.refill_lane(endpoint, place.lane);
     }
 
     fn hint_unkeyed(&mut self, endpoint: EndpointKey, accepted: Accepted) {
@@ -67,9 +70,13 @@ impl Engine {
         let is_fresh = served.is_fresh(accepted.id);
         let unkeyed = &mut served.unkeyed;
         if !unkeyed.is_news(accepted.id) {
-            return self.ignore(Because::DeliveryKnown, Some(accepted.endpoint), Some(accepted.id));
+            return self.ignore(
+                IgnoredReason::DeliveryKnown,
+                Some(accepted.endpoint),
+                Some(accepted.id),
+            );
         }
-        let is_new = is_fresh && unkeyed.heard.note(accepted.id);
+        let is_new = is_fresh && unkeyed.seen.note(accepted.id);
         if is_new && unkeyed.has_room(self.config.unkeyed_window) {
             return self.hold_unkeyed(endpoint, &accepted.into());
         }
@@ -82,7 +89,7 @@ impl Engine {
         for Accepted { id, endpoint, place, .. } in swept {
             let Some(key) = self.endpoint_keys.get(&endpoint).copied() else { continue };
             match place {
-                Some(place) => self.heard_of_lane(key, place),
+                Some(place) => self.note_lane_seq(key, place),
                 None if self.endpoints[key].unkeyed.get(id).is_none() => {
                     self.endpoints[key].unkeyed.want_scan();
                     self.scan_if_room(key);
@@ -97,77 +104,77 @@ impl Engine {
         let Some(served) = self.endpoints.get_mut(endpoint) else { return };
         served.unkeyed.want_scan();
         if !std::mem::replace(&mut served.lanes_loading, true) {
-            self.ask(endpoint, Wanted::Lanes { after: None });
+            self.request_load(endpoint, LoadKind::Lanes { after: None });
         }
         self.scan_if_room(endpoint);
     }
 
-    pub(super) fn loaded(&mut self, ticket: LoadTicket, page: Page) {
+    pub(super) fn loaded(&mut self, ticket: LoadTicket, page: LoadedPage) {
         let Some(load) = self.loads.remove(&ticket.0) else {
-            return self.ignore(Because::LoadUnknown, None, None);
+            return self.ignore(IgnoredReason::LoadUnknown, None, None);
         };
-        match (load.wanted, page) {
-            (Wanted::Lanes { .. }, Page::Lanes { lanes, next }) => {
+        match (load.kind, page) {
+            (LoadKind::Lanes { .. }, LoadedPage::Lanes { lanes, next }) => {
                 self.lanes_loaded(load.endpoint, lanes, next);
             }
-            (Wanted::Lane { lane, last }, Page::Lane(page)) if page.lane == lane => {
+            (LoadKind::Lane { lane, last }, LoadedPage::Lane(page)) if page.lane == lane => {
                 self.lane_loaded(load.endpoint, last, &page);
             }
-            (Wanted::Unkeyed { .. }, Page::Unkeyed { deliveries, next, next_due }) => {
+            (LoadKind::Unkeyed { .. }, LoadedPage::Unkeyed { deliveries, next, next_due }) => {
                 self.unkeyed_loaded(load.endpoint, &deliveries, next, next_due);
             }
             (_, _) => {
-                self.ignore(Because::PageMismatch, None, None);
-                self.ask_later(load);
+                self.ignore(IgnoredReason::PageMismatch, None, None);
+                self.retry_load_later(load);
             }
         }
     }
 
     pub(super) fn load_failed(&mut self, ticket: LoadTicket) {
         match self.loads.remove(&ticket.0) {
-            Some(load) => self.ask_later(load),
-            None => self.ignore(Because::LoadUnknown, None, None),
+            Some(load) => self.retry_load_later(load),
+            None => self.ignore(IgnoredReason::LoadUnknown, None, None),
         }
     }
 
     pub(super) fn load_again(&mut self, ticket: u64) {
         if let Some(load) = self.loads.remove(&ticket) {
-            self.ask(load.endpoint, load.wanted);
+            self.request_load(load.endpoint, load.kind);
         }
     }
 
     /// Keeps a load until it is time to ask for it again.
-    fn ask_later(&mut self, load: PendingLoad) {
-        let ticket = self.keep(load);
+    fn retry_load_later(&mut self, load: PendingLoad) {
+        let ticket = self.register_load(load);
         self.timers.set(self.now + LOAD_RETRY, Alarm::Load(ticket.0));
     }
 
-    fn keep(&mut self, load: PendingLoad) -> LoadTicket {
+    fn register_load(&mut self, load: PendingLoad) -> LoadTicket {
         let ticket = LoadTicket(self.next_ticket);
         self.next_ticket += 1;
         self.loads.insert(ticket.0, load);
         ticket
     }
 
-    fn ask(&mut self, endpoint: EndpointKey, wanted: Wanted) {
+    fn request_load(&mut self, endpoint: EndpointKey, kind: LoadKind) {
         let Some(served) = self.endpoints.get(endpoint) else { return };
         let (id, window) = (served.id, self.lane_window());
-        let load = match wanted {
-            Wanted::Lanes { after } => {
+        let load = match kind {
+            LoadKind::Lanes { after } => {
                 Load::Lanes { endpoint: id, after, limit: self.config.lanes_page, window }
             }
-            Wanted::Lane { lane, .. } => {
+            LoadKind::Lane { lane, .. } => {
                 let known = served.lanes.get(&lane).map_or(0, |lane| lane.known);
                 let from = Seq::new(known + 1).unwrap_or(Seq::FIRST);
                 Load::Lane { endpoint: id, lane, from, limit: window }
             }
-            Wanted::Unkeyed { after, limit } => {
+            LoadKind::Unkeyed { after, limit } => {
                 let due_by = self.now + DUE_LOOKAHEAD;
                 let due_beyond = self.latest_due(endpoint).max(due_by);
                 Load::Unkeyed { endpoint: id, after, due_by, due_beyond, limit }
             }
         };
-        let ticket = self.keep(PendingLoad { endpoint, wanted });
+        let ticket = self.register_load(PendingLoad { endpoint, kind });
         self.counters.loads += 1;
         self.effects.push_back(Effect::Load(ticket, load));
     }
@@ -176,10 +183,10 @@ impl Engine {
         for page in lanes {
             let lane = page.lane;
             self.take_lane_page(endpoint, &page);
-            self.look_after_lane(endpoint, lane);
+            self.refill_lane(endpoint, lane);
         }
         match next {
-            Some(after) => self.ask(endpoint, Wanted::Lanes { after: Some(after) }),
+            Some(after) => self.request_load(endpoint, LoadKind::Lanes { after: Some(after) }),
             None => self.endpoints[endpoint].lanes_loading = false,
         }
     }
@@ -196,21 +203,21 @@ impl Engine {
         if lane.known < page.from.get() && lane.wants_load(window) {
             // Nothing was gained since it was asked for: asking again at once would be a busy loop.
             lane.loading = true;
-            let wanted = Wanted::Lane { lane: page.lane, last: lane.last };
-            self.ask_later(PendingLoad { endpoint, wanted });
+            let kind = LoadKind::Lane { lane: page.lane, last: lane.last };
+            self.retry_load_later(PendingLoad { endpoint, kind });
         } else {
-            self.look_after_lane(endpoint, page.lane);
+            self.refill_lane(endpoint, page.lane);
         }
     }
 
     /// Takes in what a page has beyond what is known, as far as there is room.
     fn take_lane_page(&mut self, endpoint: EndpointKey, page: &LanePage) {
-        self.endpoints[endpoint].heard_lanes.note(page.lane);
+        self.endpoints[endpoint].seen_lanes.note(page.lane);
         let window = self.lane_window();
         let lane = self.lane_mut(endpoint, page.lane);
-        lane.heard_of(page.last.map_or(0, Seq::get));
+        lane.note_seq(page.last.map_or(0, Seq::get));
         if page.from.get() > lane.known + 1 {
-            return self.ignore(Because::PageMismatch, None, None);
+            return self.ignore(IgnoredReason::PageMismatch, None, None);
         }
         // Before the deliveries: the page may have more of them than there is room for.
         page.follows.iter().for_each(|(seq, before)| lane.note_follows(seq.get(), *before));
@@ -228,7 +235,7 @@ impl Engine {
         let through = page.through.map_or(0, Seq::get);
         let lane = self.lane_mut(endpoint, page.lane);
         lane.known = lane.known.max(through);
-        lane.heard_of(through);
+        lane.note_seq(through);
     }
 
     /// The delivery's place, if it belongs to this page.
@@ -246,7 +253,7 @@ impl Engine {
                 && place.seq.get() <= through
         });
         if place.is_none() {
-            self.ignore(Because::LaneMismatch, Some(delivery.endpoint), Some(delivery.id));
+            self.ignore(IgnoredReason::LaneMismatch, Some(delivery.endpoint), Some(delivery.id));
         }
         place
     }
@@ -261,7 +268,7 @@ impl Engine {
         let lane = self.endpoints[endpoint].lanes.entry(place.lane).or_default();
         lane.append(key, place.seq.get(), &mut self.deliveries);
         if lane.head() == Some(key) {
-            self.its_turn(key);
+            self.start_when_due(key);
         }
     }
 
@@ -276,7 +283,7 @@ impl Engine {
         let phase = match delivery.state {
             DeliveryState::Pending => Phase::Pending,
             DeliveryState::Waiting { until } => {
-                Phase::Waiting { until: self.believable(endpoint, until) }
+                Phase::Waiting { until: self.plausible_due(endpoint, until) }
             }
             DeliveryState::Dead { reason, .. } => Phase::Dead(reason),
             DeliveryState::InFlight => {
@@ -289,8 +296,9 @@ impl Engine {
         };
         let Delivery { id, mut progress, .. } = *delivery;
         progress.round_started_at = progress.round_started_at.map(|at| at.min(self.now));
-        let held = Held { id, endpoint, place, next: None, progress, phase, queued: false };
-        Some(self.deliveries.insert(held))
+        let tracked =
+            TrackedDelivery { id, endpoint, place, next: None, progress, phase, queued: false };
+        Some(self.deliveries.insert(tracked))
     }
 
     /// The latest instant that a retry of this endpoint can be planned for.
@@ -300,7 +308,7 @@ impl Engine {
 
     /// An instant as it was stored. One further ahead than the policy plans was written by a clock that
     /// was wrong, or under another policy: it is due now.
-    fn believable(&self, endpoint: EndpointKey, until: Timestamp) -> Timestamp {
+    fn plausible_due(&self, endpoint: EndpointKey, until: Timestamp) -> Timestamp {
         if until > self.latest_due(endpoint) { self.now } else { until }
     }
 
@@ -319,8 +327,9 @@ impl Engine {
 
     /// Lets a delivery leave memory; its lane moves on.
     pub(super) fn forget(&mut self, key: DeliveryKey) {
-        let held = &self.deliveries[key];
-        let (endpoint, place, next, id) = (held.endpoint, held.place, held.next, held.id);
+        let tracked = &self.deliveries[key];
+        let (endpoint, place, next, id) =
+            (tracked.endpoint, tracked.place, tracked.next, tracked.id);
         match place {
             Some(place) => {
                 let lane = self.endpoints[endpoint].lanes.entry(place.lane).or_default();
@@ -328,9 +337,9 @@ impl Engine {
                 lane.unlink(key, next, &mut self.deliveries);
                 self.deliveries.remove(key);
                 if let Some(next) = next.filter(|_| was_head) {
-                    self.its_turn(next);
+                    self.start_when_due(next);
                 }
-                self.look_after_lane(endpoint, place.lane);
+                self.refill_lane(endpoint, place.lane);
             }
             None => {
                 self.deliveries.remove(key);
@@ -341,9 +350,9 @@ impl Engine {
     }
 
     /// There is something in a lane that memory does not have.
-    pub(super) fn heard_of_lane(&mut self, endpoint: EndpointKey, place: Place) {
-        self.lane_mut(endpoint, place.lane).heard_of(place.seq.get());
-        self.look_after_lane(endpoint, place.lane);
+    pub(super) fn note_lane_seq(&mut self, endpoint: EndpointKey, place: Place) {
+        self.lane_mut(endpoint, place.lane).note_seq(place.seq.get());
+        self.refill_lane(endpoint, place.lane);
     }
 
     fn lane_mut(&mut self, endpoint: EndpointKey, id: LaneId) -> &mut Lane {
@@ -351,13 +360,13 @@ impl Engine {
     }
 
     /// Asks for more of a lane that runs low, or notes that it has nothing open.
-    pub(super) fn look_after_lane(&mut self, endpoint: EndpointKey, id: LaneId) {
+    pub(super) fn refill_lane(&mut self, endpoint: EndpointKey, id: LaneId) {
         let window = self.lane_window();
         let lane = self.lane_mut(endpoint, id);
         if lane.wants_load(window) {
             lane.loading = true;
-            let wanted = Wanted::Lane { lane: id, last: lane.last };
-            self.ask(endpoint, wanted);
+            let kind = LoadKind::Lane { lane: id, last: lane.last };
+            self.request_load(endpoint, kind);
         } else if lane.is_idle() && !lane.listed_idle {
             lane.listed_idle = true;
             self.idle_lanes.push_back((endpoint, id));
@@ -396,8 +405,8 @@ impl Engine {
         for delivery in deliveries {
             let served = &self.endpoints[endpoint];
             if delivery.endpoint != served.id || delivery.place.is_some() {
-                let because = Because::LaneMismatch;
-                self.ignore(because, Some(delivery.endpoint), Some(delivery.id));
+                let reason = IgnoredReason::LaneMismatch;
+                self.ignore(reason, Some(delivery.endpoint), Some(delivery.id));
             } else if served.unkeyed.is_news(delivery.id) && delivery.state.is_open() {
                 self.hold_unkeyed(endpoint, delivery);
             }
@@ -412,14 +421,14 @@ impl Engine {
     fn hold_unkeyed(&mut self, endpoint: EndpointKey, delivery: &Delivery) {
         if let Some(key) = self.hold(endpoint, None, delivery) {
             self.endpoints[endpoint].unkeyed.insert(delivery.id, key);
-            self.its_turn(key);
+            self.start_when_due(key);
         }
     }
 
     pub(super) fn scan_if_room(&mut self, endpoint: EndpointKey) {
         let window = self.config.unkeyed_window;
         if let Some((after, limit)) = self.endpoints[endpoint].unkeyed.next_page(window) {
-            self.ask(endpoint, Wanted::Unkeyed { after, limit });
+            self.request_load(endpoint, LoadKind::Unkeyed { after, limit });
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{DeliveryKey, Held, Table};
+use super::{DeliveryKey, Table, TrackedDelivery};
 
-/// A FIFO of deliveries, linked through [`Held::next`]. A lane with nothing open is a few words that
+/// A FIFO of deliveries, linked through [`TrackedDelivery::next`]. A lane with nothing open is a few words that
 /// remember how far it got.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
@@ -45,7 +45,7 @@ impl Lane {
         !self.loading && self.last > self.known && self.len <= window / 2
     }
 
-    pub(super) fn heard_of(&mut self, seq: u64) {
+    pub(super) fn note_seq(&mut self, seq: u64) {
         self.last = self.last.max(seq);
     }
 
@@ -86,7 +86,7 @@ impl Lane {
         &mut self,
         key: DeliveryKey,
         seq: u64,
-        deliveries: &mut Table<DeliveryKey, Held>,
+        deliveries: &mut Table<DeliveryKey, TrackedDelivery>,
     ) {
         debug_assert!(seq > self.known, "a lane only grows forward");
         match self.tail {
@@ -96,7 +96,7 @@ impl Lane {
         self.tail = Some(key);
         self.len += 1;
         self.known = seq;
-        self.heard_of(seq);
+        self.note_seq(seq);
     }
 
     /// Takes a delivery out, wherever it stands. `next` is what stood behind it.
@@ -104,7 +104,7 @@ impl Lane {
         &mut self,
         key: DeliveryKey,
         next: Option<DeliveryKey>,
-        deliveries: &mut Table<DeliveryKey, Held>,
+        deliveries: &mut Table<DeliveryKey, TrackedDelivery>,
     ) {
         let before = self.keys(deliveries).take_while(|other| *other != key).last();
         match before {
@@ -120,7 +120,7 @@ impl Lane {
     /// The deliveries in the window, in order.
     pub(super) fn keys<'a>(
         &self,
-        deliveries: &'a Table<DeliveryKey, Held>,
+        deliveries: &'a Table<DeliveryKey, TrackedDelivery>,
     ) -> impl Iterator<Item = DeliveryKey> + 'a {
         std::iter::successors(self.head, |key| deliveries[*key].next)
     }

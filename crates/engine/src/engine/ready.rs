@@ -1,43 +1,49 @@
-//! What could start at an endpoint if its gates were open.
+//! The deliveries that are ready to start at an endpoint.
 //!
-//! Lanes take turns: who becomes ready stands behind all who are. Where many are, they come forward a
-//! round at a time, and within a round the oldest delivery is first. What is sent one after the other was
+//! Lanes take turns: a delivery that becomes ready stands behind all that are. Where many are, they come forward in
+//! batches, and within a batch the oldest delivery is first. What is sent one after the other was
 //! then accepted one after the other, and lies together wherever it is written.
 
 use std::collections::VecDeque;
 
-use super::held::Held;
+use super::tracked_delivery::TrackedDelivery;
 use super::{DeliveryKey, Table};
-use crate::limits::{ROUND_MAX, ROUND_NEXT_MIN};
+use crate::limits::{READY_BATCH_MAX, READY_QUEUE_MIN};
 
 /// A key of something gone is passed over.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    /// Who starts next, in this order.
-    line: VecDeque<DeliveryKey>,
-    /// Who comes after the line, in the order of coming. Empty unless the line is long.
-    crowd: VecDeque<DeliveryKey>,
+    /// What starts next, in this order.
+    queue: VecDeque<DeliveryKey>,
+    /// What comes after the queue, in the order of coming. Empty unless the queue is long.
+    backlog: VecDeque<DeliveryKey>,
 }
 
 impl Ready {
     pub(super) fn push(&mut self, key: DeliveryKey) {
-        match self.crowd.is_empty() && self.line.len() < ROUND_NEXT_MIN {
-            true => self.line.push_back(key),
-            false => self.crowd.push_back(key),
+        match self.backlog.is_empty() && self.queue.len() < READY_QUEUE_MIN {
+            true => self.queue.push_back(key),
+            false => self.backlog.push_back(key),
         }
     }
 
-    pub(super) fn pop(&mut self, deliveries: &Table<DeliveryKey, Held>) -> Option<DeliveryKey> {
-        let first = self.line.pop_front();
-        while self.line.len() < ROUND_NEXT_MIN && !self.crowd.is_empty() {
-            self.begin_round(deliveries);
+    pub(super) fn pop(
+        &mut self,
+        deliveries: &Table<DeliveryKey, TrackedDelivery>,
+    ) -> Option<DeliveryKey> {
+        let first = self.queue.pop_front();
+        while self.queue.len() < READY_QUEUE_MIN && !self.backlog.is_empty() {
+            self.take_batch(deliveries);
         }
         first
     }
 
-    /// Who starts next. Passes over what is gone.
-    pub(super) fn first(&mut self, deliveries: &Table<DeliveryKey, Held>) -> Option<DeliveryKey> {
-        while let Some(first) = self.line.front() {
+    /// The delivery that starts next. Passes over keys of deliveries that are gone.
+    pub(super) fn first(
+        &mut self,
+        deliveries: &Table<DeliveryKey, TrackedDelivery>,
+    ) -> Option<DeliveryKey> {
+        while let Some(first) = self.queue.front() {
             if deliveries.get(*first).is_some() {
                 return Some(*first);
             }
@@ -47,24 +53,24 @@ impl Ready {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.queue.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.line.len() + self.crowd.len()
+        self.queue.len() + self.backlog.len()
     }
 
-    /// All of it, in the order of starting as far as the line goes.
+    /// All of it, in the order of starting as far as the queue goes.
     pub(super) fn keys(&self) -> impl Iterator<Item = DeliveryKey> {
-        self.line.iter().chain(&self.crowd).copied()
+        self.queue.iter().chain(&self.backlog).copied()
     }
 
-    fn begin_round(&mut self, deliveries: &Table<DeliveryKey, Held>) {
-        let coming = self.crowd.drain(..ROUND_MAX.min(self.crowd.len()));
-        let mut round: Vec<_> =
+    fn take_batch(&mut self, deliveries: &Table<DeliveryKey, TrackedDelivery>) {
+        let coming = self.backlog.drain(..READY_BATCH_MAX.min(self.backlog.len()));
+        let mut batch: Vec<_> =
             coming.filter_map(|key| Some((deliveries.get(key)?.id, key))).collect();
-        round.sort_unstable();
-        self.line.extend(round.into_iter().map(|(_, key)| key));
+        batch.sort_unstable();
+        self.queue.extend(batch.into_iter().map(|(_, key)| key));
     }
 }
 
@@ -77,10 +83,10 @@ mod tests {
     use crate::Progress;
     use crate::engine::{EndpointKey, Phase};
 
-    type Deliveries = Table<DeliveryKey, Held>;
+    type Deliveries = Table<DeliveryKey, TrackedDelivery>;
 
     fn add(deliveries: &mut Deliveries, ready: &mut Ready, id: u128) -> DeliveryKey {
-        let key = deliveries.insert(Held {
+        let key = deliveries.insert(TrackedDelivery {
             id: DeliveryId::from_u128(id),
             endpoint: EndpointKey::from(slotmap::DefaultKey::null()),
             place: None,
@@ -111,8 +117,8 @@ mod tests {
         (0..count).map_while(next).collect()
     }
 
-    const FEW: u128 = ROUND_NEXT_MIN as u128;
-    const ROUND: u128 = ROUND_MAX as u128;
+    const FEW: u128 = READY_QUEUE_MIN as u128;
+    const BATCH: u128 = READY_BATCH_MAX as u128;
 
     #[test]
     fn a_few_start_in_the_order_of_coming() {
@@ -124,18 +130,18 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_oldest_of_a_round_starts_first() {
+    fn of_many_the_oldest_of_a_batch_starts_first() {
         let (mut deliveries, mut ready) = Default::default();
         let (few, many) = (|| (1..=FEW).rev(), || (FEW + 1..=FEW + 500).rev());
         add_all(&mut deliveries, &mut ready, few().chain(many()));
-        assert_eq!(ready.len(), ROUND_NEXT_MIN + 500);
+        assert_eq!(ready.len(), READY_QUEUE_MIN + 500);
         let expected: Vec<_> = few().chain(FEW + 1..=FEW + 500).collect();
         assert_eq!(start(&deliveries, &mut ready, usize::MAX), expected);
     }
 
     /// However old it is: lanes take turns.
     #[test]
-    fn who_comes_later_does_not_slip_into_a_round_that_has_begun() {
+    fn a_delivery_that_comes_later_does_not_slip_into_a_batch_that_has_begun() {
         let (mut deliveries, mut ready) = Default::default();
         add_all(&mut deliveries, &mut ready, 100..101 + FEW);
         start(&deliveries, &mut ready, 1);
@@ -145,24 +151,24 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_bounded() {
+    fn a_batch_is_bounded() {
         let (mut deliveries, mut ready) = Default::default();
-        let first = (1..=FEW).chain(FEW + ROUND + 1..=FEW + 2 * ROUND);
-        add_all(&mut deliveries, &mut ready, first.chain(FEW + 1..=FEW + ROUND));
-        start(&deliveries, &mut ready, ROUND_NEXT_MIN);
-        let round: Vec<_> = (FEW + ROUND + 1..=FEW + 2 * ROUND).collect();
-        assert_eq!(start(&deliveries, &mut ready, ROUND_MAX), round);
-        assert_eq!(start(&deliveries, &mut ready, usize::MAX).len(), ROUND_MAX);
+        let first = (1..=FEW).chain(FEW + BATCH + 1..=FEW + 2 * BATCH);
+        add_all(&mut deliveries, &mut ready, first.chain(FEW + 1..=FEW + BATCH));
+        start(&deliveries, &mut ready, READY_QUEUE_MIN);
+        let batch: Vec<_> = (FEW + BATCH + 1..=FEW + 2 * BATCH).collect();
+        assert_eq!(start(&deliveries, &mut ready, READY_BATCH_MAX), batch);
+        assert_eq!(start(&deliveries, &mut ready, usize::MAX).len(), READY_BATCH_MAX);
     }
 
     #[test]
-    fn what_is_gone_is_passed_over_be_it_a_whole_round() {
+    fn keys_of_deliveries_that_are_gone_are_passed_over_even_a_whole_batch() {
         let (mut deliveries, mut ready) = Default::default();
-        let keys = add_all(&mut deliveries, &mut ready, 1..=FEW + ROUND + 2);
+        let keys = add_all(&mut deliveries, &mut ready, 1..=FEW + BATCH + 2);
         for key in &keys[1..keys.len() - 1] {
             deliveries.remove(*key);
         }
-        assert_eq!(start(&deliveries, &mut ready, usize::MAX), [1, FEW + ROUND + 2]);
+        assert_eq!(start(&deliveries, &mut ready, usize::MAX), [1, FEW + BATCH + 2]);
         assert!(ready.is_empty());
         let keys = add_all(&mut deliveries, &mut ready, 1..=3);
         for key in keys {
@@ -172,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_ahead_is_what_starts_as_far_as_the_line_goes() {
+    fn what_is_shown_ahead_is_what_starts_as_far_as_the_queue_goes() {
         let (mut deliveries, mut ready) = Default::default();
         add_all(&mut deliveries, &mut ready, (1..=FEW + 5_000).rev());
-        for started in [0, 100, ROUND_NEXT_MIN, 3_000] {
+        for started in [0, 100, READY_QUEUE_MIN, 3_000] {
             start(&deliveries, &mut ready, started);
-            let shown: Vec<_> = ready.keys().take(ROUND_NEXT_MIN - 1).collect();
-            let mut again = Ready { line: ready.line.clone(), crowd: ready.crowd.clone() };
+            let shown: Vec<_> = ready.keys().take(READY_QUEUE_MIN - 1).collect();
+            let mut again = Ready { queue: ready.queue.clone(), backlog: ready.backlog.clone() };
             let starts = std::iter::from_fn(|| again.pop(&deliveries)).take(shown.len());
             assert!(starts.eq(shown.iter().copied()), "after {started}");
         }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use railpost_wire::TenantId;
 
 use super::{EndpointKey, Table, TenantKey};
-use crate::bucket::Bucket;
+use crate::token_bucket::TokenBucket;
 use crate::{RateLimit, Timestamp};
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Schedule {
 struct Tenant {
     in_flight: u32,
     turn: u64,
-    bucket: Option<Bucket>,
+    bucket: Option<TokenBucket>,
     /// Endpoints that have something to start.
     ring: VecDeque<EndpointKey>,
     /// Until when its rate limit keeps it from starting anything.
@@ -36,14 +36,14 @@ struct Tenant {
     listed: bool,
 }
 
-/// Whose turn it is.
+/// What starts next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum NextStart {
     Endpoint(EndpointKey),
     /// This tenant's rate limit says not before.
     TenantLimited(TenantKey, Timestamp),
-    /// Nobody's: nothing is ready, or there is no place.
-    Nobody,
+    /// Nothing is ready, or the in-flight cap is reached.
+    Nothing,
 }
 
 impl Schedule {
@@ -71,7 +71,7 @@ impl Schedule {
         let tenant = &mut self.tenants[key];
         match (&mut tenant.bucket, limit) {
             (Some(bucket), Some(limit)) => bucket.set_limit(limit, now),
-            (bucket, limit) => *bucket = limit.map(|limit| Bucket::new(limit, now)),
+            (bucket, limit) => *bucket = limit.map(|limit| TokenBucket::new(limit, now)),
         }
         self.lift_limit(key);
     }
@@ -83,11 +83,11 @@ impl Schedule {
     }
 
     /// The endpoint whose turn it is; it leaves the line.
-    pub(super) fn next(&mut self, now: Timestamp) -> Turn {
+    pub(super) fn next(&mut self, now: Timestamp) -> NextStart {
         let free = self.in_flight_max - self.in_flight.min(self.in_flight_max);
-        let Some(&(under_way, _, key)) = self.ready.first() else { return Turn::Nobody };
+        let Some(&(under_way, _, key)) = self.ready.first() else { return NextStart::Nothing };
         if under_way >= free {
-            return Turn::Nobody;
+            return NextStart::Nothing;
         }
         self.unlist(key);
         let tenant = &mut self.tenants[key];
@@ -95,13 +95,13 @@ impl Schedule {
             && at > now
         {
             tenant.limited_until = Some(at);
-            return Turn::TenantLimited(key, at);
+            return NextStart::TenantLimited(key, at);
         }
         self.turn += 1;
         tenant.turn = self.turn;
         let endpoint = tenant.ring.pop_front().expect("a listed tenant has an endpoint in line");
         self.list(key);
-        Turn::Endpoint(endpoint)
+        NextStart::Endpoint(endpoint)
     }
 
     /// The tenant's rate limit is worth another look.

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use super::{DeliveryKey, EndpointKey, TenantKey};
 use crate::Timestamp;
 
-/// What to look at. An alarm may ring for something that has changed meanwhile; whoever hears it
-/// looks again, so alarms are never taken back.
+/// What to look at. An alarm may ring for something that has changed meanwhile; its handler
+/// checks again, so alarms are never taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Alarm {
     /// A waiting delivery is due.

@@ -9,19 +9,19 @@ use railpost_wire::DeliveryId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::DeliveryKey;
-use super::heard::Heard;
+use super::seen_ids::SeenIds;
 use crate::Timestamp;
 
 #[derive(Debug, Default)]
 pub(super) struct Unkeyed {
-    held: FxHashMap<DeliveryId, DeliveryKey>,
-    /// Deliveries heard of: of one that was, only the store knows whether it is still open.
-    pub(super) heard: Heard<DeliveryId>,
+    tracked: FxHashMap<DeliveryId, DeliveryKey>,
+    /// Deliveries known here: only the store knows whether one of them is still open.
+    pub(super) seen: SeenIds<DeliveryId>,
     scan: Scan,
     /// Something was left out since the scan began.
     missed: bool,
     /// What left memory while a page was under way. The page may have been read before that.
-    settled: FxHashSet<DeliveryId>,
+    closed_meanwhile: FxHashSet<DeliveryId>,
     /// The earliest alarm set for what was set aside.
     pub(super) due_at: Option<Timestamp>,
 }
@@ -39,41 +39,41 @@ enum Scan {
 
 impl Unkeyed {
     pub(super) fn get(&self, id: DeliveryId) -> Option<DeliveryKey> {
-        self.held.get(&id).copied()
+        self.tracked.get(&id).copied()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        self.tracked.len()
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = DeliveryKey> {
-        self.held.values().copied()
+        self.tracked.values().copied()
     }
 
     /// Whether a delivery from a page or a hint is not in memory, and did not just leave it.
     pub(super) fn is_news(&self, id: DeliveryId) -> bool {
-        !self.held.contains_key(&id) && !self.settled.contains(&id)
+        !self.tracked.contains_key(&id) && !self.closed_meanwhile.contains(&id)
     }
 
     /// Whether a new delivery may be taken in right away, ahead of what the store still has.
     pub(super) fn has_room(&self, window: u32) -> bool {
-        self.held.len() < window as usize && !matches!(self.scan, Scan::WantsRoom { .. })
+        self.tracked.len() < window as usize && !matches!(self.scan, Scan::WantsRoom { .. })
     }
 
     pub(super) fn insert(&mut self, id: DeliveryId, key: DeliveryKey) {
-        self.heard.note(id);
-        self.held.insert(id, key);
+        self.seen.note(id);
+        self.tracked.insert(id, key);
     }
 
     pub(super) fn remove(&mut self, id: DeliveryId) {
-        self.held.remove(&id);
-        self.settle(id);
+        self.tracked.remove(&id);
+        self.note_closed(id);
     }
 
     /// Remembers that a page under way may have this wrong.
-    pub(super) fn settle(&mut self, id: DeliveryId) {
+    pub(super) fn note_closed(&mut self, id: DeliveryId) {
         if self.scan == Scan::Asked {
-            self.settled.insert(id);
+            self.closed_meanwhile.insert(id);
         }
     }
 
@@ -88,17 +88,17 @@ impl Unkeyed {
     /// The page to ask for now, if one is wanted and there is room: after which id, and how many.
     pub(super) fn next_page(&mut self, window: u32) -> Option<(Option<DeliveryId>, u32)> {
         let Scan::WantsRoom { after } = self.scan else { return None };
-        let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-        if held > window / 2 {
+        let tracked = u32::try_from(self.tracked.len()).unwrap_or(u32::MAX);
+        if tracked > window / 2 {
             return None;
         }
         self.scan = Scan::Asked;
-        Some((after, window - held))
+        Some((after, window - tracked))
     }
 
     /// The page that was asked for is here; `next` is where the following one starts.
     pub(super) fn page_taken(&mut self, next: Option<DeliveryId>) {
-        self.settled.clear();
+        self.closed_meanwhile.clear();
         self.scan = match next {
             Some(after) => Scan::WantsRoom { after: Some(after) },
             None if std::mem::take(&mut self.missed) => Scan::WantsRoom { after: None },

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use railpost_engine::{
     Accepted, Attempt, AttemptResult, AttemptToken, Command, Config, DeadReason, Delivery,
     DeliveryState, Effect, Endpoint, EndpointStatus, Engine, Failure, Input, LaneId, LanePage,
-    LoadTicket, Page, Place, Policy, Progress, RateLimit, Span, Timestamp,
+    LoadTicket, LoadedPage, Place, Policy, Progress, RateLimit, Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 use serde_json::json;
@@ -23,7 +23,7 @@ enum Step {
     LimitTenant(Option<RateLimit>),
     Accept(Vec<Delivery>),
     Sweep(Vec<Delivery>),
-    Load(usize, Page),
+    Load(usize, LoadedPage),
     FailLoad(usize),
     Confirm(usize),
     Refuse(usize),
@@ -140,20 +140,20 @@ fn any_lane_page() -> impl Strategy<Value = LanePage> {
     )
 }
 
-fn any_page() -> impl Strategy<Value = Page> {
+fn any_page() -> impl Strategy<Value = LoadedPage> {
     let lanes = (prop::collection::vec(any_lane_page(), 0..3), prop::option::of(1..4u64))
-        .prop_map(|(lanes, next)| Page::Lanes { lanes, next: next.map(LaneId) });
+        .prop_map(|(lanes, next)| LoadedPage::Lanes { lanes, next: next.map(LaneId) });
     let unkeyed = (
         prop::collection::vec(any_delivery(), 0..4),
         prop::option::of(1..20u128),
         prop::option::of(any_timestamp()),
     )
-        .prop_map(|(deliveries, next, next_due)| Page::Unkeyed {
+        .prop_map(|(deliveries, next, next_due)| LoadedPage::Unkeyed {
             deliveries,
             next: next.map(DeliveryId::from_u128),
             next_due,
         });
-    prop_oneof![lanes, any_lane_page().prop_map(Page::Lane), unkeyed]
+    prop_oneof![lanes, any_lane_page().prop_map(LoadedPage::Lane), unkeyed]
 }
 
 fn any_result() -> impl Strategy<Value = AttemptResult> {

@@ -1,17 +1,17 @@
-//! A shop around one engine: it keeps the clock, collects the effects and answers for the store.
+//! A harness around one engine: it keeps the clock, collects the effects and answers for the store.
 
 use std::collections::BTreeMap;
 
 use railpost_engine::{
-    Accepted, Attempt, AttemptResult, AttemptToken, Because, Command, Config, Delivery,
-    DeliveryState, Effect, Endpoint, EndpointRecord, EndpointStatus, Engine, Failure, Ignored,
-    Input, LaneId, Load, LoadTicket, NoticeKind, Page, Place, Policy, Progress, Span, Timestamp,
-    Transition,
+    Accepted, Attempt, AttemptResult, AttemptToken, Command, Config, Delivery, DeliveryState,
+    Effect, Endpoint, EndpointRecord, EndpointStatus, Engine, Failure, Ignored, IgnoredReason,
+    Input, LaneId, Load, LoadTicket, LoadedPage, NoticeKind, Place, Policy, Progress, Span,
+    Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq, TenantId};
 use serde_json::Value;
 
-pub(crate) struct Shop {
+pub(crate) struct Harness {
     pub(crate) engine: Engine,
     now: Timestamp,
     next_id: u64,
@@ -52,7 +52,7 @@ pub(crate) fn answer_after(status: u16, secs: u64) -> AttemptResult {
 
 pub(crate) const TIMEOUT: AttemptResult = AttemptResult::Failed(Failure::Timeout);
 
-impl Shop {
+impl Harness {
     pub(crate) fn new() -> Self {
         Self::with(Config::default())
     }
@@ -93,7 +93,7 @@ impl Shop {
                 }
                 Effect::RecordEndpoint(record) => self.endpoint_records.push(record),
                 Effect::Load(ticket, load) => self.loads.push((ticket, load)),
-                Effect::Tell(notice) => self.notices.push(notice.what),
+                Effect::Notify(notice) => self.notices.push(notice.kind),
                 Effect::Ignored(ignored) => self.ignored.push(ignored),
             }
         }
@@ -150,9 +150,9 @@ impl Shop {
     pub(crate) fn answer_loads_with_nothing(&mut self) {
         for (ticket, load) in std::mem::take(&mut self.loads) {
             let page = match load {
-                Load::Lanes { .. } => Page::Lanes { lanes: vec![], next: None },
+                Load::Lanes { .. } => LoadedPage::Lanes { lanes: vec![], next: None },
                 Load::Unkeyed { .. } => {
-                    Page::Unkeyed { deliveries: vec![], next: None, next_due: None }
+                    LoadedPage::Unkeyed { deliveries: vec![], next: None, next_due: None }
                 }
                 Load::Lane { .. } => panic!("nothing is known of this lane: {load:?}"),
             };
@@ -160,7 +160,7 @@ impl Shop {
         }
     }
 
-    pub(crate) fn answer_load(&mut self, page: Page) {
+    pub(crate) fn answer_load(&mut self, page: LoadedPage) {
         let (ticket, _) = self.loads.remove(0);
         self.handle(Input::Loaded { ticket, page });
     }
@@ -240,8 +240,8 @@ impl Shop {
         self.stored(id).state
     }
 
-    pub(crate) fn last_ignored(&self) -> Option<Because> {
-        self.ignored.last().map(|ignored| ignored.because)
+    pub(crate) fn last_ignored(&self) -> Option<IgnoredReason> {
+        self.ignored.last().map(|ignored| ignored.reason)
     }
 
     pub(crate) fn status(&self, endpoint: EndpointId) -> EndpointStatus {

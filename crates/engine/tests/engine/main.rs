@@ -12,5 +12,5 @@ mod fairness;
 mod commands;
 mod loading;
 mod endpoints;
-mod ahead;
+mod look_ahead;
 mod any_input;

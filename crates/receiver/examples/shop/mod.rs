@@ -3,8 +3,8 @@
 use axum::extract::{FromRef, State};
 use axum::{Router, routing::post};
 use railpost_receiver::axum::JsonEvent;
-use railpost_receiver::door::{Door, unix_now};
 use railpost_receiver::postgres::{Pool, PostgresInbox, create_tables};
+use railpost_receiver::request_verifier::{RequestVerifier, unix_now};
 use railpost_receiver::tower::BoxError;
 use railpost_receiver::{Answer, InboxConfig};
 use tokio_postgres::{Client, Error};
@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error};
 /// What the service holds.
 #[derive(Clone, FromRef)]
 pub(crate) struct Shop {
-    door: Door,
+    verifier: RequestVerifier,
     inbox: PostgresInbox,
     pool: Pool,
 }
@@ -30,7 +30,7 @@ pub(crate) enum OrderEvent {
 }
 
 impl Shop {
-    pub(crate) async fn open(door: Door, pool: Pool) -> Result<Self, BoxError> {
+    pub(crate) async fn open(verifier: RequestVerifier, pool: Pool) -> Result<Self, BoxError> {
         let mut session = pool.get().await?;
         let client = session.client();
         create_tables(client).await?;
@@ -38,7 +38,7 @@ impl Shop {
                    create table if not exists payments (id text primary key)";
         client.batch_execute(sql).await?;
         let inbox = PostgresInbox::new(InboxConfig::named("orders"));
-        Ok(Self { door, inbox, pool })
+        Ok(Self { verifier, inbox, pool })
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn router(shop: Shop) -> Router {
 }
 
 async fn hook(State(shop): State<Shop>, event: JsonEvent<OrderEvent>) -> Answer {
-    receive(&shop, &event).await.unwrap_or_else(|problem| shop.door.trouble(&*problem))
+    receive(&shop, &event).await.unwrap_or_else(|problem| shop.verifier.failed(&*problem))
 }
 
 /// The whole of it: the inbox's row and the effect, in one transaction.
@@ -58,7 +58,7 @@ async fn receive(shop: &Shop, event: &JsonEvent<OrderEvent>) -> Result<Answer, B
         apply(admission.client(), &event.payload).await?;
     }
     let verdict = admission.commit().await?;
-    shop.door.counters().count(verdict);
+    shop.verifier.counters().count(verdict);
     Ok(verdict.answer())
 }
 

@@ -66,7 +66,7 @@ impl Pool {
         }))
     }
 
-    /// A session, as soon as one is free. Whoever came first is served first.
+    /// A session, as soon as one is free. Callers are served in the order in which they came.
     pub async fn get(&self) -> Result<Pooled, PoolError> {
         timeout(POOL_WAIT_MAX, self.lend()).await.map_err(|_| PoolError::Busy)?
     }

@@ -4,7 +4,9 @@ use super::{PostgresInbox, Session};
 use crate::delivery::Delivery;
 use crate::inbox::Verdict;
 use crate::limits::DEAD_LISTED_MAX;
-use crate::work::{self, DeadLetter, Job, WorkError, WorkPolicy, Worked, error_text, head, order};
+use crate::work::{
+    self, DeadLetter, Job, WorkError, WorkOutcome, WorkPolicy, error_text, head, order,
+};
 use std::fmt::Display;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, GenericClient, Row, Transaction};
@@ -84,16 +86,16 @@ impl PostgresQueue {
         client: &mut Client,
         now: i64,
         effect: impl AsyncFnOnce(&Transaction<'_>, &Job) -> Result<(), E>,
-    ) -> Result<Worked, WorkError<Error>> {
+    ) -> Result<WorkOutcome, WorkError<Error>> {
         let mut transaction = client.transaction().await?;
-        let Some(job) = self.due(&transaction, now).await? else { return Ok(Worked::Idle) };
+        let Some(job) = self.due(&transaction, now).await? else { return Ok(WorkOutcome::Idle) };
         let savepoint = transaction.transaction().await?;
         let worked = match effect(&savepoint, &job).await {
             Ok(()) => {
                 savepoint.commit().await?;
                 let sql = "delete from railpost_work where position = $1";
                 transaction.execute(sql, &[&job.position]).await?;
-                Worked::Done(job.delivery.received.event_id)
+                WorkOutcome::Done(job.delivery.received.event_id)
             }
             Err(error) => {
                 savepoint.rollback().await?;
@@ -159,7 +161,7 @@ impl PostgresQueue {
         job: &Job,
         error: String,
         now: i64,
-    ) -> Result<Worked, Error> {
+    ) -> Result<WorkOutcome, Error> {
         let tries = job.tries.saturating_add(1);
         let at = self.policy.next_try(tries, now);
         let sql =
@@ -167,7 +169,8 @@ impl PostgresQueue {
         let stored = i32::try_from(tries).unwrap_or(i32::MAX);
         transaction.execute(sql, &[&job.position, &stored, &at, &error]).await?;
         let event_id = job.delivery.received.event_id.clone();
-        Ok(at.map_or(Worked::Dead(event_id.clone()), |at| Worked::Failed { event_id, at }))
+        Ok(at
+            .map_or(WorkOutcome::Dead(event_id.clone()), |at| WorkOutcome::Failed { event_id, at }))
     }
 }
 

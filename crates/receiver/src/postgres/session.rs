@@ -1,6 +1,6 @@
 //! A connection of the inbox's own: fewer round trips for each event.
 
-use super::{ADMIT, ADMIT_TYPES, Before, PostgresInbox};
+use super::{ADMIT, ADMIT_TYPES, AdmitResult, PostgresInbox};
 use crate::inbox::Verdict;
 use railpost_wire::Received;
 use std::future::poll_fn;
@@ -52,15 +52,15 @@ impl Session {
     ) -> Result<Admission<'_>, Error> {
         let admit = self.admit().await?;
         let open = Open { client: &self.client, settled: false };
-        let asked = inbox.asked(received, now);
-        let values = asked.values();
+        let query = inbox.query(received, now);
+        let values = query.values();
         // The driver sends them in the order of their first polls, so both are under way at once.
         let begin = self.client.batch_execute(BEGIN);
         let admit = self.client.query(&admit, &values);
         let (begun, rows) = tokio::join!(biased; begin, admit);
         begun?;
-        let before = Before::read(&rows?);
-        let verdict = inbox.settle(&self.client, received, &asked, before).await?;
+        let result = AdmitResult::read(&rows?);
+        let verdict = inbox.judge(&self.client, received, &query, result).await?;
         Ok(Admission { open, verdict })
     }
 

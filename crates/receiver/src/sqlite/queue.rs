@@ -4,7 +4,9 @@ use super::SqliteInbox;
 use crate::delivery::Delivery;
 use crate::inbox::Verdict;
 use crate::limits::DEAD_LISTED_MAX;
-use crate::work::{DeadLetter, Job, Row, WorkError, WorkPolicy, Worked, error_text, head, order};
+use crate::work::{
+    DeadLetter, Job, Row, WorkError, WorkOutcome, WorkPolicy, error_text, head, order,
+};
 use rusqlite::{Connection, OptionalExtension, Result, Transaction, TransactionBehavior, params};
 use std::fmt::Display;
 
@@ -51,16 +53,16 @@ impl SqliteQueue {
         database: &mut Connection,
         now: i64,
         effect: impl FnOnce(&Connection, &Job) -> Result<(), E>,
-    ) -> Result<Worked, WorkError<rusqlite::Error>> {
+    ) -> Result<WorkOutcome, WorkError<rusqlite::Error>> {
         let mut transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let Some(row) = self.due(&transaction, now)? else { return Ok(Worked::Idle) };
+        let Some(row) = self.due(&transaction, now)? else { return Ok(WorkOutcome::Idle) };
         let job = row.read()?;
         let savepoint = transaction.savepoint()?;
         let worked = match effect(&savepoint, &job) {
             Ok(()) => {
                 savepoint.commit()?;
                 remove(&transaction, job.position)?;
-                Worked::Done(job.delivery.received.event_id)
+                WorkOutcome::Done(job.delivery.received.event_id)
             }
             Err(error) => {
                 // Dropped without a commit, it undoes what the effect wrote.
@@ -120,14 +122,15 @@ impl SqliteQueue {
         job: &Job,
         error: &dyn Display,
         now: i64,
-    ) -> Result<Worked> {
+    ) -> Result<WorkOutcome> {
         let tries = job.tries.saturating_add(1);
         let at = self.policy.next_try(tries, now);
         let sql =
             "update railpost_work set tries = ?2, due_at = ?3, error = ?4 where position = ?1";
         database.execute(sql, params![job.position, tries, at, error_text(error)])?;
         let event_id = job.delivery.received.event_id.clone();
-        Ok(at.map_or(Worked::Dead(event_id.clone()), |at| Worked::Failed { event_id, at }))
+        Ok(at
+            .map_or(WorkOutcome::Dead(event_id.clone()), |at| WorkOutcome::Failed { event_id, at }))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::support::{self, NOW, event, unique};
 use railpost_receiver::postgres::{self, PostgresInbox, PostgresQueue};
 use railpost_receiver::sqlite::{self, SqliteInbox, SqliteQueue};
 use railpost_receiver::wire::Received;
-use railpost_receiver::work::{WorkPolicy, Worked};
+use railpost_receiver::work::{WorkOutcome, WorkPolicy};
 use railpost_receiver::{Delivery, InboxConfig, NotedGap, Verdict};
 
 /// What that version wrote: an applied event, its key's place, a noted gap, a queued event of the key.
@@ -58,7 +58,7 @@ fn on_sqlite_places_by_key_go_and_ids_gaps_and_queued_events_stay() {
     }
     for id in WORKED {
         let worked = queue.work_one(&mut database, NOW, |_, _| Ok::<(), String>(()));
-        assert_eq!(worked.unwrap(), Worked::Done(id.parse().unwrap()));
+        assert_eq!(worked.unwrap(), WorkOutcome::Done(id.parse().unwrap()));
     }
 }
 
@@ -91,6 +91,6 @@ async fn on_postgres_places_by_key_go_and_ids_gaps_and_queued_events_stay() {
     }
     for id in WORKED {
         let worked = queue.work_one(&mut client, NOW, async |_, _| Ok::<(), String>(()));
-        assert_eq!(worked.await.unwrap(), Worked::Done(id.parse().unwrap()));
+        assert_eq!(worked.await.unwrap(), WorkOutcome::Done(id.parse().unwrap()));
     }
 }

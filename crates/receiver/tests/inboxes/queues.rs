@@ -4,7 +4,7 @@ use crate::support::{self, NOW, event, unique};
 use railpost_receiver::postgres::{self, PostgresInbox, PostgresQueue};
 use railpost_receiver::sqlite::{self, SqliteInbox, SqliteQueue};
 use railpost_receiver::wire::Received;
-use railpost_receiver::work::{DeadLetter, Job, WorkPolicy, Worked};
+use railpost_receiver::work::{DeadLetter, Job, WorkOutcome, WorkPolicy};
 use railpost_receiver::{Delivery, InboxConfig, Verdict};
 use tokio_postgres::Transaction;
 
@@ -20,7 +20,7 @@ fn policy() -> WorkPolicy {
 /// A queue under test, with an effect that notes what it applied, or fails.
 trait Queue {
     async fn enqueue(&mut self, delivery: &Delivery) -> Option<Verdict>;
-    async fn work(&mut self, now: i64, succeeds: bool) -> Worked;
+    async fn work(&mut self, now: i64, succeeds: bool) -> WorkOutcome;
     async fn dead(&mut self) -> Vec<DeadLetter>;
     async fn retry(&mut self, position: i64) -> bool;
     async fn discard(&mut self, position: i64) -> bool;
@@ -47,7 +47,7 @@ impl Queue for OnSqlite {
         verdict
     }
 
-    async fn work(&mut self, now: i64, succeeds: bool) -> Worked {
+    async fn work(&mut self, now: i64, succeeds: bool) -> WorkOutcome {
         let worked = self.1.work_one(&mut self.0, now, |database, job| {
             let id = job.delivery.received.event_id.to_string();
             database.execute("insert into applied values (?1)", [&id]).unwrap();
@@ -96,7 +96,7 @@ impl Queue for OnPostgres {
         verdict
     }
 
-    async fn work(&mut self, now: i64, succeeds: bool) -> Worked {
+    async fn work(&mut self, now: i64, succeeds: bool) -> WorkOutcome {
         let worked = self.1.work_one(&mut self.0, now, async |transaction, job| {
             let id = job.delivery.received.event_id.to_string();
             let sql = "insert into applied (id) values ($1)";
@@ -131,9 +131,9 @@ async fn queued_events_are_applied_once_and_in_order(mut queue: impl Queue) {
     }
     assert_eq!(queue.enqueue(&first).await, Some(Verdict::Duplicate));
     for id in ["a1", "a2", "free"] {
-        assert_eq!(queue.work(NOW, true).await, Worked::Done(id.parse().unwrap()));
+        assert_eq!(queue.work(NOW, true).await, WorkOutcome::Done(id.parse().unwrap()));
     }
-    assert_eq!(queue.work(NOW, true).await, Worked::Idle);
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Idle);
     assert_eq!(queue.enqueue(&first).await, Some(Verdict::Duplicate), "also when it is done");
     assert_eq!(queue.applied().await, ["a1", "a2", "free"]);
 }
@@ -143,19 +143,19 @@ async fn a_failing_job_waits_and_holds_its_key(mut queue: impl Queue) {
     queue.enqueue(&first).await;
     queue.enqueue(&delivery("a2", Some(("A", 2)))).await;
     queue.enqueue(&delivery("b1", Some(("B", 1)))).await;
-    let failed = Worked::Failed { event_id: "a1".parse().unwrap(), at: NOW + 1 };
+    let failed = WorkOutcome::Failed { event_id: "a1".parse().unwrap(), at: NOW + 1 };
     assert_eq!(queue.work(NOW, false).await, failed);
-    assert_eq!(queue.work(NOW, true).await, Worked::Done("b1".parse().unwrap()));
-    assert_eq!(queue.work(NOW, true).await, Worked::Idle, "a2 waits for a1");
-    assert_eq!(queue.work(NOW + 1, false).await, Worked::Dead("a1".parse().unwrap()));
-    assert_eq!(queue.work(NOW + 9, true).await, Worked::Idle, "a dead letter holds its key");
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Done("b1".parse().unwrap()));
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Idle, "a2 waits for a1");
+    assert_eq!(queue.work(NOW + 1, false).await, WorkOutcome::Dead("a1".parse().unwrap()));
+    assert_eq!(queue.work(NOW + 9, true).await, WorkOutcome::Idle, "a dead letter holds its key");
     let dead = queue.dead().await;
     assert_eq!((dead.len(), dead[0].error.as_str()), (1, "no luck with a1"));
     assert_eq!(dead[0].job.delivery, first, "byte for byte");
     assert!(queue.retry(dead[0].job.position).await);
     assert!(!queue.retry(dead[0].job.position).await, "it is a dead letter no more");
-    assert_eq!(queue.work(NOW, true).await, Worked::Done("a1".parse().unwrap()));
-    assert_eq!(queue.work(NOW, true).await, Worked::Done("a2".parse().unwrap()));
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Done("a1".parse().unwrap()));
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Done("a2".parse().unwrap()));
     assert_eq!(queue.applied().await, ["b1", "a1", "a2"], "failed tries left nothing");
 }
 
@@ -166,7 +166,7 @@ async fn a_discarded_dead_letter_lets_its_key_go_on(mut queue: impl Queue) {
     queue.work(NOW + 1, false).await;
     let position = queue.dead().await[0].job.position;
     assert!(queue.discard(position).await);
-    assert_eq!(queue.work(NOW, true).await, Worked::Done("a2".parse().unwrap()));
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Done("a2".parse().unwrap()));
     assert!(!queue.discard(position).await);
 }
 
@@ -179,11 +179,11 @@ async fn a_new_line_of_a_key_waits_for_the_old_one(mut queue: impl Queue) {
     };
     queue.enqueue(&in_line("old", "old")).await;
     queue.enqueue(&in_line("new", "new")).await;
-    let failed = Worked::Failed { event_id: "old".parse().unwrap(), at: NOW + 1 };
+    let failed = WorkOutcome::Failed { event_id: "old".parse().unwrap(), at: NOW + 1 };
     assert_eq!(queue.work(NOW, false).await, failed);
-    assert_eq!(queue.work(NOW, true).await, Worked::Idle, "the new one waits");
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Idle, "the new one waits");
     for id in ["old", "new"] {
-        assert_eq!(queue.work(NOW + 1, true).await, Worked::Done(id.parse().unwrap()));
+        assert_eq!(queue.work(NOW + 1, true).await, WorkOutcome::Done(id.parse().unwrap()));
     }
 }
 
@@ -197,11 +197,11 @@ async fn events_of_one_line_wait_for_each_other_whatever_their_keys(mut queue: i
     for (key, seq) in [(Some("A"), 1), (Some("B"), 2), (None, 3)] {
         assert_eq!(queue.enqueue(&with_key(key, seq)).await, Some(Verdict::Fresh));
     }
-    let failed = Worked::Failed { event_id: "e1".parse().unwrap(), at: NOW + 1 };
+    let failed = WorkOutcome::Failed { event_id: "e1".parse().unwrap(), at: NOW + 1 };
     assert_eq!(queue.work(NOW, false).await, failed);
-    assert_eq!(queue.work(NOW, true).await, Worked::Idle, "all of the line wait");
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Idle, "all of the line wait");
     for id in ["e1", "e2", "e3"] {
-        assert_eq!(queue.work(NOW + 1, true).await, Worked::Done(id.parse().unwrap()));
+        assert_eq!(queue.work(NOW + 1, true).await, WorkOutcome::Done(id.parse().unwrap()));
     }
 }
 
@@ -212,9 +212,9 @@ async fn events_without_a_line_do_not_wait_for_their_key(mut queue: impl Queue) 
         let received = Received { line: None, seq: None, ..delivery.received };
         queue.enqueue(&Delivery { received, ..delivery }).await;
     }
-    let failed = Worked::Failed { event_id: "1".parse().unwrap(), at: NOW + 1 };
+    let failed = WorkOutcome::Failed { event_id: "1".parse().unwrap(), at: NOW + 1 };
     assert_eq!(queue.work(NOW, false).await, failed);
-    assert_eq!(queue.work(NOW, true).await, Worked::Done("2".parse().unwrap()));
+    assert_eq!(queue.work(NOW, true).await, WorkOutcome::Done("2".parse().unwrap()));
 }
 
 async fn a_full_queue_takes_nothing_and_remembers_nothing(mut queue: impl Queue) {
@@ -239,7 +239,7 @@ async fn a_worker_runs_as_a_task_of_its_own() {
             let id = job.delivery.received.event_id.to_string();
             transaction.execute("insert into applied (id) values ($1)", &[&id]).await.map(drop)
         };
-        while queue.1.work_one(&mut queue.0, NOW, effect).await.unwrap() != Worked::Idle {}
+        while queue.1.work_one(&mut queue.0, NOW, effect).await.unwrap() != WorkOutcome::Idle {}
         queue
     });
     assert_eq!(task.await.unwrap().applied().await, ["a1", "a2"]);

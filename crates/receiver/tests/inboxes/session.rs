@@ -68,7 +68,7 @@ async fn a_transaction_that_somebody_left_broken_fails_once() {
     assert_eq!(tested.take(&received).await, Verdict::Fresh);
 }
 
-/// The inbox is asked only where this setting is on: an event is not noted by itself if `begin` failed.
+/// The inbox is query only where this setting is on: an event is not noted by itself if `begin` failed.
 #[tokio::test]
 async fn the_transaction_has_its_mark_and_nothing_else_has() {
     const MARK: &str = "select current_setting('transaction_deferrable')";

@@ -3,7 +3,7 @@
 use crate::running::Running;
 use crate::support::interop_folder;
 use crate::tools::python;
-use railpost_receiver::door::unix_now;
+use railpost_receiver::request_verifier::unix_now;
 use railpost_receiver::testing::{TestEvent, TestRequest, TestSender};
 use railpost_receiver::wire::Secret;
 use std::path::Path;

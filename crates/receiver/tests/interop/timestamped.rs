@@ -4,7 +4,7 @@
 use crate::signatures::{BODIES, secrets};
 use crate::tools::{Library, about, base64};
 use railpost_receiver::Receiver;
-use railpost_receiver::door::unix_now;
+use railpost_receiver::request_verifier::unix_now;
 use railpost_receiver::testing::{Forgery, TestSender};
 use railpost_receiver::wire::{Secret, Signer};
 use serde_json::json;

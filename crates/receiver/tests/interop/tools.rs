@@ -37,8 +37,8 @@ impl Library {
                     "{self:?} could not be run: {error}: prepare it with `cargo xtask with-services`"
                 )
             });
-        let asked = serde_json::to_vec(questions).unwrap();
-        child.stdin.take().unwrap().write_all(&asked).unwrap();
+        let query = serde_json::to_vec(questions).unwrap();
+        child.stdin.take().unwrap().write_all(&query).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{self:?} ended with {}", output.status);
         serde_json::from_slice(&output.stdout).unwrap()

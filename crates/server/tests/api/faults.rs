@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use railpost::config::Config;
 use railpost::serve::Server;
-use railpost_engine::Because;
+use railpost_engine::IgnoredReason;
 use railpost_store::{MasterKey, MemoryStore, Setup, Store, SystemSource};
 use railpost_telemetry::{Level, Log};
 use serde_json::json;
@@ -135,7 +135,8 @@ fn a_refused_command_leaves_no_entry() {
 /// How often the engine was told to act on a delivery whose lane was not loaded.
 fn not_loaded(world: &World) -> u64 {
     let counters = world.wait_for(world.server().app().dispatcher.counters()).unwrap();
-    let index = Because::ALL.iter().position(|because| *because == Because::NotLoaded).unwrap();
+    let index =
+        IgnoredReason::ALL.iter().position(|because| *because == IgnoredReason::NotLoaded).unwrap();
     counters.ignored[index]
 }
 

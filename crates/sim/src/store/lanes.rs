@@ -89,7 +89,7 @@ impl Store {
 
     /// Where a delivery stands or stood, as its line has it; nothing if its lane was pruned.
     pub(crate) fn line_place(&self, id: DeliveryId) -> Option<LinePlace> {
-        let Place { lane, seq } = self.rows.get(&id)?.stood?;
+        let Place { lane, seq } = self.rows.get(&id)?.accepted_place?;
         let Line { era, before } = self.lanes.get(&lane)?.line_of(seq);
         let number = Seq::new(seq.get() - before).expect("a line begins with 1");
         Some(LinePlace { line: LineId::of(era, lane.0), era, seq: number, before })

@@ -1,18 +1,20 @@
 //! What the engine asks the store for, and what sweeps find.
 
-use railpost_engine::{Accepted, Delivery, DeliveryState, LaneId, LanePage, Load, Page, Timestamp};
+use railpost_engine::{
+    Accepted, Delivery, DeliveryState, LaneId, LanePage, Load, LoadedPage, Timestamp,
+};
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 
 use super::{Row, Store};
 
 impl Store {
-    pub(crate) fn load(&self, load: &Load) -> Page {
+    pub(crate) fn load(&self, load: &Load) -> LoadedPage {
         match *load {
             Load::Lanes { endpoint, after, limit, window } => {
                 self.load_lanes(endpoint, after, limit as usize, window as usize)
             }
             Load::Lane { endpoint, lane, from, limit } => {
-                Page::Lane(self.lane_page(endpoint, lane, from, limit as usize))
+                LoadedPage::Lane(self.lane_page(endpoint, lane, from, limit as usize))
             }
             Load::Unkeyed { endpoint, after, due_by, due_beyond, limit } => {
                 self.load_unkeyed(endpoint, after, (due_by, due_beyond), limit as usize)
@@ -26,13 +28,13 @@ impl Store {
         after: Option<LaneId>,
         limit: usize,
         window: usize,
-    ) -> Page {
+    ) -> LoadedPage {
         let lanes = self.lanes(endpoint).filter(|id| Some(*id) > after);
         let pages = lanes.map(|id| self.lane_page(endpoint, id, Seq::FIRST, window));
         let open = pages.filter(|page| !page.deliveries.is_empty());
         let (lanes, more) = first(open, limit);
         let next = lanes.last().filter(|_| more).map(|page| page.lane);
-        Page::Lanes { lanes, next }
+        LoadedPage::Lanes { lanes, next }
     }
 
     fn lane_page(&self, endpoint: EndpointId, lane: LaneId, from: Seq, limit: usize) -> LanePage {
@@ -58,7 +60,7 @@ impl Store {
         after: Option<DeliveryId>,
         (due_by, due_beyond): (Timestamp, Timestamp),
         limit: usize,
-    ) -> Page {
+    ) -> LoadedPage {
         let waits = |delivery: &Delivery| {
             waits_until(delivery).filter(|until| *until > due_by && *until <= due_beyond)
         };
@@ -67,7 +69,7 @@ impl Store {
         let (deliveries, more) = first(due, limit);
         let next = deliveries.last().filter(|_| more).map(|delivery| delivery.id);
         let next_due = open().filter_map(|delivery| waits(&delivery)).min();
-        Page::Unkeyed { deliveries, next, next_due }
+        LoadedPage::Unkeyed { deliveries, next, next_due }
     }
 
     /// The open deliveries with an id above `after`.
@@ -252,7 +254,7 @@ mod tests {
         }
         let (due_by, due_beyond) = (NOW + Span::from_secs(10), NOW + Span::from_secs(100));
         let page = store.load_unkeyed(ENDPOINT, None, (due_by, due_beyond), 9);
-        let Page::Unkeyed { deliveries, next_due, .. } = page else { panic!("{page:?}") };
+        let LoadedPage::Unkeyed { deliveries, next_due, .. } = page else { panic!("{page:?}") };
         assert_eq!(deliveries.iter().map(|it| it.id).collect::<Vec<_>>(), [7, 9].map(delivery));
         assert_eq!(next_due, Some(NOW + Span::from_secs(50)));
     }

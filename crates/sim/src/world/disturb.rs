@@ -3,19 +3,19 @@
 use railpost_engine::{Accepted, Endpoint, EndpointStatus, Input, Policy, Span, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 
-use super::outage::Ending;
-use super::{Happening, World};
+use super::outage::ProcessEnd;
+use super::{SimEvent, World};
 use crate::fact::Fact;
 use crate::limits::CHANGE_UNREAD_MAX;
-use crate::model::Broken;
-use crate::network::Odds;
-use crate::plant::Plant;
+use crate::model::BrokenPromise;
+use crate::network::FaultRates;
+use crate::planted_defect::PlantedDefect;
 use crate::receiver::{Receiver, ReceiverNo, ReceiverPlan};
 use crate::scenario::{ClockOf, Disturbance};
 use crate::store::{Event, EventNo};
 
 impl World {
-    pub(super) fn disturb(&mut self, disturbance: Disturbance) -> Result<(), Broken> {
+    pub(super) fn disturb(&mut self, disturbance: Disturbance) -> Result<(), BrokenPromise> {
         match disturbance {
             Disturbance::Limit(tenant, rate_limit) => {
                 self.store.put_tenant(tenant.clone(), rate_limit);
@@ -76,8 +76,8 @@ impl World {
                 (0..count).for_each(|_| self.tally.count("world: lane pruned"));
             }
             Disturbance::Copy => self.copy_store(),
-            Disturbance::Crash(down_for) => self.end_soon(Ending::Crash(down_for)),
-            Disturbance::Stop(down_for) => self.end_soon(Ending::Stop(down_for)),
+            Disturbance::Crash(down_for) => self.end_soon(ProcessEnd::Crash(down_for)),
+            Disturbance::Stop(down_for) => self.end_soon(ProcessEnd::Stop(down_for)),
             _ => unreachable!("it concerns the engine"),
         }
     }
@@ -87,7 +87,7 @@ impl World {
         endpoint: Endpoint,
         receiver: ReceiverNo,
         plan: ReceiverPlan,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let (id, plant) = (endpoint.id, self.plant);
         self.receivers.entry(receiver).or_insert_with(|| Receiver::new(plan, plant));
         self.behind.insert(id, receiver);
@@ -112,31 +112,31 @@ impl World {
         }
     }
 
-    fn change(&mut self, id: EndpointId, policy: Policy) -> Result<(), Broken> {
+    fn change(&mut self, id: EndpointId, policy: Policy) -> Result<(), BrokenPromise> {
         let Some(endpoint) = self.store.endpoints().get(&id).cloned() else { return Ok(()) };
         self.store.put_endpoint(Endpoint { policy, ..endpoint });
         self.announce_change(id)
     }
 
-    fn pause(&mut self, id: EndpointId) -> Result<(), Broken> {
+    fn pause(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         let Some(endpoint) = self.store.endpoints().get(&id).cloned() else { return Ok(()) };
         self.store.put_endpoint(Endpoint { status: EndpointStatus::Paused, ..endpoint });
         self.announce_change(id)
     }
 
     /// An endpoint was changed. The process reads it, or fails to and tries again later.
-    fn announce_change(&mut self, id: EndpointId) -> Result<(), Broken> {
-        if self.calm || !self.dice.percent(40) {
+    fn announce_change(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
+        if self.calm || !self.rng.percent(40) {
             return self.read_change(id);
         }
         self.tally.count("fault: change unread");
-        let delay = self.dice.millis(1..=CHANGE_UNREAD_MAX.as_millis());
-        self.plan_in(delay, Happening::ChangeRead(id));
+        let delay = self.rng.millis(1..=CHANGE_UNREAD_MAX.as_millis());
+        self.plan_in(delay, SimEvent::ChangeRead(id));
         Ok(())
     }
 
     /// The process reads an endpoint that was changed, and tells the engine.
-    pub(super) fn read_change(&mut self, id: EndpointId) -> Result<(), Broken> {
+    pub(super) fn read_change(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         let (Some(stored), Some(served)) =
             (self.store.endpoints().get(&id).cloned(), self.served.get(&id).cloned())
         else {
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    fn read_policy(&mut self, old: Endpoint, policy: Policy) -> Result<(), Broken> {
+    fn read_policy(&mut self, old: Endpoint, policy: Policy) -> Result<(), BrokenPromise> {
         let id = old.id;
         self.served.entry(id).and_modify(|served| served.policy = policy.clone());
         self.note(&Fact::Changed(old, policy.clone()))?;
@@ -159,17 +159,17 @@ impl World {
         self.feed(Input::EndpointChanged { endpoint: id, policy })
     }
 
-    fn read_pause(&mut self, id: EndpointId) -> Result<(), Broken> {
+    fn read_pause(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         let status = EndpointStatus::Paused;
         self.served.entry(id).and_modify(|served| served.status = status);
         self.note(&Fact::Paused(id))?;
-        if self.plant == Plant::IgnorePause {
+        if self.plant == PlantedDefect::IgnorePause {
             return Ok(());
         }
         self.feed(Input::EndpointPaused(id))
     }
 
-    pub(super) fn resume(&mut self, id: EndpointId) -> Result<(), Broken> {
+    pub(super) fn resume(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         let Some(endpoint) = self.store.endpoints().get(&id).cloned() else { return Ok(()) };
         let status = EndpointStatus::Active;
         self.store.put_endpoint(Endpoint { status, failing_since: None, ..endpoint });
@@ -180,22 +180,22 @@ impl World {
         self.feed(Input::EndpointResumed(id))
     }
 
-    fn hand_over(&mut self, id: EndpointId, span: Span) -> Result<(), Broken> {
+    fn hand_over(&mut self, id: EndpointId, span: Span) -> Result<(), BrokenPromise> {
         if !self.store.endpoints().contains_key(&id) || !self.away.insert(id) {
             return Ok(());
         }
         self.tally.count("fault: handed over");
         self.leave(id)?;
-        self.plan_in(span, Happening::Returned(id));
+        self.plan_in(span, SimEvent::Returned(id));
         Ok(())
     }
 
-    pub(super) fn take_back(&mut self, id: EndpointId) -> Result<(), Broken> {
+    pub(super) fn take_back(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         self.away.remove(&id);
         self.serve(id)
     }
 
-    fn vanish(&mut self, id: EndpointId) -> Result<(), Broken> {
+    fn vanish(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         if self.store.endpoints().contains_key(&id) {
             self.store.remove_endpoint(id);
             self.tally.count("fault: vanished");
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// The engine gives an endpoint up; what is under way there goes on.
-    fn leave(&mut self, id: EndpointId) -> Result<(), Broken> {
+    fn leave(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         let there = self.under_way.values_mut().filter(|flight| flight.attempt.endpoint == id);
         there.for_each(|flight| flight.orphaned = true);
         self.doubt(|endpoint| endpoint == id);
@@ -214,38 +214,42 @@ impl World {
         self.feed(Input::EndpointRemoved(id))
     }
 
-    fn publish(&mut self, tenant: &TenantId) -> Result<(), Broken> {
+    fn publish(&mut self, tenant: &TenantId) -> Result<(), BrokenPromise> {
         self.events += 1;
-        let number = self.dice.number(1..=self.scenario.keys);
-        let key = self.dice.percent(75).then(|| format!("key-{number}"));
+        let number = self.rng.number(1..=self.scenario.keys);
+        let key = self.rng.percent(75).then(|| format!("key-{number}"));
         let (number, event) = (self.events, Event { tenant: tenant.clone(), key });
         self.tally.count("total: events");
         let key = &event.key;
         self.trace.line(self.now, format_args!("{tenant} publishes event {number}, {key:?}"));
-        let answered = self.calm || !self.dice.percent(5);
+        let answered = self.calm || !self.rng.percent(5);
         if !answered {
             self.tally.count("fault: commit answer lost");
-            let delay = self.dice.secs(1..=120);
-            self.plan_in(delay, Happening::PublishedAgain(number, event.clone()));
+            let delay = self.rng.secs(1..=120);
+            self.plan_in(delay, SimEvent::PublishedAgain(number, event.clone()));
         }
         self.accept_event(number, event, answered)
     }
 
     /// A producer that got no answer tries again: a duplicate, unless the store lost the first one.
-    pub(super) fn publish_again(&mut self, number: EventNo, event: Event) -> Result<(), Broken> {
+    pub(super) fn publish_again(
+        &mut self,
+        number: EventNo,
+        event: Event,
+    ) -> Result<(), BrokenPromise> {
         let known = self.store.events().contains_key(&number);
         let name = if known { "world: published twice" } else { "world: published late" };
         self.remark(name, format_args!("event {number}"));
         if known { Ok(()) } else { self.accept_event(number, event, true) }
     }
 
-    /// Commits an event with its deliveries. Where nobody knows that it went well, the engine is not told.
+    /// Commits an event with its deliveries. If its answer is lost, the engine is not told.
     fn accept_event(
         &mut self,
         number: EventNo,
         event: Event,
         answered: bool,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let theirs = self.endpoints_of(&event.tenant);
         self.store.add_event(number, event);
         for endpoint in theirs {
@@ -260,17 +264,17 @@ impl World {
     }
 
     /// An old event goes to one of its tenant's endpoints again, at the end of its lane.
-    fn redeliver(&mut self, tenant: &TenantId) -> Result<(), Broken> {
+    fn redeliver(&mut self, tenant: &TenantId) -> Result<(), BrokenPromise> {
         let theirs = self.endpoints_of(tenant);
         let events = self.store.events().iter().filter(|(_, event)| event.tenant == *tenant);
         let events: Vec<EventNo> = events.map(|(number, _)| *number).collect();
         if theirs.is_empty() || events.is_empty() {
             return Ok(());
         }
-        let (endpoint, event) = (self.dice.pick(&theirs), self.dice.pick(&events));
+        let (endpoint, event) = (self.rng.pick(&theirs), self.rng.pick(&events));
         let accepted = self.accept(endpoint, event, true)?;
         self.tally.count("command: Redeliver");
-        self.hint(Accepted { replay: self.plant != Plant::RedeliverUnmarked, ..accepted });
+        self.hint(Accepted { replay: self.plant != PlantedDefect::RedeliverUnmarked, ..accepted });
         Ok(())
     }
 
@@ -284,7 +288,7 @@ impl World {
         endpoint: EndpointId,
         event: EventNo,
         replay: bool,
-    ) -> Result<Accepted, Broken> {
+    ) -> Result<Accepted, BrokenPromise> {
         let (id, lane) = (self.delivery_id(), self.store.lane_key(endpoint, event));
         let accepted = self.store.accept(id, endpoint, event, replay, self.now);
         self.note(&Fact::Accepted(accepted, event, lane))?;
@@ -295,7 +299,7 @@ impl World {
     fn delivery_id(&mut self) -> DeliveryId {
         self.deliveries += 1;
         let wall = self.wall.at(self.now).as_millis();
-        let made = wall - self.dice.millis(0..=2_000).as_millis();
+        let made = wall - self.rng.millis(0..=2_000).as_millis();
         DeliveryId::from_u128(u128::from(made) << 80 | u128::from(self.deliveries))
     }
 
@@ -305,28 +309,32 @@ impl World {
             return;
         }
         let (lost, late, twice) = if self.calm { (0, 0, 0) } else { (5, 10, 10) };
-        if self.dice.percent(lost) {
+        if self.rng.percent(lost) {
             self.tally.count("fault: hint lost");
             return self.news_takes(self.sweep_takes());
         }
-        if self.dice.percent(twice) {
+        if self.rng.percent(twice) {
             self.tally.count("fault: hint twice");
-            let delay = self.dice.secs(0..=60);
-            self.plan_in(delay, Happening::Hinted(accepted, self.now));
+            let delay = self.rng.secs(0..=60);
+            self.plan_in(delay, SimEvent::Hinted(accepted, self.now));
         }
-        let mut delay = self.dice.millis(0..=10);
-        if self.dice.percent(late) {
+        let mut delay = self.rng.millis(0..=10);
+        if self.rng.percent(late) {
             self.tally.count("fault: hint late");
-            delay = self.dice.secs(1..=60);
+            delay = self.rng.secs(1..=60);
         }
         self.news_takes(delay);
-        self.plan_in(delay, Happening::Hinted(accepted, self.now));
+        self.plan_in(delay, SimEvent::Hinted(accepted, self.now));
     }
 
     /// A hint reaches the engine. One of these it cannot tell from a new one: made before the endpoint
     /// appeared, under an id of a clock that was ahead of the engine's. Taken at its word, it would cost a
     /// duplicate; it is dropped here and counted, because no promise is to be broken by a known limit.
-    pub(super) fn hear(&mut self, accepted: Accepted, made_at: Timestamp) -> Result<(), Broken> {
+    pub(super) fn hear(
+        &mut self,
+        accepted: Accepted,
+        made_at: Timestamp,
+    ) -> Result<(), BrokenPromise> {
         let seems_new = |(since, engine_time): &(Timestamp, Timestamp)| {
             made_at < *since && accepted.id.unix_ms() >= engine_time.as_millis()
         };
@@ -338,9 +346,9 @@ impl World {
     }
 
     /// The faults stop: what is up stays up, and receivers take everything that can be digested.
-    pub(super) fn calm_down(&mut self) -> Result<(), Broken> {
+    pub(super) fn calm_down(&mut self) -> Result<(), BrokenPromise> {
         (self.calm, self.fuse) = (true, None);
-        self.odds = Odds::default();
+        self.odds = FaultRates::default();
         self.read_clock();
         self.wall.correct();
         self.wall_set_at = self.now;

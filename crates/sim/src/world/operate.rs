@@ -3,10 +3,10 @@
 use railpost_engine::{Command, Delivery, DeliveryState, EndpointStatus, Input};
 use railpost_wire::{DeliveryId, EndpointId};
 
-use super::{Happening, World};
+use super::{SimEvent, World};
 use crate::limits::ROUND;
-use crate::model::Broken;
-use crate::plant::Plant;
+use crate::model::BrokenPromise;
+use crate::planted_defect::PlantedDefect;
 use crate::scenario::Disturbance;
 use crate::store::Row;
 
@@ -14,42 +14,42 @@ const COMMANDS: [Command; 3] = [Command::Replay, Command::Skip, Command::Discard
 
 impl World {
     /// During the faults: a few commands, not all of them sensible.
-    pub(super) fn operate(&mut self) -> Result<(), Broken> {
+    pub(super) fn operate(&mut self) -> Result<(), BrokenPromise> {
         if self.calm {
             return self.make_round();
         }
         for id in self.switched_off() {
-            if self.dice.percent(50) {
+            if self.rng.percent(50) {
                 self.resume(id)?;
             }
         }
         for id in self.ids(|row| is_dead(&row.delivery)) {
-            if self.dice.percent(60) {
+            if self.rng.percent(60) {
                 self.decide(id);
             }
         }
         self.meddle();
-        if self.plant == Plant::ReplayUntold { self.replay_untold() } else { Ok(()) }
+        if self.plant == PlantedDefect::ReplayUntold { self.replay_untold() } else { Ok(()) }
     }
 
     /// A command about any delivery whatsoever.
     fn meddle(&mut self) {
         let all = self.ids(|_| true);
         if !all.is_empty() {
-            let id = self.dice.pick(&all);
+            let id = self.rng.pick(&all);
             self.decide(id);
         }
     }
 
     /// A person looks at a delivery, thinks for a moment, and says what is to be done.
     fn decide(&mut self, id: DeliveryId) {
-        let (command, delivery) = (self.dice.pick(&COMMANDS), self.store.rows()[&id].delivery);
-        let delay = self.dice.millis(0..=1_000);
-        self.plan_in(delay, Happening::Told(command, delivery));
+        let (command, delivery) = (self.rng.pick(&COMMANDS), self.store.rows()[&id].delivery);
+        let delay = self.rng.millis(0..=1_000);
+        self.plan_in(delay, SimEvent::Told(command, delivery));
     }
 
-    /// The engine hears of commands that nobody gave.
-    fn replay_untold(&mut self) -> Result<(), Broken> {
+    /// The engine hears of commands that no person gave.
+    fn replay_untold(&mut self) -> Result<(), BrokenPromise> {
         for id in self.ids(|row| is_dead(&row.delivery)) {
             let (command, delivery) = (Command::Replay, self.store.rows()[&id].delivery);
             self.feed(Input::Command { command, delivery })?;
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// After the faults: everything is switched on again, and every held lane is decided about.
-    pub(super) fn make_round(&mut self) -> Result<(), Broken> {
+    pub(super) fn make_round(&mut self) -> Result<(), BrokenPromise> {
         for id in self.switched_off() {
             self.resume(id)?;
         }
@@ -67,7 +67,7 @@ impl World {
                 self.decide(id);
             }
         }
-        self.plan_in(ROUND, Happening::Disturbed(Disturbance::Operate));
+        self.plan_in(ROUND, SimEvent::Disturbed(Disturbance::Operate));
         Ok(())
     }
 

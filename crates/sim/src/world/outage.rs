@@ -2,29 +2,29 @@
 
 use railpost_engine::{DeliveryState, Span};
 
-use super::{Happening, World};
+use super::{SimEvent, World};
 use crate::fact::Fact;
-use crate::model::{Broken, rule};
-use crate::plant::Plant;
+use crate::model::{BrokenPromise, rule};
+use crate::planted_defect::PlantedDefect;
 
 /// How a process ends, and how long it is down then.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ending {
+pub(super) enum ProcessEnd {
     Crash(Span),
     Stop(Span),
 }
 
 impl World {
     /// The process ends soon: not between two inputs, but in the middle of what one of them led to.
-    pub(super) fn end_soon(&mut self, ending: Ending) {
-        self.fuse = Some((self.dice.number(0..=5), ending));
+    pub(super) fn end_soon(&mut self, ending: ProcessEnd) {
+        self.fuse = Some((self.rng.number(0..=5), ending));
     }
 
     /// An effect is about to be performed. Says whether the process still does that.
-    pub(super) fn burn_fuse(&mut self) -> Result<bool, Broken> {
+    pub(super) fn burn_fuse(&mut self) -> Result<bool, BrokenPromise> {
         match self.fuse {
-            Some((0, Ending::Crash(down_for))) => self.die(down_for)?,
-            Some((0, Ending::Stop(down_for))) => self.stop(down_for),
+            Some((0, ProcessEnd::Crash(down_for))) => self.die(down_for)?,
+            Some((0, ProcessEnd::Stop(down_for))) => self.stop(down_for),
             Some((left, ending)) => self.fuse = Some((left - 1, ending)),
             None => {}
         }
@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Kills the process: what is under way has no outcome, what is not durable never was.
-    fn die(&mut self, down_for: Span) -> Result<(), Broken> {
+    fn die(&mut self, down_for: Span) -> Result<(), BrokenPromise> {
         self.store.crash();
         self.doubt(|_| true);
         self.end_process(down_for);
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// A process that is told to end does so once everything is known and durable.
-    pub(super) fn end_if_stopped(&mut self) -> Result<(), Broken> {
+    pub(super) fn end_if_stopped(&mut self) -> Result<(), BrokenPromise> {
         let Some(process) = &self.process else { return Ok(()) };
         let done = process.reserved.is_empty() && self.under_way.is_empty();
         let Some(down_for) = process.stopping.filter(|_| done && self.store.is_durable()) else {
@@ -67,7 +67,7 @@ impl World {
         self.served.clear();
         let cut_off = std::mem::take(&mut self.under_way).into_values();
         self.cut_off.extend(cut_off.map(|flight| flight.attempt.delivery));
-        self.plan_in(down_for, Happening::Restarted);
+        self.plan_in(down_for, SimEvent::Restarted);
     }
 
     pub(super) fn copy_store(&mut self) {
@@ -77,14 +77,14 @@ impl World {
 
     /// The process dies, and its store goes back to the last copy. What was committed since is lost, and
     /// an era begins.
-    pub(super) fn restore(&mut self, down_for: Span) -> Result<(), Broken> {
-        // Without a process somebody else is at work on the store already.
+    pub(super) fn restore(&mut self, down_for: Span) -> Result<(), BrokenPromise> {
+        // Without a process another one may already use the store.
         let Some(copy) = self.copy.clone().filter(|_| self.process.is_some()) else {
             return Ok(());
         };
         self.store = copy;
-        let era = self.dice.seed();
-        if self.plant != Plant::KeepLines {
+        let era = self.rng.seed();
+        if self.plant != PlantedDefect::KeepLines {
             self.store.begin_era(era);
         }
         self.doubt(|_| true);

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use railpost_engine::{
     Attempt, AttemptToken, Command, Delivery, DeliveryState, Effect, Endpoint, EndpointRecord,
-    EndpointStatus, Engine, Input, LanePage, Load, LoadTicket, Notice, NoticeKind, Page, Span,
-    Timestamp, Transition,
+    EndpointStatus, Engine, Input, LanePage, Load, LoadTicket, LoadedPage, Notice, NoticeKind,
+    Span, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 
 use super::sweep::Sweeper;
-use super::{Happening, LOADS, World};
+use super::{LOADS, SimEvent, World};
 use crate::clock::EngineClock;
-use crate::fact::{Fact, Flight};
+use crate::fact::{Fact, InFlightAttempt};
 use crate::limits::{LOAD_PAUSE, READ_MAX, WAKES_AT_ONCE_MAX};
-use crate::model::{Broken, rule};
-use crate::plant::Plant;
+use crate::model::{BrokenPromise, rule};
+use crate::planted_defect::PlantedDefect;
 use crate::trace::Shown;
 
 /// What is lost when the process dies.
@@ -35,8 +35,8 @@ pub(super) struct Process {
 
 impl World {
     /// Starts a process and tells it what it is to serve.
-    pub(super) fn restart(&mut self) -> Result<(), Broken> {
-        let engine = Engine::new(self.scenario.config, self.dice.seed());
+    pub(super) fn restart(&mut self) -> Result<(), BrokenPromise> {
+        let engine = Engine::new(self.scenario.config, self.rng.seed());
         self.process = Some(Process {
             engine,
             clock: EngineClock::start(self.now, &self.wall, self.plant),
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// Hands an endpoint to the engine, unless there is none or another one has it.
-    pub(super) fn serve(&mut self, id: EndpointId) -> Result<(), Broken> {
+    pub(super) fn serve(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
         let ours = self.is_serving() && !self.away.contains(&id);
         let Some(endpoint) = self.store.endpoints().get(&id).filter(|_| ours).cloned() else {
             return Ok(());
@@ -93,7 +93,7 @@ impl World {
         process.clock.reaches(wake, self.now, &self.wall)
     }
 
-    pub(super) fn wake(&mut self) -> Result<(), Broken> {
+    pub(super) fn wake(&mut self) -> Result<(), BrokenPromise> {
         let process = self.process.as_mut().expect("only a live engine asks to be woken");
         process.wakes_at_once += 1;
         if process.wakes_at_once > WAKES_AT_ONCE_MAX {
@@ -116,13 +116,17 @@ impl World {
         }
     }
 
-    pub(super) fn feed(&mut self, input: Input) -> Result<(), Broken> {
+    pub(super) fn feed(&mut self, input: Input) -> Result<(), BrokenPromise> {
         let effects = self.handle(input);
         self.perform_all(&effects)
     }
 
     /// Passes a person's command on. Only one that is taken counts as given.
-    pub(super) fn command(&mut self, command: Command, delivery: Delivery) -> Result<(), Broken> {
+    pub(super) fn command(
+        &mut self,
+        command: Command,
+        delivery: Delivery,
+    ) -> Result<(), BrokenPromise> {
         let effects = self.handle(Input::Command { command, delivery });
         let refused = effects.iter().any(|effect| match effect {
             Effect::Ignored(_) => true,
@@ -145,7 +149,7 @@ impl World {
     }
 
     /// Performs effects in order, unless the process dies over them.
-    fn perform_all(&mut self, effects: &[Effect]) -> Result<(), Broken> {
+    fn perform_all(&mut self, effects: &[Effect]) -> Result<(), BrokenPromise> {
         for effect in effects {
             if !self.burn_fuse()? {
                 return Ok(());
@@ -157,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    fn perform(&mut self, effect: &Effect) -> Result<(), Broken> {
+    fn perform(&mut self, effect: &Effect) -> Result<(), BrokenPromise> {
         match effect {
             Effect::Start(attempt) => self.start(*attempt)?,
             Effect::Record(transition) => self.record(transition)?,
@@ -171,14 +175,14 @@ impl World {
                 });
             }
             Effect::Load(ticket, load) => self.begin_load(*ticket, *load),
-            Effect::Tell(Notice { endpoint, what: NoticeKind::BreakerOpened { .. }, .. }) => {
+            Effect::Notify(Notice { endpoint, kind: NoticeKind::BreakerOpened { .. }, .. }) => {
                 self.note(&Fact::BreakerOpened(*endpoint))?;
             }
-            Effect::Tell(notice) => {
-                self.remark(notice_name(notice.what), format_args!("{:?}", notice.what));
+            Effect::Notify(notice) => {
+                self.remark(notice_name(notice.kind), format_args!("{:?}", notice.kind));
             }
             Effect::Ignored(ignored) => {
-                self.remark(&format!("ignored: {:?}", ignored.because), ignored.because);
+                self.remark(&format!("ignored: {:?}", ignored.reason), ignored.reason);
             }
         }
         self.plan_flush();
@@ -187,12 +191,12 @@ impl World {
 
     /// Writes down what became of an endpoint. A status that a person set, and that the process has not
     /// read yet, stays.
-    fn record_endpoint(&mut self, record: &EndpointRecord) -> Result<(), Broken> {
+    fn record_endpoint(&mut self, record: &EndpointRecord) -> Result<(), BrokenPromise> {
         let status = |store: &super::Store| {
             store.endpoints().get(&record.endpoint).map(|endpoint| endpoint.status)
         };
         let before = status(&self.store);
-        let overwrites = self.plant == Plant::OverwriteStatus;
+        let overwrites = self.plant == PlantedDefect::OverwriteStatus;
         let was = before.filter(|_| overwrites).unwrap_or(record.was);
         self.store.record_endpoint(&EndpointRecord { was, ..*record });
         let paused = Some(EndpointStatus::Paused);
@@ -200,13 +204,13 @@ impl World {
         rule(!lifted, "a pause stays until a person lifts it")
     }
 
-    fn start(&mut self, attempt: Attempt) -> Result<(), Broken> {
+    fn start(&mut self, attempt: Attempt) -> Result<(), BrokenPromise> {
         self.note(&Fact::Started(attempt))?;
         self.wait_for(attempt);
         self.send(attempt)
     }
 
-    fn record(&mut self, transition: &Transition) -> Result<(), Broken> {
+    fn record(&mut self, transition: &Transition) -> Result<(), BrokenPromise> {
         if !self.store.takes(transition) {
             self.remark("store: refused", Shown(&transition.delivery));
             return Ok(());
@@ -216,7 +220,11 @@ impl World {
         Ok(())
     }
 
-    fn reserve(&mut self, transition: &Transition, token: AttemptToken) -> Result<(), Broken> {
+    fn reserve(
+        &mut self,
+        transition: &Transition,
+        token: AttemptToken,
+    ) -> Result<(), BrokenPromise> {
         let Transition { delivery, endpoint, place, progress, .. } = *transition;
         let (number, replay, follows) = (progress.attempts, progress.replay, None);
         let attempt = Attempt { token, delivery, endpoint, place, follows, number, replay };
@@ -226,7 +234,7 @@ impl World {
         if !refused {
             self.store.record(transition);
         }
-        if self.plant == Plant::SendUnrecorded {
+        if self.plant == PlantedDefect::SendUnrecorded {
             return self.confirm(token, refused);
         }
         let process = self.process.as_mut().expect("it just asked for this");
@@ -237,7 +245,8 @@ impl World {
     /// From here on the process waits for the attempt to end.
     fn wait_for(&mut self, attempt: Attempt) {
         let tenant = self.served[&attempt.endpoint].tenant.clone();
-        let flight = Flight { attempt, tenant, since: self.engine_time(), orphaned: false };
+        let flight =
+            InFlightAttempt { attempt, tenant, since: self.engine_time(), orphaned: false };
         self.under_way.entry(attempt.token).or_insert(flight);
     }
 
@@ -247,12 +256,12 @@ impl World {
             return;
         }
         self.flushing = true;
-        let slow = !self.calm && self.dice.percent(10);
+        let slow = !self.calm && self.rng.percent(10);
         if slow {
             self.tally.count("fault: slow flush");
         }
-        let delay = if slow { self.dice.secs(1..=30) } else { self.dice.millis(1..=50) };
-        self.plan_in(delay, Happening::Flushed);
+        let delay = if slow { self.rng.secs(1..=30) } else { self.rng.millis(1..=50) };
+        self.plan_in(delay, SimEvent::Flushed);
     }
 
     pub(super) fn flush(&mut self) {
@@ -260,16 +269,20 @@ impl World {
         self.store.flush();
         let Some(process) = &mut self.process else { return };
         let reserved = std::mem::take(&mut process.reserved);
-        if self.plant == Plant::DropAtStop && process.stopping.is_some() {
+        if self.plant == PlantedDefect::DropAtStop && process.stopping.is_some() {
             return reserved.iter().for_each(|(token, _)| drop(self.under_way.remove(token)));
         }
         for (token, refused) in reserved {
-            self.plan_in(Span::ZERO, Happening::Confirmed { life: self.life, token, refused });
+            self.plan_in(Span::ZERO, SimEvent::Confirmed { life: self.life, token, refused });
         }
     }
 
     /// An at-most-once attempt may leave, unless the store or the loss of its endpoint prevents it.
-    pub(super) fn confirm(&mut self, token: AttemptToken, refused: bool) -> Result<(), Broken> {
+    pub(super) fn confirm(
+        &mut self,
+        token: AttemptToken,
+        refused: bool,
+    ) -> Result<(), BrokenPromise> {
         let input = if refused { Input::RecordRefused(token) } else { Input::Recorded(token) };
         let effects = self.handle(input);
         let leaves = |effect: &Effect| matches!(effect, Effect::Start(it) if it.token == token);
@@ -283,11 +296,11 @@ impl World {
         self.remark(LOADS, format_args!("{load:?}"));
         self.process.as_mut().expect("it just asked for this").loads += 1;
         let (life, delay) = (self.life, self.load_delay());
-        if !self.calm && self.dice.percent(5) {
+        if !self.calm && self.rng.percent(5) {
             self.tally.count("fault: load failed");
-            return self.plan_in(delay, Happening::Loaded { life, ticket, page: None });
+            return self.plan_in(delay, SimEvent::Loaded { life, ticket, page: None });
         }
-        self.plan_in(delay, Happening::Read { life, ticket, load });
+        self.plan_in(delay, SimEvent::Read { life, ticket, load });
     }
 
     /// Reads what was asked for. The answer takes a while, and may be out of date when it comes.
@@ -295,19 +308,19 @@ impl World {
         let page = self.store.load(&self.plant.load(*load));
         let page = Some(self.plant.page(page, &self.cut_off));
         let (life, delay) = (self.life, self.load_delay());
-        self.plan_in(delay, Happening::Loaded { life, ticket, page });
+        self.plan_in(delay, SimEvent::Loaded { life, ticket, page });
     }
 
     pub(super) fn load_delay(&mut self) -> Span {
-        let slow = !self.calm && self.dice.percent(5);
-        if slow { self.dice.millis(1_000..=READ_MAX.as_millis()) } else { self.dice.millis(0..=20) }
+        let slow = !self.calm && self.rng.percent(5);
+        if slow { self.rng.millis(1_000..=READ_MAX.as_millis()) } else { self.rng.millis(0..=20) }
     }
 
     pub(super) fn answer_load(
         &mut self,
         ticket: LoadTicket,
-        page: Option<Page>,
-    ) -> Result<(), Broken> {
+        page: Option<LoadedPage>,
+    ) -> Result<(), BrokenPromise> {
         let shown = page.as_ref().map(|page| Shown(page).to_string());
         self.trace.line(self.now, format_args!("loaded {}", shown.as_deref().unwrap_or("nothing")));
         self.news_takes(LOAD_PAUSE);
@@ -319,7 +332,7 @@ impl World {
     }
 
     /// What waits longer than the policy plans, by the engine's time.
-    fn beyond_reason(&self, page: &Page) -> Vec<DeliveryId> {
+    fn beyond_reason(&self, page: &LoadedPage) -> Vec<DeliveryId> {
         let now = self.engine_time();
         let is_beyond = |delivery: &&Delivery| {
             let endpoint = self.served.get(&delivery.endpoint);
@@ -346,7 +359,7 @@ fn is_taken_at_stop(input: &Input) -> bool {
 
 /// Whether a process that ends in good order still does this: it starts nothing but what is recorded as
 /// sent.
-fn is_done_at_stop(effect: &Effect, under_way: &BTreeMap<AttemptToken, Flight>) -> bool {
+fn is_done_at_stop(effect: &Effect, under_way: &BTreeMap<AttemptToken, InFlightAttempt>) -> bool {
     match effect {
         Effect::Start(attempt) => under_way.contains_key(&attempt.token),
         Effect::RecordFirst(..) | Effect::Load(..) => false,
@@ -354,11 +367,11 @@ fn is_done_at_stop(effect: &Effect, under_way: &BTreeMap<AttemptToken, Flight>) 
     }
 }
 
-fn deliveries(page: &Page) -> impl Iterator<Item = &Delivery> {
+fn deliveries(page: &LoadedPage) -> impl Iterator<Item = &Delivery> {
     let (lanes, rest): (&[LanePage], &[Delivery]) = match page {
-        Page::Lanes { lanes, .. } => (lanes, &[]),
-        Page::Lane(lane) => (std::slice::from_ref(lane), &[]),
-        Page::Unkeyed { deliveries, .. } => (&[], deliveries),
+        LoadedPage::Lanes { lanes, .. } => (lanes, &[]),
+        LoadedPage::Lane(lane) => (std::slice::from_ref(lane), &[]),
+        LoadedPage::Unkeyed { deliveries, .. } => (&[], deliveries),
     };
     lanes.iter().flat_map(|lane| &lane.deliveries).chain(rest)
 }

@@ -4,10 +4,10 @@
 use railpost_engine::{Accepted, Input, Span, Timestamp};
 use railpost_wire::DeliveryId;
 
-use super::{Happening, World};
+use super::{SimEvent, World};
 use crate::limits::{LOAD_PAUSE, READ_MAX, SWEEP_OVERLAP, SWEEPS_TO_A_FULL_ONE};
-use crate::model::Broken;
-use crate::plant::Plant;
+use crate::model::BrokenPromise;
+use crate::planted_defect::PlantedDefect;
 
 /// How far the store has been swept. Delivery ids are made of what the wall clock shows, which may step.
 pub(super) struct Sweeper {
@@ -24,8 +24,8 @@ impl Sweeper {
     }
 
     /// Begins a sweep; says above which id it looks. If the clock was set back, ids go back, too.
-    fn begin(&mut self, wall: Timestamp, plant: Plant) -> DeliveryId {
-        if plant == Plant::RatchetSweeps {
+    fn begin(&mut self, wall: Timestamp, plant: PlantedDefect) -> DeliveryId {
+        if plant == PlantedDefect::RatchetSweeps {
             self.begun_at = self.begun_at.max(wall);
             let since = self.swept_at.as_millis().saturating_sub(SWEEP_OVERLAP.as_millis());
             return DeliveryId::from_u128(u128::from(since) << 80);
@@ -45,8 +45,8 @@ impl Sweeper {
 
 impl World {
     pub(super) fn plan_sweep(&mut self) {
-        if self.plant != Plant::NeverSweep {
-            self.plan_in(self.scenario.sweep_every, Happening::SweepDue { life: self.life });
+        if self.plant != PlantedDefect::NeverSweep {
+            self.plan_in(self.scenario.sweep_every, SimEvent::SweepDue { life: self.life });
         }
     }
 
@@ -57,11 +57,11 @@ impl World {
         let after = process.sweeper.begin(wall, self.plant);
         let found = Some(self.store.sweep(after)).filter(|_| !self.sweep_fails());
         let (life, delay) = (self.life, self.load_delay());
-        self.plan_in(delay, Happening::Swept { life, found });
+        self.plan_in(delay, SimEvent::Swept { life, found });
     }
 
     fn sweep_fails(&mut self) -> bool {
-        let fails = !self.calm && self.dice.percent(5);
+        let fails = !self.calm && self.rng.percent(5);
         if fails {
             self.tally.count("fault: sweep failed");
             self.news_takes(self.sweep_takes());
@@ -69,7 +69,7 @@ impl World {
         fails
     }
 
-    pub(super) fn swept(&mut self, found: Option<Vec<Accepted>>) -> Result<(), Broken> {
+    pub(super) fn swept(&mut self, found: Option<Vec<Accepted>>) -> Result<(), BrokenPromise> {
         self.plan_sweep();
         let Some(mut found) = found else { return Ok(()) };
         let process = self.process.as_mut().expect("its life is not over");
@@ -79,7 +79,7 @@ impl World {
         self.feed(Input::Swept(found))
     }
 
-    /// How long it takes at most until a sweep has found what nobody told the engine of.
+    /// How long it takes at most until a sweep has found what the engine was not told of.
     pub(super) fn sweep_takes(&self) -> Span {
         // A clock that is set back and forth between two sweeps leaves ids to the next full one.
         let recent = self.now.since(self.wall_set_at) <= self.scenario.sweep_every.times(2);

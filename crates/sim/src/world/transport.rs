@@ -6,17 +6,17 @@ use railpost_engine::{Attempt, AttemptResult, AttemptToken, Failure, Input, Span
 use railpost_receiver::Verdict;
 use railpost_wire::{EventId, Header, HeaderNames, Key, Received};
 
-use super::{Happening, Request, World};
+use super::{Request, SimEvent, World};
 use crate::fact::Fact;
 use crate::limits::TIMEOUT;
-use crate::model::{Broken, rule};
-use crate::network::Fate;
-use crate::plant::Plant;
+use crate::model::{BrokenPromise, rule};
+use crate::network::NetworkOutcome;
+use crate::planted_defect::PlantedDefect;
 use crate::receiver::{Arrival, Body, ReceiverNo, ReplyKind};
 use crate::trace::Shown;
 
 impl World {
-    pub(super) fn send(&mut self, attempt: Attempt) -> Result<(), Broken> {
+    pub(super) fn send(&mut self, attempt: Attempt) -> Result<(), BrokenPromise> {
         let request = self.request(&attempt);
         self.end_in(TIMEOUT, &request, AttemptResult::Failed(Failure::Timeout));
         let fate = self.fate(request.to);
@@ -53,7 +53,7 @@ impl World {
             seq: place.as_ref().map(|place| place.seq),
             after: after.filter(|after| {
                 let before = place.as_ref().map_or(0, |place| place.seq.get() - 1);
-                *after < before && self.plant != Plant::OmitAfter
+                *after < before && self.plant != PlantedDefect::OmitAfter
             }),
             number: attempt.number,
             replay: attempt.replay,
@@ -71,25 +71,29 @@ impl World {
         Received::parse(&names, read).expect("what is written can be read")
     }
 
-    fn fate(&mut self, to: ReceiverNo) -> Fate {
+    fn fate(&mut self, to: ReceiverNo) -> NetworkOutcome {
         let listens = self.receivers[&to].listens(self.now);
-        if listens { self.odds.draw(&mut self.dice) } else { Fate::Unreachable(Failure::Refused) }
+        if listens {
+            self.odds.draw(&mut self.rng)
+        } else {
+            NetworkOutcome::Unreachable(Failure::Refused)
+        }
     }
 
-    fn meet(&mut self, fate: Fate, request: &Request) {
+    fn meet(&mut self, fate: NetworkOutcome, request: &Request) {
         match fate {
-            Fate::Unreachable(failure) => {
-                let delay = self.dice.millis(0..=500);
+            NetworkOutcome::Unreachable(failure) => {
+                let delay = self.rng.millis(0..=500);
                 self.end_in(delay, request, AttemptResult::Failed(failure));
             }
-            Fate::RequestLost => {}
-            Fate::Arrives { there, back } => self.arrive_in(there, request, Some(back)),
-            Fate::AnswerLost { there } => self.arrive_in(there, request, None),
-            Fate::Duplicated { there, again, back } => {
+            NetworkOutcome::RequestLost => {}
+            NetworkOutcome::Arrives { there, back } => self.arrive_in(there, request, Some(back)),
+            NetworkOutcome::AnswerLost { there } => self.arrive_in(there, request, None),
+            NetworkOutcome::Duplicated { there, again, back } => {
                 self.arrive_in(there, request, Some(back));
                 self.arrive_in(there + again, request, None);
             }
-            Fate::Reset { there, broken } => {
+            NetworkOutcome::Reset { there, broken } => {
                 self.arrive_in(there, request, None);
                 self.end_in(there + broken, request, AttemptResult::Failed(Failure::Reset));
             }
@@ -97,22 +101,26 @@ impl World {
     }
 
     fn arrive_in(&mut self, span: Span, request: &Request, back: Option<Span>) {
-        self.plan_in(span, Happening::Arrived { request: request.clone(), back });
+        self.plan_in(span, SimEvent::Arrived { request: request.clone(), back });
     }
 
     fn end_in(&mut self, span: Span, request: &Request, result: AttemptResult) {
         let Request { life, token, .. } = *request;
-        self.plan_in(span, Happening::Answered { life, token, result });
+        self.plan_in(span, SimEvent::Answered { life, token, result });
     }
 
-    pub(super) fn arrive(&mut self, request: &Request, back: Option<Span>) -> Result<(), Broken> {
+    pub(super) fn arrive(
+        &mut self,
+        request: &Request,
+        back: Option<Span>,
+    ) -> Result<(), BrokenPromise> {
         let Request { to, arrival, .. } = request;
         let receiver = self.receivers.get_mut(to).expect("receivers outlive their endpoints");
         if !receiver.listens(self.now) {
             return Ok(());
         }
         let forgot = receiver.forgot;
-        let reply = receiver.take(arrival, self.now, &mut self.dice);
+        let reply = receiver.take(arrival, self.now, &mut self.rng);
         let Body { event, delivery, .. } = arrival.body;
         let (name, verdict) = (verdict_name(reply.verdict), reply.verdict);
         self.remark(name, format_args!("event {event} of {} at {to}", Shown(&delivery)));
@@ -122,7 +130,7 @@ impl World {
             }
             (ReplyKind::Working(work), back) => {
                 let request = request.clone();
-                self.plan_in(reply.after, Happening::Finished { work, request, back });
+                self.plan_in(reply.after, SimEvent::Finished { work, request, back });
             }
             (ReplyKind::Crash, back) => {
                 self.remark("fault: receiver crash", to);
@@ -149,15 +157,15 @@ impl World {
         &mut self,
         token: AttemptToken,
         result: AttemptResult,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let Some(flight) = self.under_way.remove(&token) else { return Ok(()) };
         self.note(&Fact::Ended(flight, result))?;
         self.feed(Input::AttemptEnded { attempt: token, result: self.plant.result(result) })
     }
 
     /// The engine hears of an acknowledgement that has not come.
-    fn acknowledge_early(&mut self, attempt: AttemptToken) -> Result<(), Broken> {
-        if self.plant != Plant::ReleaseEarly {
+    fn acknowledge_early(&mut self, attempt: AttemptToken) -> Result<(), BrokenPromise> {
+        if self.plant != PlantedDefect::ReleaseEarly {
             return Ok(());
         }
         let result = AttemptResult::Response { status: 200, retry_after: None };

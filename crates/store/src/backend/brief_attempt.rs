@@ -2,7 +2,7 @@
 //! but its status. It is kept in its delivery's own row, which has to be written anyway; every other
 //! attempt has a row of its own.
 
-use railpost_engine::{AttemptResult, Stage, Timestamp};
+use railpost_engine::{AttemptResult, DeliveryStage, Timestamp};
 use railpost_wire::NodeId;
 
 use crate::{AttemptDetail, AttemptView, Result, StoreError, Timing};
@@ -12,10 +12,10 @@ const LAYOUT: u8 = 1;
 
 /// The attempt in a few bytes: layout, start, status, total, which of the following are there, and
 /// those. Nothing if it has more to tell.
-pub fn encode(detail: &AttemptDetail, led_to: Stage) -> Option<Vec<u8>> {
+pub fn encode(detail: &AttemptDetail, led_to: DeliveryStage) -> Option<Vec<u8>> {
     let AttemptDetail { number, started_at, result, timing, node, .. } = detail;
     let AttemptResult::Response { status, retry_after: None } = result else { return None };
-    if *number != 1 || led_to != Stage::Delivered || has_words(detail) {
+    if *number != 1 || led_to != DeliveryStage::Delivered || has_words(detail) {
         return None;
     }
     let parts = [timing.dns_us, timing.connect_us, timing.tls_us, timing.first_byte_us];
@@ -84,7 +84,11 @@ impl Reader<'_> {
             response_body: bytes::Bytes::new(),
             node,
         };
-        self.0.is_empty().then_some(AttemptView { detail, led_to: Stage::Delivered, next_at: None })
+        self.0.is_empty().then_some(AttemptView {
+            detail,
+            led_to: DeliveryStage::Delivered,
+            next_at: None,
+        })
     }
 }
 
@@ -105,7 +109,7 @@ mod tests {
             response_body: bytes::Bytes::new(),
             node: None,
         };
-        AttemptView { detail, led_to: Stage::Delivered, next_at: None }
+        AttemptView { detail, led_to: DeliveryStage::Delivered, next_at: None }
     }
 
     fn encode(view: &AttemptView) -> Option<Vec<u8>> {
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_attempt_with_more_to_tell_is_not_brief() {
-        let mut others = vec![AttemptView { led_to: Stage::Waiting, ..usual() }];
+        let mut others = vec![AttemptView { led_to: DeliveryStage::Waiting, ..usual() }];
         let mut change = |change: &dyn Fn(&mut AttemptDetail)| {
             let mut view = usual();
             change(&mut view.detail);

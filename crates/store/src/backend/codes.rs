@@ -2,7 +2,7 @@
 //! code hold them. New ones are added; none gets another meaning.
 
 use railpost_engine::{
-    DeadReason, DeliveryState, DiscardReason, EndpointStatus, Failure, Stage, Timestamp,
+    DeadReason, DeliveryStage, DeliveryState, DiscardReason, EndpointStatus, Failure, Timestamp,
 };
 
 use crate::{FiguresScope, Resolution, Result, StoreError};
@@ -93,14 +93,14 @@ fn corrupt(column: &str, state: StateCode) -> StoreError {
 }
 
 /// The stage that a state code belongs to.
-pub fn stage(code: i64) -> Result<Stage> {
+pub fn stage(code: i64) -> Result<DeliveryStage> {
     match code {
-        PENDING => Ok(Stage::Pending),
-        IN_FLIGHT => Ok(Stage::InFlight),
-        WAITING => Ok(Stage::Waiting),
-        HELD | DEAD => Ok(Stage::Dead),
-        DELIVERED => Ok(Stage::Delivered),
-        DISCARDED => Ok(Stage::Discarded),
+        PENDING => Ok(DeliveryStage::Pending),
+        IN_FLIGHT => Ok(DeliveryStage::InFlight),
+        WAITING => Ok(DeliveryStage::Waiting),
+        HELD | DEAD => Ok(DeliveryStage::Dead),
+        DELIVERED => Ok(DeliveryStage::Delivered),
+        DISCARDED => Ok(DeliveryStage::Discarded),
         other => Err(StoreError::Corrupt(format!("{other} is no state code of a delivery"))),
     }
 }
@@ -109,7 +109,7 @@ pub fn stage(code: i64) -> Result<Stage> {
 pub const OPEN: i64 = (1 << (LAST_OPEN + 1)) - 1;
 
 /// The state codes from which the engine lets a store record `next`, as a set of bits.
-pub fn legal_from(next: Stage) -> i64 {
+pub fn legal_from(next: DeliveryStage) -> i64 {
     let legal = |code: &i64| stage(*code).is_ok_and(|from| from.may_be_recorded_as(next));
     (0..STATE_CODES as i64).filter(legal).fold(0, |set, code| set | 1 << code)
 }
@@ -273,11 +273,11 @@ mod tests {
     #[test]
     fn the_legal_predecessors_are_those_the_engine_names() {
         for (next, from) in [
-            (Stage::Delivered, vec![PENDING, IN_FLIGHT, WAITING]),
-            (Stage::Waiting, vec![PENDING, IN_FLIGHT, WAITING]),
-            (Stage::InFlight, vec![PENDING, WAITING]),
-            (Stage::Pending, vec![HELD, DEAD]),
-            (Stage::Discarded, vec![PENDING, IN_FLIGHT, WAITING, HELD, DEAD]),
+            (DeliveryStage::Delivered, vec![PENDING, IN_FLIGHT, WAITING]),
+            (DeliveryStage::Waiting, vec![PENDING, IN_FLIGHT, WAITING]),
+            (DeliveryStage::InFlight, vec![PENDING, WAITING]),
+            (DeliveryStage::Pending, vec![HELD, DEAD]),
+            (DeliveryStage::Discarded, vec![PENDING, IN_FLIGHT, WAITING, HELD, DEAD]),
         ] {
             let bits = from.into_iter().fold(0, |set, code| set | 1 << code);
             assert_eq!(legal_from(next), bits, "{next}");

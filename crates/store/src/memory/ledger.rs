@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use railpost_engine::{
-    Accepted, Delivery, DeliveryState, EndpointRecord, LaneId, LanePage, Load, Page, Place,
+    Accepted, Delivery, DeliveryState, EndpointRecord, LaneId, LanePage, Load, LoadedPage, Place,
     Progress, Timestamp, Transition,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq};
@@ -40,7 +40,7 @@ impl Ledger for MemoryStore {
         Ok(recorded)
     }
 
-    async fn load(&self, load: Load) -> Result<Page> {
+    async fn load(&self, load: Load) -> Result<LoadedPage> {
         check::load(&load)?;
         let state = self.state();
         Ok(match load {
@@ -48,7 +48,7 @@ impl Ledger for MemoryStore {
                 state.load_lanes(endpoint, after, limit as usize, window as usize)
             }
             Load::Lane { endpoint, lane, from, limit } => {
-                Page::Lane(state.load_lane(endpoint, lane, from, limit as usize))
+                LoadedPage::Lane(state.load_lane(endpoint, lane, from, limit as usize))
             }
             Load::Unkeyed { endpoint, after, due_by, due_beyond, limit } => {
                 state.load_unkeyed(endpoint, after, (due_by, due_beyond), limit as usize)
@@ -156,14 +156,14 @@ impl State {
         after: Option<LaneId>,
         limit: usize,
         window: usize,
-    ) -> Page {
+    ) -> LoadedPage {
         let lanes = self.lanes_of(endpoint, after).filter(|_| self.is_live(endpoint));
         let mut ids: Vec<_> = lanes.map(|(lane, _)| lane).take(limit + 1).collect();
         let more = ids.len() > limit;
         ids.truncate(limit);
         let next = ids.last().copied().filter(|_| more);
         let page = |lane| self.load_lane(endpoint, lane, Seq::FIRST, window);
-        Page::Lanes { lanes: ids.into_iter().map(page).collect(), next }
+        LoadedPage::Lanes { lanes: ids.into_iter().map(page).collect(), next }
     }
 
     fn load_lane(&self, endpoint: EndpointId, lane: LaneId, from: Seq, limit: usize) -> LanePage {
@@ -183,7 +183,7 @@ impl State {
         after: Option<DeliveryId>,
         (due_by, due_beyond): (Timestamp, Timestamp),
         limit: usize,
-    ) -> Page {
+    ) -> LoadedPage {
         let all = self.open_unkeyed.get(&endpoint).filter(|_| self.is_live(endpoint));
         let all = || all.into_iter().flatten().filter_map(|id| self.delivery(*id));
         let waits = |until: Timestamp| until > due_by && until <= due_beyond;
@@ -194,7 +194,7 @@ impl State {
         deliveries.truncate(limit);
         let next = deliveries.last().map(|delivery| delivery.id).filter(|_| more);
         let next_due = all().filter_map(|delivery| due_at(&delivery)).filter(|at| waits(*at)).min();
-        Page::Unkeyed { deliveries, next, next_due }
+        LoadedPage::Unkeyed { deliveries, next, next_due }
     }
 
     fn sweep(&self, sweep: &Sweep) -> SweepPage {

@@ -29,7 +29,7 @@ from .headers import BadHeaderName, HeaderNames
 from .inbox.drivers import NoTransaction, OpenTransaction, UnknownDatabase
 from .inbox.policy import Kind, NotedGap, OnGap, Policy, QueueFull, Replays, Start, Verdict
 from .inbox.statements import schema
-from .jobs import Backlog, DeadLetter, Job, Worked, WorkPolicy
+from .jobs import Backlog, DeadLetter, Job, WorkOutcome, WorkPolicy
 from .memory import MemoryInbox, MemoryTicket
 from .receiver import Receiver
 from .rejection import (
@@ -88,7 +88,7 @@ __all__ = [
     "Unsigned",
     "Verdict",
     "VerifyingKey",
+    "WorkOutcome",
     "WorkPolicy",
-    "Worked",
     "schema",
 ]

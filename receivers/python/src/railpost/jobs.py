@@ -58,7 +58,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True)
-class Worked:
+class WorkOutcome:
     """What a worker did."""
 
     #: `idle`: no job is due. `done`: it applied the event. `failed`: it tries again at `at`. `dead`: it gave up.
@@ -67,7 +67,7 @@ class Worked:
     at: int | None = None
 
 
-IDLE = Worked("idle")
+IDLE = WorkOutcome("idle")
 
 
 @dataclass(frozen=True)

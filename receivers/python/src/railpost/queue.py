@@ -22,7 +22,7 @@ from .jobs import (
     Damaged,
     DeadLetter,
     Job,
-    Worked,
+    WorkOutcome,
     WorkPolicy,
     error_text,
     order,
@@ -68,7 +68,7 @@ class SqlQueue(Generic[C]):
             counted(verdict)
         return verdict
 
-    def work_one(self, connection: C, effect: Callable[[C, Job], object], now: float | None = None) -> Worked:
+    def work_one(self, connection: C, effect: Callable[[C, Job], object], now: float | None = None) -> WorkOutcome:
         """Takes the oldest job that is due and that no other worker holds, and runs `effect` on it.
 
         What the effect writes through the connection, and the job's removal, commit together. If it raises, nothing
@@ -89,7 +89,7 @@ class SqlQueue(Generic[C]):
             except Exception as error:
                 return self._run(connection, _fail(self._dialect(connection), self.policy, job, error, at))
             self._query(connection, self._dialect(connection).remove, job.position)
-            return Worked("done", job.delivery.event_id)
+            return WorkOutcome("done", job.delivery.event_id)
 
     def dead_letters(self, connection: C) -> list[DeadLetter]:
         """The jobs that were given up on, oldest first."""
@@ -146,7 +146,7 @@ class AsyncSqlQueue(Generic[C]):
 
     async def work_one(
         self, connection: C, effect: Callable[[C, Job], Awaitable[object]], now: float | None = None
-    ) -> Worked:
+    ) -> WorkOutcome:
         """Takes the oldest job that is due and that no other worker holds, and runs `effect` on it.
 
         What the effect writes through the connection, and the job's removal, commit together. If it raises, nothing
@@ -167,7 +167,7 @@ class AsyncSqlQueue(Generic[C]):
             except Exception as error:
                 return await self._run(connection, _fail(self._dialect(connection), self.policy, job, error, at))
             await self._query(connection, self._dialect(connection).remove, job.position)
-            return Worked("done", job.delivery.event_id)
+            return WorkOutcome("done", job.delivery.event_id)
 
     async def dead_letters(self, connection: C) -> list[DeadLetter]:
         """The jobs that were given up on, oldest first."""
@@ -217,17 +217,17 @@ def _push(
         raise QueueFull(policy.backlog_max)
 
 
-def _fail(dialect: Dialect, policy: WorkPolicy, job: Job, error: BaseException, now: int) -> Steps[Worked]:
+def _fail(dialect: Dialect, policy: WorkPolicy, job: Job, error: BaseException, now: int) -> Steps[WorkOutcome]:
     tries = job.tries + 1
     at = policy.next_try(tries, now)
     yield dialect.fail, (tries, at, error_text(error), job.position)
-    return Worked("dead" if at is None else "failed", job.delivery.event_id, at)
+    return WorkOutcome("dead" if at is None else "failed", job.delivery.event_id, at)
 
 
-def _give_up(dialect: Dialect, damage: Damaged) -> Steps[Worked]:
+def _give_up(dialect: Dialect, damage: Damaged) -> Steps[WorkOutcome]:
     """A job that cannot be read is a dead letter at once: no further try would read it."""
     yield dialect.fail, (0, None, error_text(damage), damage.position)
-    return Worked("dead")
+    return WorkOutcome("dead")
 
 
 def _dead_letters(config: InboxConfig) -> Steps[list[DeadLetter]]:

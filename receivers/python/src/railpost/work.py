@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 
-from .jobs import Worked
+from .jobs import WorkOutcome
 from .limits import IDLE_DELAY
 
 __all__ = ["work_forever", "work_forever_async"]
@@ -16,7 +16,7 @@ __all__ = ["work_forever", "work_forever_async"]
 logger = logging.getLogger("railpost")
 
 
-def work_forever(work: Callable[[], Worked], stop: threading.Event, idle_delay: float = IDLE_DELAY) -> None:
+def work_forever(work: Callable[[], WorkOutcome], stop: threading.Event, idle_delay: float = IDLE_DELAY) -> None:
     """Calls `work` until `stop` is set: without a pause while there are jobs, then every `idle_delay` seconds.
 
     `work` opens its connection by itself, or takes one of a pool, so that a database that restarts costs a pause:
@@ -38,7 +38,7 @@ def work_forever(work: Callable[[], Worked], stop: threading.Event, idle_delay: 
 
 
 async def work_forever_async(
-    work: Callable[[], Awaitable[Worked]], stop: asyncio.Event, idle_delay: float = IDLE_DELAY
+    work: Callable[[], Awaitable[WorkOutcome]], stop: asyncio.Event, idle_delay: float = IDLE_DELAY
 ) -> None:
     """The same with asyncio."""
     while not stop.is_set():
@@ -52,7 +52,7 @@ async def work_forever_async(
                 await asyncio.wait_for(stop.wait(), idle_delay)
 
 
-def _noted(worked: Worked) -> bool:
+def _noted(worked: WorkOutcome) -> bool:
     """Logs what failed. Says whether there was nothing to do."""
     if worked.kind == "failed":
         logger.warning("event %s failed, next try at %s", worked.event_id, worked.at)

@@ -15,7 +15,7 @@ from ..inbox.drivers import NoTransaction, UnknownDatabase
 from ..inbox.policy import NotedGap, Policy, Verdict
 from ..inbox.sql import SqlInbox
 from ..inbox.statements import Row, Statement, Value
-from ..jobs import Backlog, DeadLetter, Job, Worked, WorkPolicy
+from ..jobs import Backlog, DeadLetter, Job, WorkOutcome, WorkPolicy
 from ..limits import RETENTION_DEFAULT
 from ..queue import SqlQueue
 
@@ -122,7 +122,7 @@ class DjangoQueue:
         """Does the same in an atomic block of its own: when it returns, acknowledge the event."""
         return self.inner.accept(self.using, delivery, now)
 
-    def work_one(self, effect: Callable[[Job], object], now: float | None = None) -> Worked:
+    def work_one(self, effect: Callable[[Job], object], now: float | None = None) -> WorkOutcome:
         """Takes the oldest job that is due, and runs `effect` on it: what it writes commits with the removal."""
         return self.inner.work_one(self.using, lambda _, job: effect(job), now)
 

@@ -3,19 +3,19 @@
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
-use super::heard::Heard;
+use super::seen_ids::SeenIds;
 use super::unkeyed::Unkeyed;
 use super::{Lane, Ready, TenantKey};
-use crate::breaker::{self, Breaker, BreakerState};
-use crate::bucket::Bucket;
+use crate::breaker::{self, Breaker, BreakerPermit, BreakerState};
 use crate::classify::{GONE, holds_endpoint};
 use crate::limits::{FAILING_RECORD_AFTER, QUARANTINE_AFTER_MAX};
+use crate::token_bucket::TokenBucket;
 use crate::{
     AttemptResult, Endpoint, EndpointStatus, LaneId, NoticeKind, Outcome, Place, Policy, Timestamp,
 };
 
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServedEndpoint {
     pub(super) id: EndpointId,
     pub(super) tenant: TenantKey,
     pub(super) policy: Policy,
@@ -32,15 +32,15 @@ pub(super) struct Served {
     pub(super) wake_at: Option<Timestamp>,
     /// Until when the receiver asked to be left alone.
     pub(super) held_until: Timestamp,
-    bucket: Option<Bucket>,
+    bucket: Option<TokenBucket>,
     pub(super) breaker: Breaker,
     refusals: Refusals,
     pub(super) lanes: FxHashMap<LaneId, Lane>,
     /// The least id that a delivery made since its appearance here can have. What is older may have
     /// a past under another owner.
     appeared: DeliveryId,
-    /// Lanes heard of: one that was not has no past to ask for.
-    pub(super) heard_lanes: Heard<LaneId>,
+    /// Lanes known here. A lane that is not among them has nothing in the store to load.
+    pub(super) seen_lanes: SeenIds<LaneId>,
     /// Whether a page of its open lanes is under way: until it is here, no lane is forgotten.
     pub(super) lanes_loading: bool,
     pub(super) unkeyed: Unkeyed,
@@ -48,25 +48,25 @@ pub(super) struct Served {
 
 /// Whether an attempt may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
-    Open {
+pub(super) enum StartPermit {
+    Granted {
         probe: bool,
     },
-    ShutUntil(Timestamp),
-    /// Shut until something happens that looks here again.
-    Shut,
+    NotBefore(Timestamp),
+    /// Not until another input asks again.
+    Denied,
 }
 
 /// What an attempt's end means for the endpoint as a whole.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct EndpointVerdict {
     pub(super) notice: Option<NoticeKind>,
     pub(super) switch_off: Option<EndpointStatus>,
     /// Whether "failing since" changed enough to be written down.
     pub(super) record: bool,
 }
 
-impl Served {
+impl ServedEndpoint {
     pub(super) fn new(
         endpoint: Endpoint,
         tenant: TenantKey,
@@ -77,7 +77,7 @@ impl Served {
         Self {
             id,
             tenant,
-            bucket: policy.rate_limit.map(|limit| Bucket::new(limit, now)),
+            bucket: policy.rate_limit.map(|limit| TokenBucket::new(limit, now)),
             policy,
             status,
             blocked: false,
@@ -94,7 +94,7 @@ impl Served {
             refusals: Refusals::default(),
             lanes: FxHashMap::default(),
             appeared: DeliveryId::generate(now.as_millis(), [0; 10]),
-            heard_lanes: Heard::default(),
+            seen_lanes: SeenIds::default(),
             lanes_loading: false,
             unkeyed: Unkeyed::default(),
         }
@@ -110,7 +110,7 @@ impl Served {
                 bucket.set_limit(limit, now);
                 Some(bucket)
             }
-            (None, limit) => limit.map(|limit| Bucket::new(limit, now)),
+            (None, limit) => limit.map(|limit| TokenBucket::new(limit, now)),
             (Some(_), None) => None,
         };
         if policy.breaker.is_none() {
@@ -133,32 +133,32 @@ impl Served {
     }
 
     /// Whether an attempt may start now; its ready queue aside.
-    pub(super) fn gate(&mut self, now: Timestamp) -> Gate {
+    pub(super) fn start_permit(&mut self, now: Timestamp) -> StartPermit {
         if self.status != EndpointStatus::Active || self.blocked {
-            return Gate::Shut;
+            return StartPermit::Denied;
         }
         if self.held_until > now {
-            return Gate::ShutUntil(self.held_until);
+            return StartPermit::NotBefore(self.held_until);
         }
-        let (most, probe) = match self.breaker_gate(now) {
-            breaker::Gate::UpTo(most) => (most, false),
-            breaker::Gate::Probe => (u32::MAX, true),
-            breaker::Gate::ShutUntil(until) => return Gate::ShutUntil(until),
-            breaker::Gate::AwaitingProbe => return Gate::Shut,
+        let (most, probe) = match self.breaker_permit(now) {
+            BreakerPermit::UpTo(most) => (most, false),
+            BreakerPermit::Probe => (u32::MAX, true),
+            BreakerPermit::NotBefore(until) => return StartPermit::NotBefore(until),
+            BreakerPermit::AwaitingProbe => return StartPermit::Denied,
         };
         if self.in_flight >= most.min(self.policy.in_flight_max) {
-            return Gate::Shut;
+            return StartPermit::Denied;
         }
         match self.bucket.as_mut().map(|bucket| bucket.ready_at(now)) {
-            Some(at) if at > now => Gate::ShutUntil(at),
-            _ => Gate::Open { probe },
+            Some(at) if at > now => StartPermit::NotBefore(at),
+            _ => StartPermit::Granted { probe },
         }
     }
 
-    fn breaker_gate(&self, now: Timestamp) -> breaker::Gate {
+    fn breaker_permit(&self, now: Timestamp) -> BreakerPermit {
         match self.policy.breaker {
-            Some(_) => self.breaker.gate(now),
-            None => breaker::Gate::UpTo(u32::MAX),
+            Some(_) => self.breaker.permit(now),
+            None => BreakerPermit::UpTo(u32::MAX),
         }
     }
 
@@ -186,14 +186,14 @@ impl Served {
 
     pub(super) fn attempt_ended(
         &mut self,
-        ended: &Ended,
+        ended: &EndedAttempt,
         outcome: Outcome,
         now: Timestamp,
-    ) -> Verdict {
+    ) -> EndpointVerdict {
         if !ended.result.concerns_endpoint() {
-            return Verdict {
+            return EndpointVerdict {
                 notice: self.probe_without_verdict(ended, now),
-                ..Verdict::default()
+                ..EndpointVerdict::default()
             };
         }
         self.honour_retry_after(ended.result, outcome, now);
@@ -201,18 +201,26 @@ impl Served {
         match outcome {
             Outcome::Acknowledged => {
                 self.refusals = Refusals::default();
-                Verdict { notice, record: self.failing.succeeded(), switch_off: None }
+                EndpointVerdict { notice, record: self.failing.succeeded(), switch_off: None }
             }
             Outcome::Permanent | Outcome::Retryable => {
                 let record = self.failing.failed(now);
-                Verdict { notice, record, switch_off: self.why_switch_off(ended, outcome, now) }
+                EndpointVerdict {
+                    notice,
+                    record,
+                    switch_off: self.why_switch_off(ended, outcome, now),
+                }
             }
         }
     }
 
     /// A probe whose result is not about the endpoint. If the receiver answered, it is there: that is
     /// what the probe was to find out.
-    fn probe_without_verdict(&mut self, ended: &Ended, now: Timestamp) -> Option<NoticeKind> {
+    fn probe_without_verdict(
+        &mut self,
+        ended: &EndedAttempt,
+        now: Timestamp,
+    ) -> Option<NoticeKind> {
         match ended.result {
             AttemptResult::Response { .. } if ended.probe => {
                 self.feed_breaker(true, Outcome::Acknowledged, now)
@@ -255,7 +263,7 @@ impl Served {
     /// Only an endpoint that is on can be switched off: a person's pause is not overwritten.
     fn why_switch_off(
         &mut self,
-        ended: &Ended,
+        ended: &EndedAttempt,
         outcome: Outcome,
         now: Timestamp,
     ) -> Option<EndpointStatus> {
@@ -281,7 +289,7 @@ impl Served {
 
 /// An attempt that ended, as far as its endpoint is concerned.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedAttempt {
     pub(super) result: AttemptResult,
     pub(super) delivery: DeliveryId,
     pub(super) place: Option<Place>,

@@ -3,11 +3,11 @@
 use railpost_wire::DeliveryId;
 
 use super::{DeliveryKey, EndpointKey};
-use crate::{DeadReason, Place, Progress, Stage, Timestamp};
+use crate::{DeadReason, DeliveryStage, Place, Progress, Timestamp};
 
 /// A delivery in memory: a reference and its retries, never a payload.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct TrackedDelivery {
     pub(super) id: DeliveryId,
     pub(super) endpoint: EndpointKey,
     pub(super) place: Option<Place>,
@@ -43,12 +43,12 @@ pub(super) struct Flight {
 }
 
 impl Phase {
-    pub(super) fn stage(self) -> Stage {
+    pub(super) fn stage(self) -> DeliveryStage {
         match self {
-            Phase::Pending => Stage::Pending,
-            Phase::Waiting { .. } => Stage::Waiting,
-            Phase::InFlight(_) => Stage::InFlight,
-            Phase::Dead(_) => Stage::Dead,
+            Phase::Pending => DeliveryStage::Pending,
+            Phase::Waiting { .. } => DeliveryStage::Waiting,
+            Phase::InFlight(_) => DeliveryStage::InFlight,
+            Phase::Dead(_) => DeliveryStage::Dead,
         }
     }
 }

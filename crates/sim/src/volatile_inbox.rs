@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use railpost_receiver::{MemoryInbox, Policy, Retention, Ticket, Verdict};
 use railpost_wire::Received;
 
-use crate::receiver::Application;
+use crate::receiver::AppliedEvent;
 
-pub(crate) struct Volatile {
+pub(crate) struct VolatileInbox {
     inbox: MemoryInbox,
-    pub(crate) effects: Vec<Application>,
+    pub(crate) effects: Vec<AppliedEvent>,
     /// Events that are being applied.
     tickets: BTreeMap<u64, Ticket>,
 }
 
-impl Volatile {
+impl VolatileInbox {
     pub(crate) fn new(policy: Policy) -> Self {
         let inbox = MemoryInbox::new(policy, Retention::default());
         Self { inbox, effects: Vec::new(), tickets: BTreeMap::new() }
@@ -25,7 +25,7 @@ impl Volatile {
     pub(crate) fn take(
         &mut self,
         received: &Received,
-        application: &Application,
+        application: &AppliedEvent,
         work: Option<u64>,
         poisoned: bool,
         seconds: i64,
@@ -48,7 +48,7 @@ impl Volatile {
     pub(crate) fn finish(
         &mut self,
         work: u64,
-        application: &Application,
+        application: &AppliedEvent,
         seconds: i64,
     ) -> Option<Verdict> {
         let ticket = self.tickets.remove(&work)?;

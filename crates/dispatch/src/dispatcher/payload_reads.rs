@@ -1,41 +1,41 @@
-//! Parcels that have to be read from the store: those that attempts wait for, and, ahead of their turn,
+//! Payloads that have to be read from the store: those that attempts wait for, and, ahead of their turn,
 //! those of the deliveries that start next. An attempt that waits takes one of its endpoint's places, so a
-//! backlog leaves no faster than its parcels come.
+//! backlog leaves no faster than its payloads come.
 
 use railpost_engine::Attempt;
 use railpost_store::Parcel;
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
-use super::parcels::{Parcels, size};
-use crate::limits::{FETCH_BYTES, PARCEL_LEN_ASSUMED, PARCELS_PER_FETCH, READ_AHEAD_MAX};
+use super::payload_cache::{PayloadCache, size};
+use crate::limits::{PAYLOAD_LEN_ASSUMED, PAYLOAD_READ_BYTES, PAYLOADS_PER_READ, READ_AHEAD_MAX};
 
 /// What is being read, and for which endpoints to read ahead.
 #[derive(Debug)]
-pub(super) struct Fetches {
+pub(super) struct PayloadReads {
     /// What is being read or about to be, each with the attempt that waits for it.
     under_way: FxHashMap<DeliveryId, Option<Attempt>>,
     /// What is to be read next.
     wanted: Vec<DeliveryId>,
-    /// Endpoints whose parcels are in the store and not in memory.
-    behind: FxHashMap<EndpointId, Behind>,
+    /// Endpoints whose payloads are in the store and not in memory.
+    behind: FxHashMap<EndpointId, EndpointReadAhead>,
     /// Those of them for which it is time to look what starts next.
     due: Vec<EndpointId>,
     /// Bytes to read ahead, for all of them together.
     bytes_max: usize,
-    /// What a parcel of any endpoint takes, by those that were read of late.
-    parcel_len: usize,
+    /// What a payload of any endpoint takes, by those that were read of late.
+    payload_len: usize,
 }
 
 #[derive(Debug)]
-struct Behind {
+struct EndpointReadAhead {
     /// Starts until it is time to look ahead again.
     starts_left: usize,
-    /// What a parcel takes, by those that were read of late.
-    parcel_len: usize,
+    /// What a payload takes, by those that were read of late.
+    payload_len: usize,
 }
 
-impl Fetches {
+impl PayloadReads {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             under_way: FxHashMap::default(),
@@ -43,11 +43,11 @@ impl Fetches {
             behind: FxHashMap::default(),
             due: Vec::new(),
             bytes_max,
-            parcel_len: PARCEL_LEN_ASSUMED,
+            payload_len: PAYLOAD_LEN_ASSUMED,
         }
     }
 
-    /// An attempt starts that has its parcel.
+    /// An attempt starts that has its payload.
     pub(super) fn started(&mut self, endpoint: EndpointId) {
         let behind = self.behind.get_mut(&endpoint);
         // At none left, it is due already.
@@ -59,22 +59,22 @@ impl Fetches {
         }
     }
 
-    /// An attempt starts that has to wait for its parcel. `followers` come after it in its lane, and are
+    /// An attempt starts that has to wait for its payload. `followers` come after it in its lane, and are
     /// read with it.
     pub(super) fn wait(
         &mut self,
         attempt: Attempt,
         followers: impl Iterator<Item = DeliveryId>,
-        parcels: &Parcels,
+        cache: &PayloadCache,
     ) {
         if self.under_way.insert(attempt.delivery, Some(attempt)).is_none() {
             self.wanted.push(attempt.delivery);
             let depth = self.depth(attempt.endpoint);
-            self.want(followers.take(depth), parcels);
+            self.want(followers.take(depth), cache);
         }
         self.behind
             .entry(attempt.endpoint)
-            .or_insert(Behind { starts_left: 1, parcel_len: PARCEL_LEN_ASSUMED });
+            .or_insert(EndpointReadAhead { starts_left: 1, payload_len: PAYLOAD_LEN_ASSUMED });
         self.started(attempt.endpoint);
     }
 
@@ -89,49 +89,50 @@ impl Fetches {
         &mut self,
         endpoint: EndpointId,
         ready: impl Iterator<Item = DeliveryId>,
-        parcels: &Parcels,
+        cache: &PayloadCache,
     ) {
         let next: Vec<_> = ready.take(self.depth(endpoint)).collect();
         let seen = next.len();
-        if self.want(next.into_iter(), parcels) == 0 {
+        if self.want(next.into_iter(), cache) == 0 {
             self.behind.remove(&endpoint);
         } else if let Some(behind) = self.behind.get_mut(&endpoint) {
             behind.starts_left = seen.div_ceil(2);
         }
     }
 
-    /// The next parcels to read in one call.
+    /// The next payloads to read in one call.
     pub(super) fn next(&mut self) -> Option<Vec<DeliveryId>> {
-        let fitting = (FETCH_BYTES / self.parcel_len.max(1)).clamp(1, PARCELS_PER_FETCH);
+        let fitting = (PAYLOAD_READ_BYTES / self.payload_len.max(1)).clamp(1, PAYLOADS_PER_READ);
         let count = self.wanted.len().min(fitting);
         Some(self.wanted.drain(..count).collect()).filter(|ids: &Vec<_>| !ids.is_empty())
     }
 
-    /// A parcel was read: the attempt that waits for it, if one does.
+    /// A payload was read: the attempt that waits for it, if one does.
     pub(super) fn arrived(&mut self, parcel: &Parcel) -> Option<Attempt> {
-        self.parcel_len = (self.parcel_len * 7 + size(parcel)) / 8;
+        self.payload_len = (self.payload_len * 7 + size(parcel)) / 8;
         if let Some(behind) = self.behind.get_mut(&parcel.endpoint) {
-            behind.parcel_len = (behind.parcel_len * 7 + size(parcel)) / 8;
+            behind.payload_len = (behind.payload_len * 7 + size(parcel)) / 8;
         }
         self.under_way.remove(&parcel.delivery).flatten()
     }
 
-    /// A call is answered: the attempts whose parcels it did not find.
+    /// A call is answered: the attempts whose payloads it did not find.
     pub(super) fn missing(&mut self, asked: &[DeliveryId]) -> Vec<Attempt> {
         asked.iter().filter_map(|id| self.under_way.remove(id).flatten()).collect()
     }
 
-    /// How many parcels may be read ahead for an endpoint.
+    /// How many payloads may be read ahead for an endpoint.
     fn depth(&self, endpoint: EndpointId) -> usize {
-        let len = self.behind.get(&endpoint).map_or(PARCEL_LEN_ASSUMED, |behind| behind.parcel_len);
+        let len =
+            self.behind.get(&endpoint).map_or(PAYLOAD_LEN_ASSUMED, |behind| behind.payload_len);
         (self.bytes_max / self.behind.len().max(1) / len.max(1)).min(READ_AHEAD_MAX)
     }
 
     /// Asks for those that are neither here nor on their way. Says how many that were.
-    fn want(&mut self, ids: impl Iterator<Item = DeliveryId>, parcels: &Parcels) -> usize {
+    fn want(&mut self, ids: impl Iterator<Item = DeliveryId>, cache: &PayloadCache) -> usize {
         let before = self.wanted.len();
         for id in ids {
-            if !parcels.has(id) && !self.under_way.contains_key(&id) {
+            if !cache.has(id) && !self.under_way.contains_key(&id) {
                 self.under_way.insert(id, None);
                 self.wanted.push(id);
             }
@@ -144,9 +145,9 @@ impl Fetches {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use railpost_engine::{Config, Effect, Endpoint, Engine, Input, Page, Policy, Timestamp};
+    use railpost_engine::{Config, Effect, Endpoint, Engine, Input, LoadedPage, Policy, Timestamp};
 
-    use super::super::parcels::tests::parcel;
+    use super::super::payload_cache::tests::parcel;
     use super::*;
 
     const ROOM: usize = 1 << 20;
@@ -185,7 +186,7 @@ mod tests {
                         .into()
                     });
                     let deliveries = deliveries.collect();
-                    let page = Page::Unkeyed { deliveries, next: None, next_due: None };
+                    let page = LoadedPage::Unkeyed { deliveries, next: None, next_due: None };
                     engine.handle(now, Input::Loaded { ticket, page });
                 }
                 Effect::Start(attempt) => started.push(attempt),
@@ -197,78 +198,78 @@ mod tests {
 
     #[test]
     fn what_starts_next_is_read_with_what_is_waited_for() {
-        let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let (mut reads, cache) = (PayloadReads::new(ROOM), PayloadCache::new(ROOM));
         let attempt = attempts(1)[0];
-        fetches.wait(attempt, [id(2), id(3)].into_iter(), &parcels);
-        assert_eq!(fetches.take_due(), [attempt.endpoint]);
-        fetches.look_ahead(attempt.endpoint, ids(2..=6).into_iter(), &parcels);
-        assert_eq!(fetches.next().unwrap(), ids(1..=6));
-        assert_eq!(fetches.next(), None);
+        reads.wait(attempt, [id(2), id(3)].into_iter(), &cache);
+        assert_eq!(reads.take_due(), [attempt.endpoint]);
+        reads.look_ahead(attempt.endpoint, ids(2..=6).into_iter(), &cache);
+        assert_eq!(reads.next().unwrap(), ids(1..=6));
+        assert_eq!(reads.next(), None);
     }
 
     #[test]
     fn an_attempt_that_starts_while_its_parcel_is_read_gets_it() {
-        let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let (mut reads, cache) = (PayloadReads::new(ROOM), PayloadCache::new(ROOM));
         let attempts = attempts(2);
-        fetches.wait(attempts[0], [id(2)].into_iter(), &parcels);
-        assert_eq!(fetches.next().unwrap(), ids(1..=2));
-        fetches.wait(attempts[1], std::iter::empty(), &parcels);
-        assert_eq!(fetches.next(), None, "it is on its way");
-        assert_eq!(fetches.arrived(&parcel(2, 10)), Some(attempts[1]));
-        assert_eq!(fetches.missing(&ids(1..=2)), [attempts[0]]);
-        assert_eq!(fetches.arrived(&parcel(1, 10)), None, "nobody waits any more");
+        reads.wait(attempts[0], [id(2)].into_iter(), &cache);
+        assert_eq!(reads.next().unwrap(), ids(1..=2));
+        reads.wait(attempts[1], std::iter::empty(), &cache);
+        assert_eq!(reads.next(), None, "it is on its way");
+        assert_eq!(reads.arrived(&parcel(2, 10)), Some(attempts[1]));
+        assert_eq!(reads.missing(&ids(1..=2)), [attempts[0]]);
+        assert_eq!(reads.arrived(&parcel(1, 10)), None, "nobody waits any more");
     }
 
     #[test]
     fn half_of_what_was_read_ahead_is_left_at_the_next_look() {
-        let (mut fetches, mut parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let (mut reads, mut cache) = (PayloadReads::new(ROOM), PayloadCache::new(ROOM));
         let attempt = attempts(1)[0];
-        fetches.wait(attempt, std::iter::empty(), &parcels);
-        fetches.take_due();
-        fetches.look_ahead(attempt.endpoint, ids(2..=11).into_iter(), &parcels);
+        reads.wait(attempt, std::iter::empty(), &cache);
+        reads.take_due();
+        reads.look_ahead(attempt.endpoint, ids(2..=11).into_iter(), &cache);
         let looks: Vec<_> = (0..5)
             .map(|_| {
-                fetches.started(attempt.endpoint);
-                fetches.take_due().len()
+                reads.started(attempt.endpoint);
+                reads.take_due().len()
             })
             .collect();
         assert_eq!(looks, [0, 0, 0, 0, 1]);
-        (2..=11).for_each(|number| parcels.put_ahead(parcel(number, 10), Timestamp::default()));
-        fetches.look_ahead(attempt.endpoint, ids(7..=11).into_iter(), &parcels);
-        fetches.started(attempt.endpoint);
-        assert_eq!(fetches.take_due(), [], "all that comes next is here");
+        (2..=11).for_each(|number| cache.put_ahead(parcel(number, 10), Timestamp::default()));
+        reads.look_ahead(attempt.endpoint, ids(7..=11).into_iter(), &cache);
+        reads.started(attempt.endpoint);
+        assert_eq!(reads.take_due(), [], "all that comes next is here");
     }
 
     #[test]
     fn many_starts_at_once_make_one_look() {
-        let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+        let (mut reads, cache) = (PayloadReads::new(ROOM), PayloadCache::new(ROOM));
         let attempts = attempts(3);
-        attempts.iter().for_each(|attempt| fetches.wait(*attempt, std::iter::empty(), &parcels));
-        (0..3).for_each(|_| fetches.started(attempts[0].endpoint));
-        assert_eq!(fetches.take_due(), [attempts[0].endpoint]);
+        attempts.iter().for_each(|attempt| reads.wait(*attempt, std::iter::empty(), &cache));
+        (0..3).for_each(|_| reads.started(attempts[0].endpoint));
+        assert_eq!(reads.take_due(), [attempts[0].endpoint]);
     }
 
     #[test]
     fn the_larger_parcels_are_the_fewer_are_read_ahead() {
         for (payload_len, expected) in [(0, READ_AHEAD_MAX), (15_000, 67), (1 << 20, 1)] {
-            let (mut fetches, parcels) = (Fetches::new(ROOM), Parcels::new(ROOM));
+            let (mut reads, cache) = (PayloadReads::new(ROOM), PayloadCache::new(ROOM));
             let attempt = attempts(1)[0];
-            fetches.wait(attempt, std::iter::empty(), &parcels);
+            reads.wait(attempt, std::iter::empty(), &cache);
             for _ in 0..100 {
-                fetches.arrived(&parcel(1, payload_len));
+                reads.arrived(&parcel(1, payload_len));
             }
-            fetches.look_ahead(attempt.endpoint, ids(2..=5_000).into_iter(), &parcels);
-            let read = std::iter::from_fn(|| fetches.next()).flatten().count() - 1;
+            reads.look_ahead(attempt.endpoint, ids(2..=5_000).into_iter(), &cache);
+            let read = std::iter::from_fn(|| reads.next()).flatten().count() - 1;
             assert!(read.abs_diff(expected) <= 1, "{payload_len}: {read}");
         }
     }
 
     #[test]
     fn without_room_nothing_is_read_ahead() {
-        let (mut fetches, parcels) = (Fetches::new(0), Parcels::new(0));
+        let (mut reads, cache) = (PayloadReads::new(0), PayloadCache::new(0));
         let attempt = attempts(1)[0];
-        fetches.wait(attempt, [id(2)].into_iter(), &parcels);
-        fetches.look_ahead(attempt.endpoint, ids(2..=6).into_iter(), &parcels);
-        assert_eq!(fetches.next().unwrap(), [id(1)]);
+        reads.wait(attempt, [id(2)].into_iter(), &cache);
+        reads.look_ahead(attempt.endpoint, ids(2..=6).into_iter(), &cache);
+        assert_eq!(reads.next().unwrap(), [id(1)]);
     }
 }

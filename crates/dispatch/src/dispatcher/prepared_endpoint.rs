@@ -1,4 +1,4 @@
-//! The way out to one endpoint: its route, its envelope and its signing secrets, prepared once.
+//! What all attempts of an endpoint share: its route, its envelope and its signing secrets, prepared once.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::{
     Timeouts, TlsSettings,
 };
 
-/// All that an endpoint's attempts have in common.
+/// An endpoint, prepared for sending.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct PreparedEndpoint {
     /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.
     pub(super) route: Result<Route, (Failure, String)>,
     envelope: Envelope,
@@ -33,7 +33,7 @@ pub(super) struct Outlet {
     unreadable: Option<String>,
 }
 
-impl Outlet {
+impl PreparedEndpoint {
     /// For an endpoint with these secrets, or with some that cannot be read.
     pub(super) fn new(
         endpoint: &Endpoint,

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use railpost_engine::Span;
 
 /// A generator with the few draws that this world needs.
-pub(crate) struct Dice(fastrand::Rng);
+pub(crate) struct SeededRng(fastrand::Rng);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }

@@ -10,12 +10,12 @@ use super::tls_reason::tls_reason;
 
 /// An attempt without an answer.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct AttemptError {
     pub(super) failure: Failure,
     pub(super) message: String,
 }
 
-impl Trouble {
+impl AttemptError {
     pub(super) fn new(failure: Failure, message: impl Into<String>) -> Self {
         Self { failure, message: message.into() }
     }
@@ -53,7 +53,7 @@ impl Trouble {
     }
 }
 
-impl Trouble {
+impl AttemptError {
     /// A connection that broke before there was an answer, for this reason if there is one.
     pub(super) fn broken(error: Option<&io::Error>) -> Self {
         match error.and_then(|error| find::<rustls::Error>(error)) {
@@ -68,7 +68,7 @@ impl Trouble {
     }
 }
 
-impl From<&hyper::Error> for Trouble {
+impl From<&hyper::Error> for AttemptError {
     fn from(error: &hyper::Error) -> Self {
         if let Some(tls) = find::<rustls::Error>(error) {
             return Self::new(Failure::Tls, tls_reason(tls));
@@ -92,22 +92,25 @@ fn is_ours(error: &io::Error) -> bool {
 
 /// A stream that ended without an answer. What the receiver did is a reset; what our side could not
 /// accept is a bad answer.
-fn of_h2(error: &h2::Error) -> Trouble {
+fn of_h2(error: &h2::Error) -> AttemptError {
     if error.is_io() {
         return of_io(error.get_io());
     }
     if error.is_remote() {
-        return Trouble::new(Failure::Reset, format!("the receiver ended the stream: {error}"));
+        return AttemptError::new(
+            Failure::Reset,
+            format!("the receiver ended the stream: {error}"),
+        );
     }
-    Trouble::new(Failure::BadResponse, format!("the answer breaks HTTP/2: {error}"))
+    AttemptError::new(Failure::BadResponse, format!("the answer breaks HTTP/2: {error}"))
 }
 
-fn of_io(error: Option<&io::Error>) -> Trouble {
-    let mut trouble = Trouble::without_answer();
+fn of_io(error: Option<&io::Error>) -> AttemptError {
+    let mut without_answer = AttemptError::without_answer();
     if let Some(error) = error {
-        trouble.message = format!("{}: {error}", trouble.message);
+        without_answer.message = format!("{}: {error}", without_answer.message);
     }
-    trouble
+    without_answer
 }
 
 /// Whether the receiver says by the protocol's own means that it has not looked at the request.

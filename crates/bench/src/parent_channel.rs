@@ -8,16 +8,16 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 
 /// A child's end of the conversation.
-pub(crate) struct Orders {
+pub(crate) struct ParentChannel {
     lines: Lines<BufReader<Stdin>>,
 }
 
-impl Orders {
+impl ParentChannel {
     /// Begins by telling the parent where it is reached.
     pub(crate) fn begin(greeting: &impl Serialize) -> Result<Self, String> {
-        let orders = Self { lines: BufReader::new(tokio::io::stdin()).lines() };
-        orders.answer(greeting)?;
-        Ok(orders)
+        let commands = Self { lines: BufReader::new(tokio::io::stdin()).lines() };
+        commands.answer(greeting)?;
+        Ok(commands)
     }
 
     /// The next order; nothing when the parent is gone.

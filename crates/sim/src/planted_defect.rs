@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use railpost_engine::{
-    AttemptResult, Delivery, DeliveryState, Guarantee, LanePage, Load, OnDeadLetter, Page, Policy,
-    Progress, Span, Timestamp,
+    AttemptResult, Delivery, DeliveryState, Guarantee, LanePage, Load, LoadedPage, OnDeadLetter,
+    Policy, Progress, Span, Timestamp,
 };
 use railpost_receiver::Verdict;
 use railpost_wire::{DeliveryId, LineId, Received};
 
 /// A defect to plant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedDefect {
     /// None: everything passes as it is.
     #[default]
     Nothing,
@@ -42,7 +42,7 @@ pub enum Plant {
     IgnorePause,
     /// The engine is woken late.
     WakeLate,
-    /// Dead letters are replayed though nobody said so.
+    /// Dead letters are replayed though no person asked for it.
     ReplayUntold,
     /// An at-most-once attempt leaves before its record is durable.
     SendUnrecorded,
@@ -76,51 +76,53 @@ pub enum Plant {
     DropAtStop,
 }
 
-impl Plant {
+impl PlantedDefect {
     /// All defects, with their names.
-    pub const ALL: [(&str, Plant); 29] = [
-        ("release-before-acknowledgement", Plant::ReleaseEarly),
-        ("forget-in-flight", Plant::ForgetInFlight),
-        ("advance-on-dead-letter", Plant::AdvanceOnDeadLetter),
-        ("retry-at-most-once", Plant::RetryAtMostOnce),
-        ("ignore-retry-after", Plant::IgnoreRetryAfter),
-        ("exceed-cap", Plant::ExceedCap),
-        ("drop-held-lane", Plant::DropHeldLane),
-        ("burn-attempts-while-open", Plant::BurnWhileOpen),
-        ("ignore-rate", Plant::IgnoreRate),
-        ("try-once-more", Plant::TryOnceMore),
-        ("forget-waits", Plant::ForgetWaits),
-        ("ignore-pause", Plant::IgnorePause),
-        ("wake-late", Plant::WakeLate),
-        ("replay-untold", Plant::ReplayUntold),
-        ("send-unrecorded", Plant::SendUnrecorded),
-        ("lose-accepted", Plant::LoseAccepted),
-        ("place-by-key", Plant::PlaceByKey),
-        ("roll-back-duplicates", Plant::RollBackDuplicates),
-        ("keep-lines", Plant::KeepLines),
-        ("share-lines", Plant::ShareLines),
-        ("omit-after", Plant::OmitAfter),
-        ("count-early", Plant::CountEarly),
-        ("redeliver-unmarked", Plant::RedeliverUnmarked),
-        ("never-sweep", Plant::NeverSweep),
-        ("ratchet-sweeps", Plant::RatchetSweeps),
-        ("ratchet-clock", Plant::RatchetClock),
-        ("believe-instants", Plant::BelieveInstants),
-        ("overwrite-status", Plant::OverwriteStatus),
-        ("drop-at-stop", Plant::DropAtStop),
+    pub const ALL: [(&str, PlantedDefect); 29] = [
+        ("release-before-acknowledgement", PlantedDefect::ReleaseEarly),
+        ("forget-in-flight", PlantedDefect::ForgetInFlight),
+        ("advance-on-dead-letter", PlantedDefect::AdvanceOnDeadLetter),
+        ("retry-at-most-once", PlantedDefect::RetryAtMostOnce),
+        ("ignore-retry-after", PlantedDefect::IgnoreRetryAfter),
+        ("exceed-cap", PlantedDefect::ExceedCap),
+        ("drop-held-lane", PlantedDefect::DropHeldLane),
+        ("burn-attempts-while-open", PlantedDefect::BurnWhileOpen),
+        ("ignore-rate", PlantedDefect::IgnoreRate),
+        ("try-once-more", PlantedDefect::TryOnceMore),
+        ("forget-waits", PlantedDefect::ForgetWaits),
+        ("ignore-pause", PlantedDefect::IgnorePause),
+        ("wake-late", PlantedDefect::WakeLate),
+        ("replay-untold", PlantedDefect::ReplayUntold),
+        ("send-unrecorded", PlantedDefect::SendUnrecorded),
+        ("lose-accepted", PlantedDefect::LoseAccepted),
+        ("place-by-key", PlantedDefect::PlaceByKey),
+        ("roll-back-duplicates", PlantedDefect::RollBackDuplicates),
+        ("keep-lines", PlantedDefect::KeepLines),
+        ("share-lines", PlantedDefect::ShareLines),
+        ("omit-after", PlantedDefect::OmitAfter),
+        ("count-early", PlantedDefect::CountEarly),
+        ("redeliver-unmarked", PlantedDefect::RedeliverUnmarked),
+        ("never-sweep", PlantedDefect::NeverSweep),
+        ("ratchet-sweeps", PlantedDefect::RatchetSweeps),
+        ("ratchet-clock", PlantedDefect::RatchetClock),
+        ("believe-instants", PlantedDefect::BelieveInstants),
+        ("overwrite-status", PlantedDefect::OverwriteStatus),
+        ("drop-at-stop", PlantedDefect::DropAtStop),
     ];
 
     /// The policy that the engine gets to see.
     pub(crate) fn policy(self, policy: Policy) -> Policy {
         let mut fields = policy.into_fields();
         match self {
-            Plant::AdvanceOnDeadLetter if fields.guarantee != Guarantee::EffectivelyOnce => {
+            PlantedDefect::AdvanceOnDeadLetter
+                if fields.guarantee != Guarantee::EffectivelyOnce =>
+            {
                 fields.on_dead_letter = OnDeadLetter::Advance;
             }
-            Plant::ExceedCap => fields.in_flight_max += 1,
-            Plant::BurnWhileOpen => fields.breaker = None,
-            Plant::IgnoreRate => fields.rate_limit = None,
-            Plant::TryOnceMore => fields.retry.max_attempts += 1,
+            PlantedDefect::ExceedCap => fields.in_flight_max += 1,
+            PlantedDefect::BurnWhileOpen => fields.breaker = None,
+            PlantedDefect::IgnoreRate => fields.rate_limit = None,
+            PlantedDefect::TryOnceMore => fields.retry.max_attempts += 1,
             _ => {}
         }
         Policy::new(fields).expect("the bounds are far away")
@@ -129,12 +131,13 @@ impl Plant {
     /// The result that the engine gets to see.
     pub(crate) fn result(self, result: AttemptResult) -> AttemptResult {
         match (self, result) {
-            (Plant::IgnoreRetryAfter, AttemptResult::Response { status, .. }) => {
+            (PlantedDefect::IgnoreRetryAfter, AttemptResult::Response { status, .. }) => {
                 AttemptResult::Response { status, retry_after: None }
             }
-            (Plant::CountEarly, AttemptResult::Response { status: 409 | 425, retry_after }) => {
-                AttemptResult::Response { status: 502, retry_after }
-            }
+            (
+                PlantedDefect::CountEarly,
+                AttemptResult::Response { status: 409 | 425, retry_after },
+            ) => AttemptResult::Response { status: 502, retry_after },
             _ => result,
         }
     }
@@ -143,7 +146,7 @@ impl Plant {
     pub(crate) fn load(self, load: Load) -> Load {
         match load {
             Load::Unkeyed { endpoint, after, due_by, limit, .. }
-                if self == Plant::BelieveInstants =>
+                if self == PlantedDefect::BelieveInstants =>
             {
                 let due_beyond = Timestamp::from_millis(u64::MAX);
                 Load::Unkeyed { endpoint, after, due_by, due_beyond, limit }
@@ -155,7 +158,9 @@ impl Plant {
     /// What an inbox gets to see.
     pub(crate) fn received(self, received: &Received) -> Received {
         let mut received = received.clone();
-        if let (Plant::PlaceByKey, Some(_), Some(key)) = (self, &received.line, &received.key) {
+        if let (PlantedDefect::PlaceByKey, Some(_), Some(key)) =
+            (self, &received.line, &received.key)
+        {
             received.line = key.as_str().parse().ok();
         }
         received
@@ -163,32 +168,32 @@ impl Plant {
 
     /// Whether a receiver commits the transaction of an event with this verdict.
     pub(crate) fn commits(self, verdict: Verdict) -> bool {
-        self != Plant::RollBackDuplicates || verdict != Verdict::Duplicate
+        self != PlantedDefect::RollBackDuplicates || verdict != Verdict::Duplicate
     }
 
     /// The line that the wire names, for a lane of this key in this era.
     pub(crate) fn line(self, line: LineId, era: u64, key: Option<&str>) -> LineId {
         let number = key.and_then(|key| key.trim_start_matches("key-").parse().ok());
-        if self == Plant::ShareLines { LineId::of(era, number.unwrap_or(0)) } else { line }
+        if self == PlantedDefect::ShareLines { LineId::of(era, number.unwrap_or(0)) } else { line }
     }
 
     /// When the engine is woken that wants to be at `wake`.
     pub(crate) fn wake(self, wake: Timestamp) -> Timestamp {
-        if self == Plant::WakeLate { wake + Span::from_secs(3) } else { wake }
+        if self == PlantedDefect::WakeLate { wake + Span::from_secs(3) } else { wake }
     }
 
     /// The page that the engine gets to see.
-    pub(crate) fn page(self, page: Page, cut_off: &BTreeSet<DeliveryId>) -> Page {
+    pub(crate) fn page(self, page: LoadedPage, cut_off: &BTreeSet<DeliveryId>) -> LoadedPage {
         let each = |delivery| self.delivery(delivery, cut_off);
         match page {
-            Page::Lanes { lanes, next } => Page::Lanes {
+            LoadedPage::Lanes { lanes, next } => LoadedPage::Lanes {
                 lanes: lanes.into_iter().map(|lane| self.lane(lane, each)).collect(),
                 next,
             },
-            Page::Lane(lane) => Page::Lane(self.lane(lane, each)),
-            Page::Unkeyed { deliveries, next, next_due } => {
+            LoadedPage::Lane(lane) => LoadedPage::Lane(self.lane(lane, each)),
+            LoadedPage::Unkeyed { deliveries, next, next_due } => {
                 let deliveries = deliveries.into_iter().filter_map(each).collect();
-                Page::Unkeyed { deliveries, next, next_due }
+                LoadedPage::Unkeyed { deliveries, next, next_due }
             }
         }
     }
@@ -196,7 +201,7 @@ impl Plant {
     fn lane(self, mut page: LanePage, each: impl Fn(Delivery) -> Option<Delivery>) -> LanePage {
         let head = page.deliveries.first();
         let held = head.is_some_and(|head| matches!(head.state, DeliveryState::Dead { .. }));
-        if self == Plant::DropHeldLane && held {
+        if self == PlantedDefect::DropHeldLane && held {
             (page.deliveries, page.through) = (Vec::new(), page.last);
         }
         page.deliveries = page.deliveries.into_iter().filter_map(each).collect();
@@ -206,18 +211,18 @@ impl Plant {
     fn delivery(self, delivery: Delivery, cut_off: &BTreeSet<DeliveryId>) -> Option<Delivery> {
         let fresh = Delivery { state: DeliveryState::Pending, ..delivery };
         match (self, delivery.state) {
-            (Plant::LoseAccepted, _) if self.loses(delivery.id) => None,
-            (Plant::ForgetInFlight, _) if cut_off.contains(&delivery.id) => None,
-            (Plant::RetryAtMostOnce, DeliveryState::InFlight) => {
+            (PlantedDefect::LoseAccepted, _) if self.loses(delivery.id) => None,
+            (PlantedDefect::ForgetInFlight, _) if cut_off.contains(&delivery.id) => None,
+            (PlantedDefect::RetryAtMostOnce, DeliveryState::InFlight) => {
                 Some(Delivery { progress: Progress::default(), ..fresh })
             }
-            (Plant::ForgetWaits, DeliveryState::Waiting { .. }) => Some(fresh),
+            (PlantedDefect::ForgetWaits, DeliveryState::Waiting { .. }) => Some(fresh),
             _ => Some(delivery),
         }
     }
 
     /// Whether an accepted delivery gets lost.
     pub(crate) fn loses(self, id: DeliveryId) -> bool {
-        self == Plant::LoseAccepted && id.to_bytes()[15].is_multiple_of(20)
+        self == PlantedDefect::LoseAccepted && id.to_bytes()[15].is_multiple_of(20)
     }
 }

@@ -1,4 +1,4 @@
-//! The door: where an HTTP request becomes an authentic delivery, or is turned away.
+//! Turns an HTTP request into an authentic delivery, or rejects it.
 
 use crate::answer::Answer;
 use crate::counters::Counters;
@@ -17,17 +17,17 @@ use std::time::SystemTime;
 
 type Log = dyn Fn(&dyn Error) + Send + Sync;
 
-/// Reads a request's body up to a limit, verifies it, counts, and tells why it turned one away.
+/// Reads a request's body up to a limit, verifies it, counts, and logs why it rejected one.
 #[derive(Clone)]
-pub struct Door {
+pub struct RequestVerifier {
     receiver: Receiver,
     body_len_max: usize,
     counters: Counters,
     log: Arc<Log>,
 }
 
-impl Door {
-    /// A door that believes what `receiver` believes.
+impl RequestVerifier {
+    /// Verifies with the secrets of `receiver`.
     pub fn new(receiver: Receiver) -> Self {
         let (counters, log) = (Counters::default(), Arc::new(|_: &dyn Error| {}));
         Self { receiver, body_len_max: BODY_LEN_MAX, counters, log }
@@ -39,7 +39,7 @@ impl Door {
         Self { body_len_max, ..self }
     }
 
-    /// Tells `log` why a request was turned away, or what failed: the sender is told less.
+    /// Tells `log` why a request was rejected, or what failed: the sender is told less.
     #[must_use]
     pub fn log(self, log: impl Fn(&dyn Error) + Send + Sync + 'static) -> Self {
         Self { log: Arc::new(log), ..self }
@@ -50,8 +50,8 @@ impl Door {
         &self.counters
     }
 
-    /// Lets an authentic request in. The one that is turned away is counted and logged.
-    pub async fn admit<B>(
+    /// The delivery of an authentic request. A rejected one is counted and logged.
+    pub async fn verify<B>(
         &self,
         request: Request<B>,
     ) -> Result<(request::Parts, Delivery), Rejection>
@@ -71,7 +71,7 @@ impl Door {
         match delivery {
             Ok(delivery) => Ok((head, delivery)),
             Err(rejection) => {
-                self.turn_away(&rejection);
+                self.reject(&rejection);
                 Err(rejection)
             }
         }
@@ -90,22 +90,24 @@ impl Door {
         Ok(bytes)
     }
 
-    pub(crate) fn turn_away(&self, rejection: &Rejection) {
+    pub(crate) fn reject(&self, rejection: &Rejection) {
         self.counters.count_rejected();
         (self.log)(rejection);
     }
 
     /// The store or the effect failed: counts and logs it, and asks the sender to try again.
-    pub fn trouble(&self, error: &dyn Error) -> Answer {
+    pub fn failed(&self, error: &dyn Error) -> Answer {
         self.counters.count_trouble();
         (self.log)(error);
         Answer::TROUBLE
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for RequestVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("body_len_max", &self.body_len_max).finish_non_exhaustive()
+        f.debug_struct("RequestVerifier")
+            .field("body_len_max", &self.body_len_max)
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,7 +126,7 @@ impl Answer {
     }
 }
 
-/// The body that a handler behind the door finds in place of the one that was read.
+/// The body that the handler gets in place of the one that was read.
 pub(crate) fn body_again<B: From<Bytes>>(delivery: &Delivery) -> B {
     Bytes::from(delivery.body.clone()).into()
 }

@@ -5,13 +5,13 @@ use crate::{RateLimit, Span, Timestamp};
 /// Tokens saved up under a [`RateLimit`]. A token is worth as many units as its period has
 /// milliseconds, so that each millisecond earns exactly `count` units.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     limit: RateLimit,
     units: u64,
     at: Timestamp,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full one.
     pub(crate) fn new(limit: RateLimit, now: Timestamp) -> Self {
         let mut bucket = Self { limit, units: 0, at: now };
@@ -34,7 +34,7 @@ impl Bucket {
         now + Span::from_millis(missing.div_ceil(u64::from(self.limit.count)))
     }
 
-    /// Takes the token that [`Bucket::ready_at`] said is there.
+    /// Takes the token that [`TokenBucket::ready_at`] said is there.
     pub(crate) fn take(&mut self) {
         debug_assert!(self.units >= self.token(), "a token is there");
         self.units = self.units.saturating_sub(self.token());
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
         let limit = RateLimit { count: 2, per: Span::from_secs(1), burst: 3 };
-        let mut bucket = Bucket::new(limit, at(0));
+        let mut bucket = TokenBucket::new(limit, at(0));
         let mut now = at(0);
         let mut starts = Vec::new();
         while starts.len() < 6 {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_lower_limit_takes_away_what_it_does_not_allow_to_save() {
         let limit = RateLimit { count: 10, per: Span::from_secs(1), burst: 10 };
-        let mut bucket = Bucket::new(limit, at(0));
+        let mut bucket = TokenBucket::new(limit, at(0));
         bucket.set_limit(RateLimit { count: 1, per: Span::from_secs(1), burst: 1 }, at(0));
         assert_eq!(bucket.ready_at(at(0)), at(0));
         bucket.take();
@@ -98,7 +98,7 @@ mod tests {
             waits in prop::collection::vec(0u64..300, 1..200),
         ) {
             let limit = RateLimit { count, per: Span::from_millis(per_ms), burst };
-            let mut bucket = Bucket::new(limit, at(0));
+            let mut bucket = TokenBucket::new(limit, at(0));
             let mut now = at(0);
             let mut taken = Vec::new();
             for wait in waits {

@@ -1,4 +1,4 @@
-//! Looks ahead, for whoever fetches payloads: an attempt whose payload is there when it starts holds
+//! Looks ahead, so that payloads can be read early: an attempt whose payload is there when it starts holds
 //! its place for the request alone.
 
 use railpost_wire::{DeliveryId, EndpointId};
@@ -18,7 +18,7 @@ impl Engine {
 
     /// What stands behind an attempt's delivery in its lane, as far as it is in memory.
     pub fn behind(&self, attempt: AttemptToken) -> impl Iterator<Item = DeliveryId> {
-        let first = self.deliveries.get(attempt.delivery).and_then(|held| held.next);
+        let first = self.deliveries.get(attempt.delivery).and_then(|tracked| tracked.next);
         let keys = std::iter::successors(first, |key| self.deliveries[*key].next);
         keys.map(|key| self.deliveries[key].id)
     }

@@ -1,4 +1,4 @@
-//! Parcels in memory: what was just accepted need not be read back before it is sent.
+//! Payloads in memory: what was just accepted need not be read back before it is sent.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -9,21 +9,21 @@ use railpost_store::{AcceptBatch, NewDelivery, Parcel, Receipt};
 use railpost_wire::DeliveryId;
 use rustc_hash::FxHashMap;
 
-use crate::limits::{PARCEL_FRESH, READ_AHEAD_SHARE};
+use crate::limits::{PAYLOAD_FRESH, READ_AHEAD_SHARE};
 
 /// What a parcel takes beside its payload, roughly: ids, texts and table entries.
 const OVERHEAD: usize = 512;
 
-/// Ids of parcels that are gone that may always stay in line: fewer are not worth looking for.
+/// Ids of removed payloads that may always stay in `order`: fewer are not worth looking for.
 const ORDER_SLACK: usize = 1_024;
 
-/// Parcels by delivery, up to a number of bytes. What does not fit is read from the store when its turn
-/// comes.
+/// Payloads by delivery, up to a number of bytes. A payload that does not fit is read from the store when its
+/// attempt starts.
 ///
-/// When it is full, what comes is left out: its turn is after that of those that are here. But one that has
-/// been here for long is not waiting for its turn alone, since its endpoint is slow or down, and makes room.
+/// A full cache leaves new payloads out: they are sent after those it has. But a payload that has been here for long
+/// belongs to an endpoint that is slow or down, and is evicted.
 #[derive(Debug)]
-pub(super) struct Parcels {
+pub(super) struct PayloadCache {
     held: FxHashMap<DeliveryId, Arc<Parcel>>,
     /// In the order they came, and when; an id that is gone from `held` is passed over.
     order: VecDeque<(Timestamp, DeliveryId)>,
@@ -31,7 +31,7 @@ pub(super) struct Parcels {
     bytes_max: usize,
 }
 
-impl Parcels {
+impl PayloadCache {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { held: FxHashMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
@@ -48,12 +48,12 @@ impl Parcels {
         self.held.contains_key(&id)
     }
 
-    /// Keeps a parcel that was just accepted, if there is room.
+    /// Keeps a payload that was just accepted, if there is room.
     pub(super) fn put(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let bytes = size(&parcel);
         while self.bytes + bytes > self.bytes_max
             && let Some((since, oldest)) = self.order.front().copied()
-            && now.since(since) >= PARCEL_FRESH
+            && now.since(since) >= PAYLOAD_FRESH
         {
             self.remove(oldest);
         }
@@ -62,8 +62,8 @@ impl Parcels {
         }
     }
 
-    /// Keeps a parcel that was read ahead of its turn, which comes soon. These have room of their own: few
-    /// are read at a time. If there is none even so, the oldest of all make it.
+    /// Keeps a payload that was read ahead of its attempt. These have room of their own: few are read at a
+    /// time. If that is full, the oldest payloads of all are evicted.
     pub(super) fn put_ahead(&mut self, parcel: Arc<Parcel>, now: Timestamp) {
         let most = self.bytes_max + self.bytes_max / READ_AHEAD_SHARE;
         let bytes = size(&parcel);
@@ -87,7 +87,7 @@ impl Parcels {
         }
     }
 
-    /// A delivery is done with: its parcel is not needed any more.
+    /// The delivery is closed: its payload is not needed any more.
     pub(super) fn remove(&mut self, id: DeliveryId) {
         if let Some(parcel) = self.held.remove(&id) {
             self.bytes -= size(&parcel);
@@ -97,7 +97,7 @@ impl Parcels {
         {
             self.order.pop_front();
         }
-        // One that stays long keeps the ids behind it in line.
+        // A payload that stays long keeps the ids behind it in `order`.
         if self.order.len() > 2 * self.held.len() + ORDER_SLACK {
             self.order.retain(|(_, id)| self.held.contains_key(id));
         }
@@ -162,66 +162,66 @@ pub(super) mod tests {
         })
     }
 
-    fn held(parcels: &Parcels, numbers: std::ops::RangeInclusive<u128>) -> Vec<u128> {
-        numbers.filter(|number| parcels.get(DeliveryId::from_u128(*number)).is_some()).collect()
+    fn held(cache: &PayloadCache, numbers: std::ops::RangeInclusive<u128>) -> Vec<u128> {
+        numbers.filter(|number| cache.get(DeliveryId::from_u128(*number)).is_some()).collect()
     }
 
     #[test]
-    fn what_comes_when_there_is_no_room_waits_behind_those_that_are_kept() {
-        let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
-        (1..=5).for_each(|number| parcels.put(parcel(number, 100), NOW));
-        assert_eq!(held(&parcels, 1..=5), [1, 2, 3]);
+    fn a_full_cache_leaves_new_payloads_out() {
+        let mut cache = PayloadCache::new(3 * (OVERHEAD + 100));
+        (1..=5).for_each(|number| cache.put(parcel(number, 100), NOW));
+        assert_eq!(held(&cache, 1..=5), [1, 2, 3]);
     }
 
     #[test]
-    fn those_that_have_been_there_for_long_make_room() {
-        let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
-        (1..=2).for_each(|number| parcels.put(parcel(number, 100), NOW));
-        (3..=4).for_each(|number| parcels.put(parcel(number, 100), NOW + Span::from_millis(1)));
-        (5..=7).for_each(|number| parcels.put(parcel(number, 100), NOW + PARCEL_FRESH));
-        assert_eq!(held(&parcels, 1..=7), [3, 5, 6]);
+    fn payloads_that_have_been_there_for_long_are_evicted() {
+        let mut cache = PayloadCache::new(3 * (OVERHEAD + 100));
+        (1..=2).for_each(|number| cache.put(parcel(number, 100), NOW));
+        (3..=4).for_each(|number| cache.put(parcel(number, 100), NOW + Span::from_millis(1)));
+        (5..=7).for_each(|number| cache.put(parcel(number, 100), NOW + PAYLOAD_FRESH));
+        assert_eq!(held(&cache, 1..=7), [3, 5, 6]);
     }
 
     #[test]
-    fn what_is_read_ahead_has_room_of_its_own_and_no_more() {
-        let mut parcels = Parcels::new(4 * (OVERHEAD + 100));
-        (1..=5).for_each(|number| parcels.put(parcel(number, 100), NOW));
-        parcels.put_ahead(parcel(6, 100), NOW);
-        assert_eq!(held(&parcels, 1..=6), [1, 2, 3, 4, 6]);
-        parcels.put_ahead(parcel(7, 100), NOW);
-        assert_eq!(held(&parcels, 1..=7), [2, 3, 4, 6, 7]);
-        parcels.put_ahead(parcel(8, 10_000), NOW);
-        assert_eq!(held(&parcels, 1..=8), [2, 3, 4, 6, 7]);
+    fn payloads_that_are_read_ahead_have_room_of_their_own_and_no_more() {
+        let mut cache = PayloadCache::new(4 * (OVERHEAD + 100));
+        (1..=5).for_each(|number| cache.put(parcel(number, 100), NOW));
+        cache.put_ahead(parcel(6, 100), NOW);
+        assert_eq!(held(&cache, 1..=6), [1, 2, 3, 4, 6]);
+        cache.put_ahead(parcel(7, 100), NOW);
+        assert_eq!(held(&cache, 1..=7), [2, 3, 4, 6, 7]);
+        cache.put_ahead(parcel(8, 10_000), NOW);
+        assert_eq!(held(&cache, 1..=8), [2, 3, 4, 6, 7]);
     }
 
     #[test]
-    fn what_is_done_with_makes_room_at_once() {
-        let mut parcels = Parcels::new(3 * (OVERHEAD + 100));
-        (1..=3).for_each(|number| parcels.put(parcel(number, 100), NOW));
-        parcels.remove(DeliveryId::from_u128(2));
-        parcels.put(parcel(4, 100), NOW);
-        assert_eq!(held(&parcels, 1..=4), [1, 3, 4]);
-        (1..=4).for_each(|number| parcels.remove(DeliveryId::from_u128(number)));
-        assert_eq!((parcels.bytes, parcels.order.len()), (0, 0));
+    fn removing_a_payload_makes_room_at_once() {
+        let mut cache = PayloadCache::new(3 * (OVERHEAD + 100));
+        (1..=3).for_each(|number| cache.put(parcel(number, 100), NOW));
+        cache.remove(DeliveryId::from_u128(2));
+        cache.put(parcel(4, 100), NOW);
+        assert_eq!(held(&cache, 1..=4), [1, 3, 4]);
+        (1..=4).for_each(|number| cache.remove(DeliveryId::from_u128(number)));
+        assert_eq!((cache.bytes, cache.order.len()), (0, 0));
     }
 
     #[test]
-    fn one_that_stays_does_not_let_the_line_behind_it_grow() {
-        let mut parcels = Parcels::new(1 << 20);
-        parcels.put(parcel(1, 100), NOW);
+    fn a_payload_that_stays_does_not_let_the_order_grow() {
+        let mut cache = PayloadCache::new(1 << 20);
+        cache.put(parcel(1, 100), NOW);
         for number in 2..=10_000 {
-            parcels.put(parcel(number, 100), NOW);
-            parcels.remove(DeliveryId::from_u128(number));
+            cache.put(parcel(number, 100), NOW);
+            cache.remove(DeliveryId::from_u128(number));
         }
-        assert!(parcels.order.len() <= ORDER_SLACK + 3, "{}", parcels.order.len());
-        assert_eq!(held(&parcels, 1..=10), [1]);
+        assert!(cache.order.len() <= ORDER_SLACK + 3, "{}", cache.order.len());
+        assert_eq!(held(&cache, 1..=10), [1]);
     }
 
     #[test]
-    fn a_parcel_larger_than_all_the_room_is_not_kept() {
-        let mut parcels = Parcels::new(1_000);
-        parcels.put(parcel(1, 10), NOW);
-        parcels.put(parcel(2, 5_000), NOW);
-        assert_eq!(held(&parcels, 1..=2), [1]);
+    fn a_payload_larger_than_the_cache_is_not_kept() {
+        let mut cache = PayloadCache::new(1_000);
+        cache.put(parcel(1, 10), NOW);
+        cache.put(parcel(2, 5_000), NOW);
+        assert_eq!(held(&cache, 1..=2), [1]);
     }
 }

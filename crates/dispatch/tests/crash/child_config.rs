@@ -1,12 +1,12 @@
-//! What the parent tells its children, in their environment.
+//! How the parent configures its children: by their environment.
 
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-/// What a sender is told.
+/// How a sender runs.
 #[derive(Clone)]
-pub(crate) struct SenderOrders {
+pub(crate) struct SenderChildConfig {
     /// Which life of the process this is.
     pub(crate) run: u32,
     pub(crate) store: String,
@@ -16,9 +16,9 @@ pub(crate) struct SenderOrders {
     pub(crate) events: u32,
 }
 
-/// What a receiver is told.
+/// How a receiver runs.
 #[derive(Clone)]
-pub(crate) struct ReceiverOrders {
+pub(crate) struct ReceiverChildConfig {
     pub(crate) port: u16,
     /// Its database: a file.
     pub(crate) database: String,
@@ -28,7 +28,7 @@ fn get(name: &str) -> Option<String> {
     std::env::var(format!("RAILPOST_CRASH_CHILD_{name}")).ok()
 }
 
-impl SenderOrders {
+impl SenderChildConfig {
     pub(crate) fn from_environment() -> Option<Self> {
         Some(Self {
             run: get("RUN")?.parse().unwrap(),
@@ -48,7 +48,7 @@ impl SenderOrders {
     }
 }
 
-impl ReceiverOrders {
+impl ReceiverChildConfig {
     pub(crate) fn from_environment() -> Option<Self> {
         Some(Self { port: get("PORT")?.parse().unwrap(), database: get("DATABASE")? })
     }
@@ -58,8 +58,8 @@ impl ReceiverOrders {
     }
 }
 
-fn spawn(orders: &[(&str, String)]) -> Child {
-    let names = orders.iter().map(|(name, value)| (format!("RAILPOST_CRASH_CHILD_{name}"), value));
+fn spawn(config: &[(&str, String)]) -> Child {
+    let names = config.iter().map(|(name, value)| (format!("RAILPOST_CRASH_CHILD_{name}"), value));
     Command::new(std::env::current_exe().unwrap())
         .envs(names)
         .stdin(Stdio::piped())

@@ -12,7 +12,7 @@ use railpost_store::{
 use railpost_wire::EndpointId;
 
 use crate::flaky::Flaky;
-use crate::harness::{Shop, event, in_time, quick, tenant};
+use crate::harness::{Harness, event, in_time, quick, tenant};
 use crate::receiver::Receiver;
 use crate::trouble::{shop_on_flaky, trouble};
 
@@ -20,7 +20,7 @@ fn batch(name: &str, key: Option<&str>) -> AcceptBatch {
     AcceptBatch { tenant: tenant(), events: vec![event(name, key)], idempotency: None }
 }
 
-/// Asks until it is so: nobody tells when it is.
+/// Asks until it is so: there is no signal for it.
 async fn until(is_so: impl AsyncFn() -> bool) {
     in_time(async {
         while !is_so().await {
@@ -30,39 +30,39 @@ async fn until(is_so: impl AsyncFn() -> bool) {
     .await;
 }
 
-async fn shop_with_receiver() -> (Shop, Arc<Flaky>, Receiver, EndpointId) {
-    let (mut shop, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
+async fn shop_with_receiver() -> (Harness, Arc<Flaky>, Receiver, EndpointId) {
+    let (mut harness, flaky) = shop_on_flaky(DispatcherConfig::default()).await;
     let receiver = Receiver::start().await;
-    let endpoint = shop.endpoint(&receiver, quick()).await;
-    (shop, flaky, receiver, endpoint)
+    let endpoint = harness.endpoint(&receiver, quick()).await;
+    (harness, flaky, receiver, endpoint)
 }
 
 #[tokio::test]
 async fn an_event_whose_acceptance_was_not_answered_is_delivered() {
     for key in [Some("a"), None] {
-        let (shop, flaky, mut receiver, _) = shop_with_receiver().await;
+        let (harness, flaky, mut receiver, _) = shop_with_receiver().await;
         flaky.lose_answers(1);
-        assert!(shop.dispatcher.accept(batch("one", key)).await.is_err());
-        let again = shop.dispatcher.accept(batch("one", key)).await.unwrap();
+        assert!(harness.dispatcher.accept(batch("one", key)).await.is_err());
+        let again = harness.dispatcher.accept(batch("one", key)).await.unwrap();
         assert!(matches!(again[..], [Receipt::Duplicate { .. }]), "{again:?}");
         assert_eq!(receiver.texts(1).await, ["one"]);
-        shop.publish("two", key).await;
+        harness.publish("two", key).await;
         assert_eq!(receiver.texts(1).await, ["two"]);
-        shop.stop().await;
+        harness.stop().await;
         assert_eq!(receiver.left(), 0, "each once");
     }
 }
 
 #[tokio::test]
 async fn a_redelivery_that_was_not_answered_is_delivered() {
-    let (mut shop, flaky, mut receiver, endpoint) = shop_with_receiver().await;
-    shop.publish("one", Some("a")).await;
+    let (mut harness, flaky, mut receiver, endpoint) = shop_with_receiver().await;
+    harness.publish("one", Some("a")).await;
     receiver.request().await;
-    shop.ended().await;
+    harness.ended().await;
     flaky.lose_answers(1);
     let orders = vec![("one".parse().unwrap(), endpoint)];
     let again = RedeliverBatch { tenant: tenant(), orders, audit: None, idempotency: None };
-    assert!(shop.dispatcher.redeliver(again).await.is_err());
+    assert!(harness.dispatcher.redeliver(again).await.is_err());
     let seen = receiver.request().await;
     let found = ["x-seq", "x-replay"].map(|name| seen.header(name).unwrap());
     assert_eq!((seen.text(), found), ("one", ["2", "true"]));
@@ -75,9 +75,9 @@ async fn what_nobody_doubts_is_found_by_the_sweep() {
         sweep_lag: Span::from_millis(20),
         ..DispatcherConfig::default()
     };
-    let (mut shop, flaky) = shop_on_flaky(config).await;
+    let (mut harness, flaky) = shop_on_flaky(config).await;
     let mut receiver = Receiver::start().await;
-    shop.endpoint(&receiver, quick()).await;
+    harness.endpoint(&receiver, quick()).await;
     // Behind the dispatcher's back, as another process would.
     let store: &dyn railpost_store::Store = &*flaky;
     store.accept(batch("keyed", Some("a")).into()).await.unwrap();
@@ -89,7 +89,7 @@ async fn what_nobody_doubts_is_found_by_the_sweep() {
 
 #[tokio::test]
 async fn a_new_endpoint_that_could_not_be_read_is_served_as_soon_as_it_can() {
-    let (mut shop, flaky, _, _) = shop_with_receiver().await;
+    let (mut harness, flaky, _, _) = shop_with_receiver().await;
     let mut receiver = Receiver::start().await;
     flaky.fail_endpoint_reads(3);
     let (id, settings) = (EndpointId::from_u128(99), EndpointSettings::all_events(&receiver.url()));
@@ -99,54 +99,54 @@ async fn a_new_endpoint_that_could_not_be_read_is_served_as_soon_as_it_can() {
     };
     let private = EndpointPrivate::default();
     let new = NewEndpoint { id, tenant: tenant(), settings, private };
-    shop.dispatcher.commit(Write::CreateEndpoint(new).into()).await.unwrap();
-    trouble(&mut shop).await;
-    shop.publish("one", None).await;
+    harness.dispatcher.commit(Write::CreateEndpoint(new).into()).await.unwrap();
+    trouble(&mut harness).await;
+    harness.publish("one", None).await;
     assert_eq!(receiver.texts(1).await, ["one"]);
 }
 
 #[tokio::test]
 async fn a_pause_whose_answer_was_lost_is_obeyed() {
-    let (shop, flaky, receiver, endpoint) = shop_with_receiver().await;
+    let (harness, flaky, receiver, endpoint) = shop_with_receiver().await;
     flaky.lose_answers(1);
     let pause = Write::SetEndpointStatus(endpoint, EndpointStatus::Paused);
-    assert!(shop.dispatcher.commit(pause.into()).await.is_err());
-    let health = async || shop.dispatcher.health(endpoint).await.unwrap().unwrap();
+    assert!(harness.dispatcher.commit(pause.into()).await.is_err());
+    let health = async || harness.dispatcher.health(endpoint).await.unwrap().unwrap();
     until(async || health().await.status == EndpointStatus::Paused).await;
-    shop.publish("one", None).await;
-    shop.stop().await;
+    harness.publish("one", None).await;
+    harness.stop().await;
     assert_eq!(receiver.left(), 0);
 }
 
 #[tokio::test]
 async fn what_a_fenced_record_told_of_is_loaded_again() {
-    let (shop, flaky, mut receiver, _) = shop_with_receiver().await;
+    let (harness, flaky, mut receiver, _) = shop_with_receiver().await;
     flaky.fence_records(1);
-    shop.publish("one", Some("a")).await;
+    harness.publish("one", Some("a")).await;
     assert_eq!(receiver.texts(2).await, ["one", "one"], "the store does not know that it arrived");
-    shop.stop().await;
-    assert_eq!(shop.state("one").await, DeliveryState::Delivered);
+    harness.stop().await;
+    assert_eq!(harness.state("one").await, DeliveryState::Delivered);
 }
 
 #[tokio::test]
 async fn a_store_that_lost_commits_is_loaded_again_and_begins_new_lines() {
-    let (shop, flaky, mut receiver, _) = shop_with_receiver().await;
+    let (harness, flaky, mut receiver, _) = shop_with_receiver().await;
     let answer = receiver.then_wait();
-    shop.publish("one", Some("a")).await;
+    harness.publish("one", Some("a")).await;
     let first = receiver.request().await;
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy");
-    shop.store.backup(&copy).await.unwrap();
+    harness.store.backup(&copy).await.unwrap();
     answer.send(200).unwrap();
-    shop.publish("lost", Some("a")).await;
+    harness.publish("lost", Some("a")).await;
     let lost = receiver.request().await;
     assert_eq!((lost.header("x-seq"), lost.header("x-lane")), (Some("2"), first.header("x-lane")));
-    until(async || shop.state("lost").await == DeliveryState::Delivered).await;
+    until(async || harness.state("lost").await == DeliveryState::Delivered).await;
 
     let setup = Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[7; 32]) };
     flaky.replace(Arc::new(MemoryStore::restore(&copy, setup).unwrap()));
     flaky.lose_answers(1);
-    assert!(shop.dispatcher.accept(batch("two", Some("a"))).await.is_err());
+    assert!(harness.dispatcher.accept(batch("two", Some("a"))).await.is_err());
     let again = receiver.request().await;
     assert_eq!((again.text(), again.header("x-seq")), ("one", Some("1")));
     assert_ne!(
@@ -157,8 +157,8 @@ async fn a_store_that_lost_commits_is_loaded_again_and_begins_new_lines() {
     let two = receiver.request().await;
     assert_eq!((two.text(), two.header("x-seq")), ("two", Some("2")));
     assert_eq!(two.header("x-lane"), again.header("x-lane"));
-    shop.stop().await;
-    assert_eq!(shop.state("one").await, DeliveryState::Delivered);
+    harness.stop().await;
+    assert_eq!(harness.state("one").await, DeliveryState::Delivered);
 }
 
 #[tokio::test]
@@ -167,8 +167,8 @@ async fn a_stopped_dispatcher_lets_go_of_its_store() {
     let held = Arc::downgrade(&store);
     let sweep_every = Duration::from_secs(3_600);
     let config = DispatcherConfig { sweep_every, ..DispatcherConfig::default() };
-    let shop = Shop::on(store, config).await;
-    shop.stop().await;
-    drop(shop);
+    let harness = Harness::on(store, config).await;
+    harness.stop().await;
+    drop(harness);
     until(async || held.strong_count() == 0).await;
 }
