@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http_body_util::Full;
 use railpost_wire::HeaderValues;
 
+use super::TraceParent;
 use super::attempt_error::AttemptError;
 use super::framing::BadHead;
 use super::headers::{BadHeader, parse_name, parse_value};
 use super::route::Route;
-use super::traceparent::TraceParent;
 
 /// What goes over the wire with HTTP/2.
 pub(super) type Message = ::http::Request<Full<Bytes>>;
