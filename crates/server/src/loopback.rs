@@ -63,10 +63,10 @@ pub(crate) fn in_words(config: &Config, closed_by: Option<ClosedBy>) -> String {
     match closed_by {
         Some(by) => format!("Receivers on loopback are blocked ({SETTING}): {}.", by.reason()),
         None if config.delivery.allow_loopback == AllowLoopback::Auto => format!(
-            "Receivers on this machine may be sent to, until there is a second tenant or a request \
-             comes through a proxy ({SETTING})."
+            "Receivers on loopback are allowed, until there is a second tenant or a request comes through \
+             a proxy ({SETTING})."
         ),
-        None => format!("Receivers on this machine may be sent to ({SETTING})."),
+        None => format!("Receivers on loopback are allowed ({SETTING})."),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Keep everything in memory: nothing is left when the server stops
     #[arg(long, conflicts_with_all = ["store", "data_dir"])]
     ephemeral: bool,
-    /// A private network that may be sent to, such as 10.1.0.0/16; may be given again
+    /// Allow requests to a private network, such as 10.1.0.0/16; may be given more than once
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
     /// How log lines look: auto, text or json

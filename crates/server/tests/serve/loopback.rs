@@ -26,7 +26,7 @@ fn a_second_tenant_closes_loopback_and_it_stays_closed_at_the_next_start() {
     let (folder, receiver) = (tempfile::tempdir().unwrap(), Receiver::new());
     seed(folder.path(), &receiver.url());
     let mut server = Running::start_with(folder.path(), &[], &ADMIN);
-    assert!(server.greeting.contains("may be sent to, until"), "{}", server.greeting);
+    assert!(server.greeting.contains("are allowed, until"), "{}", server.greeting);
     publish(&server, "evt_1");
     receiver.next().answer(200);
     server.wait_for("attempt");
@@ -42,7 +42,7 @@ fn a_second_tenant_closes_loopback_and_it_stays_closed_at_the_next_start() {
     assert_eq!(server.stopped().0, 0);
 
     let mut again = Running::start_with(folder.path(), &[], &ADMIN);
-    assert!(again.greeting.contains("are refused"), "{}", again.greeting);
+    assert!(again.greeting.contains("are blocked"), "{}", again.greeting);
     assert!(again.greeting.contains("more than one tenant"), "{}", again.greeting);
     assert_refused(&mut again, "evt_3");
 }
@@ -79,20 +79,20 @@ fn loopback_that_is_always_allowed_stays_open() {
 fn the_check_of_the_configuration_says_who_may_be_sent_to() {
     let folder = tempfile::tempdir().unwrap();
     for (file, said) in [
-        ("", "may be sent to, until there is a second tenant or a request comes through a proxy"),
+        ("", "are allowed, until there is a second tenant or a request comes through a proxy"),
         (
             "[server]\npublic_url = \"https://a.example\"\n",
-            "are refused (delivery.allow_loopback): server.public_url is set",
+            "are blocked (delivery.allow_loopback): server.public_url is set",
         ),
         (
             "[server]\nlisten = \"0.0.0.0:80\"\n",
-            "are refused (delivery.allow_loopback): the API does not listen on loopback alone",
+            "are blocked (delivery.allow_loopback): the API does not listen on loopback alone",
         ),
         (
             "[delivery]\nallow_loopback = \"never\"\n",
-            "are refused (delivery.allow_loopback): the setting is \"never\"",
+            "are blocked (delivery.allow_loopback): the setting is \"never\"",
         ),
-        ("[delivery]\nallow_loopback = \"always\"\n", "may be sent to (delivery.allow_loopback)"),
+        ("[delivery]\nallow_loopback = \"always\"\n", "are allowed (delivery.allow_loopback)"),
     ] {
         std::fs::write(folder.path().join("railpost.toml"), file).unwrap();
         let (code, text, _) = output(folder.path(), &["config", "check"]);

@@ -121,8 +121,8 @@ fn what_is_no_backup_of_this_store_leaves_it_as_it_is() {
         (&["restore", "pipe"], "error: cannot read the backup pipe: it is not a regular file"),
         (&["restore", "railpost-data"], "it is not a regular file"),
         (&["restore", "railpost-data/railpost.db"], "it is the store itself"),
-        (&["restore", backup, "--store", "memory:"], "in memory"),
-        (&["restore", backup, "--data-dir", "elsewhere"], "no master key"),
+        (&["restore", backup, "--store", "memory:"], "memory store"),
+        (&["restore", backup, "--data-dir", "elsewhere"], "the master key is missing"),
     ] {
         let (code, _, err) = output(folder.path(), arguments);
         assert_eq!(code, 1, "{err}");

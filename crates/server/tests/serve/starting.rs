@@ -19,8 +19,7 @@ fn the_first_start_prints_a_key_that_works_and_the_second_prints_none() {
     let folder = tempfile::tempdir().unwrap();
     let first = Running::start(folder.path(), &[]);
     let key = first.key().expect(&first.greeting).to_owned();
-    for expected in
-        ["/v1\n", "/docs\n", "/dashboard\n", "railpost-data/railpost.db", "may be sent to"]
+    for expected in ["/v1\n", "/docs\n", "/dashboard\n", "railpost-data/railpost.db", "are allowed"]
     {
         assert!(first.greeting.contains(expected), "{expected} not in {}", first.greeting);
     }
@@ -101,7 +100,7 @@ fn a_public_url_is_what_people_are_told_and_shuts_loopback() {
     let arguments = ["--ephemeral", "--public-url", "https://hooks.example.com/"];
     let server = Running::start(folder.path(), &arguments);
     assert!(server.greeting.contains("https://hooks.example.com/docs\n"), "{}", server.greeting);
-    assert!(server.greeting.contains("are refused"), "{}", server.greeting);
+    assert!(server.greeting.contains("are blocked"), "{}", server.greeting);
 }
 
 #[test]
