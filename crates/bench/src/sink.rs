@@ -93,7 +93,7 @@ impl Sink {
     async fn execute(&mut self, command: SinkCommand) -> Result<serde_json::Value, String> {
         match command {
             SinkCommand::Reset => {
-                self.endpoints.iter().for_each(|endpoint| endpoint.ledger().reset())
+                self.endpoints.iter().for_each(|endpoint| endpoint.ledger().reset());
             }
             SinkCommand::Counts => {
                 return json(self.each(|figures| figures.fresh + figures.refused));
