@@ -5,6 +5,8 @@ mod browser;
 mod edges;
 mod interop;
 mod machine;
+#[cfg(test)]
+mod map;
 mod postgres;
 mod python;
 mod redis;

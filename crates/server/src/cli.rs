@@ -31,7 +31,7 @@ Looking:
   dead-letters  Deliveries that were given up on
   audit         Who changed what
 
-Mending:
+Fixing:
   replay        Send again, skip or discard many deliveries, as a job
 
 Offline (no server needed):
@@ -48,7 +48,7 @@ Administration:
   whoami        What this API key may do
   backup        Write a copy of the store
   restore       Put a backup in the place of the store; the server must be stopped
-  store         Look through the store for damage
+  store         LogStyle through the store for damage
   lines         Begin new lines after the store was restored by other means
   prune         Delete what is past its retention
   config        Check and show the server's configuration

@@ -32,7 +32,7 @@ use crate::config::Config;
 use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::replays;
 use crate::upkeep;
-use first_keys::Opened;
+use first_keys::StartReport;
 use listen::{HttpListener, Served};
 
 pub use first_keys::DEFAULT_TENANT;
@@ -46,7 +46,7 @@ pub struct Server {
     dashboard: Dashboard,
     address: SocketAddr,
     url: String,
-    opened: Opened,
+    opened: StartReport,
     loopback_closed_by: Option<ClosedBy>,
     /// Tells those who listen and those who keep the store in shape to stop.
     stop: watch::Sender<bool>,

@@ -16,7 +16,7 @@ mod attempt;
 mod figures;
 mod traces;
 
-pub use log::{Level, Log, Look, Value};
+pub use log::{Level, Log, LogStyle, Value};
 pub use metrics::{Metrics, Sample};
 pub use process::Process;
 pub use traces::Exporter;
@@ -33,8 +33,8 @@ use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
 use tokio::sync::watch;
 
-use crate::limits::TROUBLE_TOLD_EVERY;
-use figures::Gathered;
+use crate::limits::TROUBLE_LOGGED_EVERY;
+use figures::FigureCollector;
 use traces::Traces;
 
 /// All of it, for one server.
@@ -45,9 +45,9 @@ pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     /// When the server was started.
     pub started_at: SystemTime,
-    gathered: Gathered,
+    figures: FigureCollector,
     traces: Option<Traces>,
-    trouble: Mutex<Rarely>,
+    trouble: Mutex<LogThrottle>,
     /// Why the store has stopped for good, if it has.
     stopped: watch::Sender<Option<String>>,
     source: Arc<dyn Source>,
@@ -55,7 +55,7 @@ pub struct Telemetry {
 
 /// A request as telemetry knows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AnsweredRequest<'a> {
     /// The number of its route.
     pub number: usize,
     /// Its method.
@@ -90,7 +90,7 @@ impl Telemetry {
             log,
             metrics,
             started_at: SystemTime::now(),
-            gathered: Gathered::default(),
+            figures: FigureCollector::default(),
             traces,
             trouble: Mutex::default(),
             stopped: watch::Sender::default(),
@@ -100,29 +100,29 @@ impl Telemetry {
     }
 
     /// A request was answered.
-    pub fn request(&self, asked: &Asked<'_>, status: u16, took: Duration) {
-        self.metrics.request(asked.number, status, took);
+    pub fn request(&self, request: &AnsweredRequest<'_>, status: u16, took: Duration) {
+        self.metrics.request(request.number, status, took);
         if self.log.takes(Level::Debug) {
             let fields = [
-                ("method", Value::Text(asked.method)),
-                ("route", Value::Text(asked.route)),
+                ("method", Value::Text(request.method)),
+                ("route", Value::Text(request.route)),
                 ("status", Value::Number(u64::from(status))),
                 ("latency_ms", Value::Millis(took.as_micros() as u64)),
-                ("address", Value::Shown(&asked.client)),
+                ("address", Value::Shown(&request.client)),
             ];
             self.log.line(Level::Debug, "request", &fields);
         }
-        if let Some(traces) = self.traces.as_ref().filter(|_| asked.publishes) {
+        if let Some(traces) = self.traces.as_ref().filter(|_| request.publishes) {
             let now = self.source.now();
             let began = now.as_millis().saturating_sub(took.as_millis() as u64);
             let time = (Timestamp::from_millis(began), now);
-            traces.accepted(asked, status, time, || self.random(), &self.metrics);
+            traces.accepted(request, status, time, || self.random(), &self.metrics);
         }
     }
 
     /// Adds what was gathered to the store's figures over time.
     pub async fn write_figures(&self, store: &dyn Store) {
-        if let Err((problem, entries)) = self.gathered.write_to(store).await {
+        if let Err((problem, entries)) = self.figures.write_to(store).await {
             self.note_stopped(&problem);
             let fields =
                 [("problem", Value::Shown(&problem)), ("entries", Value::Number(entries as u64))];
@@ -166,12 +166,12 @@ impl Telemetry {
 impl Watch for Telemetry {
     fn accepted(&self, tenant: &TenantId, receipts: &[Receipt]) {
         self.metrics.accepted(receipts);
-        self.gathered.accepted(tenant, receipts);
+        self.figures.accepted(tenant, receipts);
     }
 
     fn attempt_ended(&self, ended: &AttemptEnded<'_>) {
         self.metrics.attempt_ended(ended);
-        self.gathered.attempt_ended(ended);
+        self.figures.attempt_ended(ended);
         attempt::write(&self.log, ended);
         if let Some(traces) = &self.traces {
             traces.attempt_ended(ended, || self.random(), &self.metrics);
@@ -230,21 +230,21 @@ impl fmt::Debug for Telemetry {
 
 /// What happens often is told of now and then.
 #[derive(Debug, Default)]
-struct Rarely {
-    told_at: Option<Instant>,
+struct LogThrottle {
+    logged_at: Option<Instant>,
     /// Times that nobody was told of.
     times: u64,
 }
 
-impl Rarely {
+impl LogThrottle {
     /// It happened. If it is time to tell of it: how often it happened since it was last told.
     fn now(&mut self) -> Option<u64> {
         self.times += 1;
-        let every = Duration::from(TROUBLE_TOLD_EVERY);
-        if self.told_at.is_some_and(|at| at.elapsed() < every) {
+        let every = Duration::from(TROUBLE_LOGGED_EVERY);
+        if self.logged_at.is_some_and(|at| at.elapsed() < every) {
             return None;
         }
-        self.told_at = Some(Instant::now());
+        self.logged_at = Some(Instant::now());
         Some(std::mem::take(&mut self.times))
     }
 }

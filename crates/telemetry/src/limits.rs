@@ -14,7 +14,7 @@ pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
 
 /// How often trouble that goes on is told of.
-pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
+pub const TROUBLE_LOGGED_EVERY: Span = Span::from_secs(10);
 
 /// Spans that wait for the collector; past it they are counted and left out.
 pub const SPANS_WAITING_MAX: usize = 4_096;

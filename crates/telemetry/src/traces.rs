@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::log::{Level, Log, Value};
 use super::metrics::Metrics;
-use super::{Rarely, words};
+use super::{LogThrottle, words};
 use crate::limits::{SPANS_BATCH_MAX, SPANS_EVERY, SPANS_WAITING_MAX};
 
 /// Where spans go.
@@ -25,7 +25,7 @@ pub(crate) struct Traces {
 }
 
 /// Where a span stands in its trace.
-struct SpanPlace {
+struct SpanIds {
     trace_id: u128,
     span_id: u64,
     parent: Option<u64>,
@@ -38,7 +38,7 @@ pub struct Exporter {
     route: Route,
     metrics: Arc<Metrics>,
     log: Log,
-    rarely: Rarely,
+    throttle: LogThrottle,
 }
 
 /// Spans for the collector at this URL, and who sends them there.
@@ -59,7 +59,8 @@ pub(crate) fn traces(
     let route = sender.route(&RouteConfig::new(target)).map_err(|e| text(&e))?;
     let (outbox, spans) = mpsc::channel(SPANS_WAITING_MAX);
     let (metrics, log) = (metrics.clone(), log.clone());
-    let exporter = Exporter { spans, sender, route, metrics, log, rarely: Rarely::default() };
+    let exporter =
+        Exporter { spans, sender, route, metrics, log, throttle: LogThrottle::default() };
     Ok((Traces { spans: outbox }, exporter))
 }
 
@@ -67,14 +68,14 @@ impl Traces {
     /// A request that publishes was answered.
     pub(super) fn accepted(
         &self,
-        request: &super::Asked<'_>,
+        request: &super::AnsweredRequest<'_>,
         status: u16,
         (began, now): (Timestamp, Timestamp),
         random: impl Fn() -> u128,
         metrics: &Metrics,
     ) {
         let parent: Option<TraceParent> = request.traceparent.and_then(|text| text.parse().ok());
-        let place = SpanPlace {
+        let ids = SpanIds {
             trace_id: parent.map_or_else(|| random().max(1), TraceParent::trace_id),
             span_id: (random() as u64).max(1),
             parent: parent.map(TraceParent::span_id),
@@ -85,7 +86,7 @@ impl Traces {
             number("http.response.status_code", u64::from(status)),
         ];
         self.send(metrics, || {
-            span("accept", SERVER, &place, (began, now), &attributes, status >= 500)
+            span("accept", SERVER, &ids, (began, now), &attributes, status >= 500)
         });
     }
 
@@ -97,7 +98,7 @@ impl Traces {
     ) {
         let event = ended.parcel.map(|parcel| &parcel.event);
         let producer = event.and_then(|event| event.traceparent.as_ref()?.parse().ok());
-        let place = SpanPlace {
+        let ids = SpanIds {
             trace_id: ended.trace.map_or_else(|| random().max(1), TraceParent::trace_id),
             span_id: ended.trace.map_or_else(|| (random() as u64).max(1), TraceParent::span_id),
             parent: ended.trace.and(producer.map(TraceParent::span_id)),
@@ -107,7 +108,7 @@ impl Traces {
         let until = Timestamp::from_millis(began.as_millis() + took.as_millis() as u64);
         let failed = ended.transition.state != DeliveryState::Delivered;
         self.send(metrics, || {
-            span("attempt", CLIENT, &place, (began, until), &attributes(ended), failed)
+            span("attempt", CLIENT, &ids, (began, until), &attributes(ended), failed)
         });
     }
 
@@ -160,16 +161,16 @@ fn number(key: &str, value: u64) -> Json {
 fn span(
     name: &str,
     kind: u8,
-    place: &SpanPlace,
+    ids: &SpanIds,
     (began, ended): (Timestamp, Timestamp),
     attributes: &[Json],
     failed: bool,
 ) -> Json {
     let nanos = |at: Timestamp| format!("{}000000", at.as_millis());
     json!({
-        "traceId": format!("{:032x}", place.trace_id),
-        "spanId": format!("{:016x}", place.span_id),
-        "parentSpanId": place.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
+        "traceId": format!("{:032x}", ids.trace_id),
+        "spanId": format!("{:016x}", ids.span_id),
+        "parentSpanId": ids.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
         "name": name,
         "kind": kind,
         "startTimeUnixNano": nanos(began),
@@ -209,7 +210,7 @@ impl Exporter {
             }
             Err(problem) => {
                 self.metrics.spans_dropped.fetch_add(count, Ordering::Relaxed);
-                if let Some(times) = self.rarely.now() {
+                if let Some(times) = self.throttle.now() {
                     let fields = [
                         ("problem", Value::Text(&problem)),
                         ("spans", Value::Number(times * count)),

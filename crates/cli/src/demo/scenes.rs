@@ -43,7 +43,7 @@ impl Scene {
             Scene::RateLimited => "the rate-limiting receiver says 429 and Retry-After. It gets its pause.".to_owned(),
             Scene::Slow => "the slow receiver takes a second for each event; one key keeps its order.".to_owned(),
             Scene::DeadLetterHolds => format!("`{POISONED_KEY}` is poisoned: its first event is refused for good. The dead letter holds its lane."),
-            Scene::ReplayReleases => "the receiver is mended, and the dead letter is replayed. It lands, and what waited behind it follows in order.".to_owned(),
+            Scene::ReplayReleases => "the receiver is fixed, and the dead letter is replayed. It lands, and what waited behind it follows in order.".to_owned(),
             Scene::BackFromDown => "the receiver that was down is back: nothing was lost.".to_owned(),
         }
     }
@@ -150,7 +150,7 @@ fn held(lanes: &Value) -> Option<&Value> {
 }
 
 async fn replay_releases(stage: &Stage) -> Result<String, DemoError> {
-    stage.poisoned.mend(true);
+    stage.poisoned.set_fixed(true);
     let lanes = stage.client.wait("/lanes", |lanes| held(lanes).is_some()).await?;
     let lane = held(&lanes).map(|lane| lane["lane"].to_string()).unwrap_or_default();
     stage.client.post(&format!("/lanes/{}/replay", lane.trim_matches('"')), None).await?;

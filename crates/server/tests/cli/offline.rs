@@ -125,7 +125,7 @@ fn completions_know_the_commands() {
 fn help_groups_the_commands_and_shows_examples() {
     let help = run(&["--help"]).expect(0).out;
     for part in
-        ["Getting started:", "Looking:", "Mending:", "Offline", "Administration:", "Examples:"]
+        ["Getting started:", "Looking:", "Fixing:", "Offline", "Administration:", "Examples:"]
     {
         assert!(help.contains(part), "{part}");
     }
