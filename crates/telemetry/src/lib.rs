@@ -14,10 +14,14 @@ mod metrics;
 mod process;
 mod attempt;
 mod figures;
+mod otlp;
 mod traces;
+mod facade;
 
+pub use facade::follow_dependencies;
 pub use log::{Level, Log, LogStyle, Value};
 pub use metrics::{Metrics, Sample};
+pub use otlp::{BadHeaders, Collector, OtlpHeaders};
 pub use process::Process;
 pub use traces::Exporter;
 
@@ -71,18 +75,18 @@ pub struct AnsweredRequest<'a> {
 }
 
 impl Telemetry {
-    /// Telemetry of an API with these routes. With a collector's URL, also what sends spans to it.
+    /// Telemetry of an API with these routes. With a collector, also what sends spans to it.
     pub fn new(
         log: Log,
         routes: impl IntoIterator<Item = (String, &'static str)>,
-        otlp_url: &str,
+        collector: Option<&Collector>,
         source: Arc<dyn Source>,
     ) -> Result<(Self, Option<Exporter>), String> {
         let metrics = Arc::new(Metrics::new(routes));
-        let (traces, exporter) = match otlp_url {
-            "" => (None, None),
-            url => {
-                let (traces, exporter) = traces::traces(url, &metrics, &log)?;
+        let (traces, exporter) = match collector {
+            None => (None, None),
+            Some(collector) => {
+                let (traces, exporter) = traces::traces(collector, &metrics, &log)?;
                 (Some(traces), Some(exporter))
             }
         };

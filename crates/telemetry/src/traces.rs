@@ -1,22 +1,28 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A task of its own sends them in
-//! batches; a collector that is gone costs a counter and a line now and then.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A task of its own sends them in batches. What
+//! fails for a passing reason is sent again a few times; a collector that is gone costs a counter and a line now
+//! and then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use railpost_dispatch::{
     AttemptEnded, Guard, GuardConfig, NamedNetwork, Request, Route, RouteConfig, Sender,
     SenderConfig, Target, TraceParent,
 };
-use railpost_engine::{AttemptResult, DeliveryState, Timestamp};
+use railpost_engine::{AttemptResult, DeliveryState, Span, Timestamp};
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, watch};
 
 use super::log::{Level, Log, Value};
 use super::metrics::Metrics;
+use super::otlp::{Collector, OtlpHeaders};
 use super::{LogThrottle, words};
-use crate::limits::{SPANS_BATCH_MAX, SPANS_EVERY, SPANS_WAITING_MAX};
+use crate::limits::{
+    SPANS_BATCH_MAX, SPANS_EVERY, SPANS_RETRY_WAIT, SPANS_RETRY_WAIT_MAX, SPANS_TRIES_MAX,
+    SPANS_WAITING_MAX,
+};
 
 /// Where spans go.
 #[derive(Debug)]
@@ -36,14 +42,15 @@ pub struct Exporter {
     spans: mpsc::Receiver<Json>,
     sender: Sender,
     route: Route,
+    headers: OtlpHeaders,
     metrics: Arc<Metrics>,
     log: Log,
     throttle: LogThrottle,
 }
 
-/// Spans for the collector at this URL, and who sends them there.
+/// Spans for this collector, and what sends them there.
 pub(crate) fn traces(
-    url: &str,
+    collector: &Collector,
     metrics: &Arc<Metrics>,
     log: &Log,
 ) -> Result<(Traces, Exporter), String> {
@@ -52,15 +59,15 @@ pub(crate) fn traces(
     let everything = ["0.0.0.0/0", "::/0"].map(|network| NamedNetwork::new("collector", network));
     let networks = everything.into_iter().collect::<Result<_, _>>().map_err(|e| text(&e))?;
     let guard = Guard::new(GuardConfig { networks, https_only: false });
-    let url = format!("{}/v1/traces", url.trim_end_matches('/'));
+    let url = format!("{}/v1/traces", collector.url.trim_end_matches('/'));
     let target = Target::parse(&url, &guard).map_err(|e| text(&e))?;
     let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() });
     let sender = sender.map_err(|e| text(&e))?;
     let route = sender.route(&RouteConfig::new(target)).map_err(|e| text(&e))?;
     let (outbox, spans) = mpsc::channel(SPANS_WAITING_MAX);
     let (metrics, log) = (metrics.clone(), log.clone());
-    let exporter =
-        Exporter { spans, sender, route, metrics, log, throttle: LogThrottle::default() };
+    let (headers, throttle) = (collector.headers.clone(), LogThrottle::default());
+    let exporter = Exporter { spans, sender, route, headers, metrics, log, throttle };
     Ok((Traces { spans: outbox }, exporter))
 }
 
@@ -189,7 +196,7 @@ impl Exporter {
                 _ = self.spans.recv_many(&mut batch, SPANS_BATCH_MAX) => {}
                 _ = ending.wait_for(|end| *end) => break,
             }
-            self.send(std::mem::take(&mut batch)).await;
+            self.send(std::mem::take(&mut batch), &mut ending).await;
             // What comes meanwhile goes together.
             if self.spans.len() < SPANS_BATCH_MAX {
                 let gathering = ending.wait_for(|end| *end);
@@ -198,21 +205,21 @@ impl Exporter {
         }
         self.spans.close();
         while self.spans.recv_many(&mut batch, SPANS_BATCH_MAX).await > 0 {
-            self.send(std::mem::take(&mut batch)).await;
+            self.send(std::mem::take(&mut batch), &mut ending).await;
         }
     }
 
-    async fn send(&mut self, spans: Vec<Json>) {
+    async fn send(&mut self, spans: Vec<Json>, ending: &mut watch::Receiver<bool>) {
         let count = spans.len() as u64;
-        match self.post(spans).await {
+        match self.post_with_retries(&body(&spans), ending).await {
             Ok(()) => {
                 self.metrics.spans_sent.fetch_add(count, Ordering::Relaxed);
             }
-            Err(problem) => {
+            Err(failure) => {
                 self.metrics.spans_dropped.fetch_add(count, Ordering::Relaxed);
                 if let Some(times) = self.throttle.now() {
                     let fields = [
-                        ("problem", Value::Text(&problem)),
+                        ("problem", Value::Text(&failure.problem)),
                         ("spans", Value::Number(times * count)),
                     ];
                     self.log.line(Level::Warn, "traces_not_taken", &fields);
@@ -221,21 +228,67 @@ impl Exporter {
         }
     }
 
-    async fn post(&self, spans: Vec<Json>) -> Result<(), String> {
-        let version = env!("CARGO_PKG_VERSION");
-        let body = json!({"resourceSpans": [{
-            "resource": {"attributes": [text("service.name", "railpost"), text("service.version", version)]},
-            "scopeSpans": [{"scope": {"name": "railpost", "version": version}, "spans": spans}],
-        }]});
-        let headers = [("content-type", "application/json".to_owned())];
-        let request = Request::new(&self.route, headers, body.to_string().into());
-        let exchange = self.sender.send(request.map_err(|error| error.to_string())?).await;
-        match exchange.result {
-            AttemptResult::Response { status: 200..=299, .. } => Ok(()),
-            AttemptResult::Response { status, .. } => {
-                Err(format!("the collector answered {status}"))
+    /// Sends a batch until it is taken or refused for good, a few times at most. What comes meanwhile waits in the
+    /// channel. A server that stops waits no more.
+    async fn post_with_retries(
+        &self,
+        body: &Bytes,
+        ending: &mut watch::Receiver<bool>,
+    ) -> Result<(), ExportFailure> {
+        let mut wait = SPANS_RETRY_WAIT;
+        for _ in 1..SPANS_TRIES_MAX {
+            match self.post(body).await {
+                Err(ExportFailure { retry_after: Some(least), .. }) if !*ending.borrow() => {
+                    let wait = Duration::from(wait.max(least).min(SPANS_RETRY_WAIT_MAX));
+                    let _ = tokio::time::timeout(wait, ending.wait_for(|end| *end)).await;
+                }
+                done => return done,
             }
-            AttemptResult::Failed(failure) => Err(words::failure_name(failure).to_owned()),
+            wait = wait.times(2);
+        }
+        self.post(body).await
+    }
+
+    async fn post(&self, body: &Bytes) -> Result<(), ExportFailure> {
+        let content_type = ("content-type", "application/json".to_owned());
+        let headers = self.headers.iter().chain([content_type]);
+        let request = Request::new(&self.route, headers, body.clone());
+        let request = request.map_err(|error| ExportFailure::lasting(error.to_string()))?;
+        match self.sender.send(request).await.result {
+            AttemptResult::Response { status: 200..=299, .. } => Ok(()),
+            AttemptResult::Response { status, retry_after } => {
+                let problem = format!("the collector answered {status}");
+                let passing = matches!(status, 429 | 502 | 503 | 504);
+                let retry_after = passing.then(|| retry_after.unwrap_or_default());
+                Err(ExportFailure { problem, retry_after })
+            }
+            AttemptResult::Failed(failure) => Err(ExportFailure {
+                problem: words::failure_name(failure).to_owned(),
+                retry_after: Some(Span::ZERO),
+            }),
         }
     }
+}
+
+/// Why the collector did not take spans.
+#[derive(Debug)]
+struct ExportFailure {
+    problem: String,
+    /// How long it asks to be left alone; nothing if it will not take them later either.
+    retry_after: Option<Span>,
+}
+
+impl ExportFailure {
+    fn lasting(problem: String) -> Self {
+        Self { problem, retry_after: None }
+    }
+}
+
+fn body(spans: &[Json]) -> Bytes {
+    let version = env!("CARGO_PKG_VERSION");
+    let body = json!({"resourceSpans": [{
+        "resource": {"attributes": [text("service.name", "railpost"), text("service.version", version)]},
+        "scopeSpans": [{"scope": {"name": "railpost", "version": version}, "spans": spans}],
+    }]});
+    body.to_string().into()
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use railpost_telemetry::{Level, Log, LogStyle, Value};
+use railpost_telemetry::{Level, Log, LogStyle, Value, follow_dependencies};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -88,6 +88,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         }
     };
     let log = log(&loaded.config);
+    follow_dependencies(&log);
     if !loaded.ignored.is_empty() {
         let variables = loaded.ignored.join(", ");
         log.line(Level::Info, "environment_ignored", &[("variables", Value::Text(&variables))]);
