@@ -6,6 +6,8 @@ mod docs;
 mod edges;
 mod interop;
 mod machine;
+#[cfg(test)]
+mod map;
 mod postgres;
 mod python;
 mod redis;

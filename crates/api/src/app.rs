@@ -10,12 +10,12 @@ use railpost_store::{Source, Store};
 use railpost_telemetry::{Level, Telemetry, Value};
 use tokio::sync::{Mutex, Notify};
 
-use super::auth::Rates;
-use super::docs_page::Pages;
-use super::health::Readiness;
-use super::idempotency::UnderWay;
+use super::auth::RateLimiter;
+use super::docs_page::DocsPages;
+use super::health::ReadinessCache;
+use super::idempotency::RequestsInProgress;
 use super::key_ring::KeyRing;
-use super::metrics::Sampled;
+use super::metrics::SampleCache;
 use super::seal::Seal;
 use super::settings::ApiSettings;
 use super::thin_links::ThinLinks;
@@ -73,13 +73,13 @@ pub struct App {
     pub erasures: Notify,
     pub(crate) thin: ThinLinks,
     pub(crate) seal: Seal,
-    pub(crate) rates: Rates,
-    pub(crate) under_way: UnderWay,
+    pub(crate) rate_limiter: RateLimiter,
+    pub(crate) in_progress: RequestsInProgress,
     pub(crate) catalogue: Catalogue,
     pub(crate) validation: ValidationThreads,
-    pub(crate) pages: Pages,
-    pub(crate) sampled: Sampled,
-    pub(crate) readiness: Readiness,
+    pub(crate) pages: DocsPages,
+    pub(crate) sample_cache: SampleCache,
+    pub(crate) readiness: ReadinessCache,
     pub(crate) tenant_watch: Arc<dyn TenantWatch>,
     /// Held by a request that takes a secret away or has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
@@ -103,12 +103,12 @@ impl App {
             erasures: Default::default(),
             thin: parts.thin_links,
             seal: parts.seal,
-            rates: Default::default(),
-            under_way: Default::default(),
+            rate_limiter: Default::default(),
+            in_progress: Default::default(),
             catalogue: Default::default(),
             validation,
             pages: Default::default(),
-            sampled: Default::default(),
+            sample_cache: Default::default(),
             readiness: Default::default(),
             tenant_watch: parts.tenant_watch,
             secret_changes: Default::default(),

@@ -16,7 +16,7 @@ use super::call::Ctx;
 use super::deliveries::find_of;
 use super::path::OfDelivery;
 use super::problem::Problem;
-use super::query::{Everything, Page, Paged};
+use super::query::{ListPage, NoFilter, PagedQuery};
 use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -121,13 +121,13 @@ impl AttemptView {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfDelivery,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<AttemptView>>, Problem> {
+) -> Result<Json<ListPage<AttemptView>>, Problem> {
     let delivery = find_of(&ctx, &path.tenant, path.delivery).await?.delivery;
     let overrides = overrides_of(&ctx, delivery.endpoint).await?;
     let listing = ctx.app.store.attempts(delivery.id, query.page).await?;
-    Ok(Json(Page::of(listing, |stored| AttemptView::of(stored, &overrides))))
+    Ok(Json(ListPage::of(listing, |stored| AttemptView::of(stored, &overrides))))
 }
 
 /// The last attempts of the deliveries of a page, in one look-up.

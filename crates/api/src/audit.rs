@@ -20,7 +20,7 @@ use super::call::Ctx;
 use super::deliveries::period;
 use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
-use super::query::{Page, Paged};
+use super::query::{ListPage, PagedQuery};
 use super::route::Route;
 use super::tenants;
 
@@ -94,9 +94,9 @@ pub(crate) struct AuditFilter {
 pub(crate) async fn list_own(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<AuditFilter>,
+    query: PagedQuery<AuditFilter>,
     _: NoBody,
-) -> Result<Json<Page<AuditView>>, Problem> {
+) -> Result<Json<ListPage<AuditView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     page(&ctx, Some(path.tenant), query).await
 }
@@ -104,17 +104,17 @@ pub(crate) async fn list_own(
 pub(crate) async fn list(
     ctx: Ctx,
     _: NoPath,
-    query: Paged<AuditFilter>,
+    query: PagedQuery<AuditFilter>,
     _: NoBody,
-) -> Result<Json<Page<AuditView>>, Problem> {
+) -> Result<Json<ListPage<AuditView>>, Problem> {
     page(&ctx, None, query).await
 }
 
 async fn page(
     ctx: &Ctx,
     tenant: Option<TenantId>,
-    query: Paged<AuditFilter>,
-) -> Result<Json<Page<AuditView>>, Problem> {
+    query: PagedQuery<AuditFilter>,
+) -> Result<Json<ListPage<AuditView>>, Problem> {
     let AuditFilter { target, created_after, created_before } = query.filter;
     if target.as_ref().is_some_and(|target| target.len() > TEXT_LEN_MAX || target.contains('\0')) {
         let detail = format!("expected at most {TEXT_LEN_MAX} bytes without NUL");
@@ -123,5 +123,5 @@ async fn page(
     let at = period(created_after, created_before);
     let query = AuditQuery { tenant, target, at, page: query.page };
     let listing = ctx.app.store.audit(query).await?;
-    Ok(Json(Page::of(listing, AuditView::from)))
+    Ok(Json(ListPage::of(listing, AuditView::from)))
 }

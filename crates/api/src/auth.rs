@@ -101,7 +101,7 @@ pub(crate) async fn admit(
         Some(key) => key,
         None => app.keys.find(app, bearer(&parts.headers)?, client).await?,
     };
-    app.rates.take(app, key.id)?;
+    app.rate_limiter.take(app, key.id)?;
     // Whose key it is comes first: nobody learns which tenants exist by the kind of refusal.
     if let (Some(own), Some(asked)) = (&key.tenant, tenant)
         && own.as_str() != asked
@@ -148,9 +148,9 @@ pub fn hash_of(key: &str) -> Digest {
 
 /// How fast each API key may send requests: a bucket each, kept as the instant at which it is full.
 #[derive(Debug, Default)]
-pub(crate) struct Rates(Mutex<FxHashMap<ApiKeyId, Instant>>);
+pub(crate) struct RateLimiter(Mutex<FxHashMap<ApiKeyId, Instant>>);
 
-impl Rates {
+impl RateLimiter {
     /// Takes one request's worth, or says when there is one.
     pub(crate) fn take(&self, app: &App, key: ApiKeyId) -> Result<(), Problem> {
         let limits = &app.settings.limits;

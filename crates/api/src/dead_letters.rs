@@ -17,7 +17,7 @@ use super::commands::carry_out;
 use super::deliveries::{DeliveryView, find_of, period};
 use super::path::{OfDelivery, OfTenant};
 use super::problem::Problem;
-use super::query::{NoQuery, Page, Paged};
+use super::query::{ListPage, NoQuery, PagedQuery};
 use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -108,9 +108,9 @@ pub(crate) struct DeadLetterFilter {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<DeadLetterFilter>,
+    query: PagedQuery<DeadLetterFilter>,
     _: NoBody,
-) -> Result<Json<Page<DeadLetter>>, Problem> {
+) -> Result<Json<ListPage<DeadLetter>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
     let DeadLetterFilter { endpoint, event_type, key, created_after, created_before } =
         query.filter;
@@ -126,7 +126,7 @@ pub(crate) async fn list(
     let listing = ctx.app.store.deliveries(query).await?;
     let ids = listing.items.iter().map(|stored| stored.delivery.id);
     let mut last = attempts::last_of(&ctx, ids).await?;
-    Ok(Json(Page::of(listing, |stored| {
+    Ok(Json(ListPage::of(listing, |stored| {
         let attempt = last.take(stored.delivery.id);
         view(stored, attempt)
     })))

@@ -16,7 +16,7 @@ use super::call::Ctx;
 use super::commands::carry_out;
 use super::path::{OfDelivery, OfTenant};
 use super::problem::Problem;
-use super::query::{NoQuery, Page, Paged};
+use super::query::{ListPage, NoQuery, PagedQuery};
 use super::route::Route;
 use crate::app::App;
 
@@ -151,9 +151,9 @@ pub(crate) struct DeliveryFilter {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<DeliveryFilter>,
+    query: PagedQuery<DeliveryFilter>,
     _: NoBody,
-) -> Result<Json<Page<DeliveryView>>, Problem> {
+) -> Result<Json<ListPage<DeliveryView>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
     let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
         query.filter;
@@ -166,7 +166,7 @@ pub(crate) async fn list(
         created: period(created_after, created_before),
         page: query.page,
     };
-    Ok(Json(Page::of(ctx.app.store.deliveries(query).await?, DeliveryView::from)))
+    Ok(Json(ListPage::of(ctx.app.store.deliveries(query).await?, DeliveryView::from)))
 }
 
 pub(crate) async fn show(

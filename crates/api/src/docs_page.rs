@@ -35,7 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// What was made once and is given to everyone.
 #[derive(Debug, Default)]
-pub(crate) struct Pages {
+pub(crate) struct DocsPages {
     document: OnceLock<Bytes>,
     operations: OnceLock<Bytes>,
     errors: OnceLock<Bytes>,

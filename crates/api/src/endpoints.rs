@@ -20,7 +20,7 @@ use super::call::{AuditAction, Ctx};
 use super::merge::MergePatch;
 use super::path::{OfEndpoint, OfTenant};
 use super::problem::{Code, Problem};
-use super::query::{Everything, NoQuery, Page, Paged};
+use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 use super::secrets::{self, SecretCreated};
 use super::tenants;
@@ -46,12 +46,12 @@ pub(super) fn routes() -> Vec<Route> {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<EndpointView>>, Problem> {
+) -> Result<Json<ListPage<EndpointView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.endpoints(Some(&path.tenant), query.page).await?;
-    let mut page = Page::of(listing, EndpointView::from);
+    let mut page = ListPage::of(listing, EndpointView::from);
     let blocked = page.items.iter().map(|endpoint| blocked(&ctx, endpoint.id));
     let blocked = join_all(blocked).await;
     for (endpoint, blocked) in page.items.iter_mut().zip(blocked) {

@@ -18,7 +18,7 @@ use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
 use super::path::{OfEventType, OfTenant};
 use super::problem::{Code, Problem};
-use super::query::{Everything, NoQuery, Page, Paged};
+use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 use super::tenants;
 use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, RETRY_AFTER_DEFAULT, SCHEMAS_PER_TENANT_LEN_MAX};
@@ -123,12 +123,12 @@ fn example() -> Value {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<EventTypeView>>, Problem> {
+) -> Result<Json<ListPage<EventTypeView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.event_types(&path.tenant, query.page).await?;
-    Ok(Json(Page::of(listing, EventTypeView::from)))
+    Ok(Json(ListPage::of(listing, EventTypeView::from)))
 }
 
 pub(crate) async fn show(

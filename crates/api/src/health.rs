@@ -96,9 +96,9 @@ async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Ready
 /// Whether the server can do its work, as it was found a moment ago. Anybody may ask, and each check is a durable
 /// write, so one check runs at a time, and all callers share its result.
 #[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, Ready)>>);
+pub(crate) struct ReadinessCache(Mutex<Option<(Instant, Ready)>>);
 
-impl Readiness {
+impl ReadinessCache {
     async fn get(&self, app: &App) -> Ready {
         let mut last = self.0.lock().await;
         match &*last {

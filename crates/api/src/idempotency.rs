@@ -27,7 +27,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The keys of requests that this process is working on.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay(Mutex<HashSet<IdempotencyKey>>);
+pub(crate) struct RequestsInProgress(Mutex<HashSet<IdempotencyKey>>);
 
 /// A request that may come again. While it lives, the same key is refused as in progress.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ async fn reserve(
     let route = format!("{} {}", parts.method, decoded_path(parts));
     let key = IdempotencyKey { owner: caller.owner(), route, key };
     let fingerprint = fingerprint(parts, body);
-    let reserved = app.under_way.lock().insert(key.clone());
+    let reserved = app.in_progress.lock().insert(key.clone());
     if !reserved {
         return Err(in_progress());
     }
@@ -126,11 +126,11 @@ impl IdempotentRequest {
 
 impl Drop for IdempotentRequest {
     fn drop(&mut self) {
-        self.app.under_way.lock().remove(&self.key);
+        self.app.in_progress.lock().remove(&self.key);
     }
 }
 
-impl UnderWay {
+impl RequestsInProgress {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<IdempotencyKey>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,7 +15,7 @@ use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
 use super::path::{NoPath, OfKey, OfTenant, OfTenantKey};
 use super::problem::{Code, Problem};
-use super::query::{Everything, NoQuery, Page, Paged};
+use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 use super::tenants;
 use crate::app::App;
@@ -210,22 +210,22 @@ pub(crate) async fn whoami(
 pub(crate) async fn list_own(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<KeyView>>, Problem> {
+) -> Result<Json<ListPage<KeyView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.api_keys(Some(&path.tenant), query.page).await?;
-    Ok(Json(Page::of(listing, |key| KeyView::from(&key))))
+    Ok(Json(ListPage::of(listing, |key| KeyView::from(&key))))
 }
 
 pub(crate) async fn list(
     ctx: Ctx,
     _: NoPath,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<KeyView>>, Problem> {
+) -> Result<Json<ListPage<KeyView>>, Problem> {
     let listing = ctx.app.store.api_keys(None, query.page).await?;
-    Ok(Json(Page::of(listing, |key| KeyView::from(&key))))
+    Ok(Json(ListPage::of(listing, |key| KeyView::from(&key))))
 }
 
 /// Creates a key for the tenant of the path. The caller has a key of that tenant or an admin key, so the new

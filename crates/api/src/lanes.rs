@@ -16,7 +16,7 @@ use super::commands::carry_out;
 use super::deliveries::{DeliveryView, find_of};
 use super::path::{OfLane, OfTenant};
 use super::problem::Problem;
-use super::query::{NoQuery, Page, Paged};
+use super::query::{ListPage, NoQuery, PagedQuery};
 use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -99,15 +99,15 @@ pub(crate) struct Released {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<LaneFilter>,
+    query: PagedQuery<LaneFilter>,
     _: NoBody,
-) -> Result<Json<Page<HeldLaneView>>, Problem> {
+) -> Result<Json<ListPage<HeldLaneView>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
-    let Paged { filter, page } = query;
+    let PagedQuery { filter, page } = query;
     let query = HeldLaneQuery { tenant: path.tenant, endpoint: filter.endpoint, page };
     let listing = ctx.app.store.held_lanes(query).await?;
     let mut last = attempts::last_of(&ctx, listing.items.iter().map(|held| held.held_by)).await?;
-    Ok(Json(Page::of(listing, |held| {
+    Ok(Json(ListPage::of(listing, |held| {
         let attempt = last.take(held.held_by);
         view(held, attempt.as_ref())
     })))

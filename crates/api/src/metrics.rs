@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// What was looked up lately, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Sampled(Mutex<Option<(Instant, Sample)>>);
+pub(crate) struct SampleCache(Mutex<Option<(Instant, Sample)>>);
 
 async fn metrics(
     ctx: Ctx,
@@ -41,13 +41,13 @@ async fn metrics(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Plain<PrometheusText>, Problem> {
-    let sample = ctx.app.sampled.get(&ctx.app).await;
+    let sample = ctx.app.sample_cache.get(&ctx.app).await;
     let page = ctx.app.telemetry.metrics.render(&sample);
     let content_type = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
     Ok(Plain::new(([content_type], page).into_response()))
 }
 
-impl Sampled {
+impl SampleCache {
     /// Readers that come together wait for one look-up.
     async fn get(&self, app: &App) -> Sample {
         let mut sampled = self.0.lock().await;

@@ -97,13 +97,13 @@ pub(crate) struct Attention {
     /// Its URL.
     pub(crate) url: String,
     /// Why.
-    pub(crate) why: Why,
+    pub(crate) why: AttentionReason,
 }
 
 /// Why someone should look at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Why {
+pub(crate) enum AttentionReason {
     /// It was paused because too many lanes failed for good.
     Quarantined,
     /// The receiver said that it is gone.
@@ -176,11 +176,15 @@ async fn look_at_endpoints(
 
 /// Why someone should look at an endpoint, if anyone should. Of breakers only the dispatcher knows, and
 /// it has better things to do than to answer for everyone: it is `asked` a bounded number of times.
-async fn why(ctx: &Ctx, endpoint: &Endpoint, asked: &mut usize) -> Result<Option<Why>, Problem> {
+async fn why(
+    ctx: &Ctx,
+    endpoint: &Endpoint,
+    asked: &mut usize,
+) -> Result<Option<AttentionReason>, Problem> {
     match endpoint.status {
-        EndpointStatus::Quarantined => return Ok(Some(Why::Quarantined)),
-        EndpointStatus::Gone => return Ok(Some(Why::Gone)),
-        EndpointStatus::Failing => return Ok(Some(Why::Failing)),
+        EndpointStatus::Quarantined => return Ok(Some(AttentionReason::Quarantined)),
+        EndpointStatus::Gone => return Ok(Some(AttentionReason::Gone)),
+        EndpointStatus::Failing => return Ok(Some(AttentionReason::Failing)),
         EndpointStatus::Paused => return Ok(None),
         EndpointStatus::Active => *asked += 1,
     }
@@ -190,5 +194,5 @@ async fn why(ctx: &Ctx, endpoint: &Endpoint, asked: &mut usize) -> Result<Option
     let health = ctx.app.dispatcher.health(endpoint.id).await?;
     let breaker = health.map(|health| health.breaker);
     let open = matches!(breaker, Some(BreakerState::Open { .. } | BreakerState::Probing));
-    Ok(open.then_some(Why::BreakerOpen))
+    Ok(open.then_some(AttentionReason::BreakerOpen))
 }

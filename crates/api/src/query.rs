@@ -51,7 +51,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Query<T> {
 
 /// A part of a list: the parameters of `T`, which say what the list shows, and those of a page.
 #[derive(Clone, Debug)]
-pub(crate) struct Paged<T> {
+pub(crate) struct PagedQuery<T> {
     pub(crate) filter: T,
     pub(crate) page: PageRequest,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Paged<T> {
 /// A list that shows everything.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Everything {}
+pub(crate) struct NoFilter {}
 
 /// Which part of a list.
 #[derive(Deserialize, JsonSchema)]
@@ -74,7 +74,7 @@ struct PageParameters {
     cursor: Option<String>,
 }
 
-impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Paged<T> {
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for PagedQuery<T> {
     fn from_query(query: &str) -> Result<Self, Problem> {
         let of_page = |pair: &&str| pair.starts_with("limit=") || pair.starts_with("cursor=");
         let (page, filter): (Vec<&str>, Vec<&str>) =
@@ -111,7 +111,7 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
 /// One page of a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PageOf{T}")]
-pub(crate) struct Page<T> {
+pub(crate) struct ListPage<T> {
     /// The items. There may be fewer than asked for, even none, with more to come.
     pub(crate) items: Vec<T>,
     /// What `cursor` must be for the next page; nothing when this was the last.
@@ -119,7 +119,7 @@ pub(crate) struct Page<T> {
     pub(crate) next: Option<String>,
 }
 
-impl<T> Page<T> {
+impl<T> ListPage<T> {
     /// A page of what a store listed, each item as the API shows it.
     pub(crate) fn of<S>(listing: railpost_store::Listing<S>, view: impl FnMut(S) -> T) -> Self {
         let next = listing.next.map(|cursor| cursor.to_string());

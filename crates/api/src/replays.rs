@@ -19,7 +19,7 @@ use super::deliveries::{DeliveryFilter, period};
 use super::events::check_target;
 use super::path::{OfReplay, OfTenant};
 use super::problem::{Code, Problem};
-use super::query::{Everything, NoQuery, Page, Paged};
+use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 use crate::limits::REPLAY_RATE_MAX;
 
@@ -213,12 +213,12 @@ pub(crate) async fn create(
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<ReplayView>>, Problem> {
+) -> Result<Json<ListPage<ReplayView>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.replays(&path.tenant, query.page).await?;
-    Ok(Json(Page::of(listing, ReplayView::from)))
+    Ok(Json(ListPage::of(listing, ReplayView::from)))
 }
 
 pub(crate) async fn show(

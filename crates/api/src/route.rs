@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use railpost_telemetry::Asked;
+use railpost_telemetry::AnsweredRequest;
 use schemars::{Schema, SchemaGenerator};
 
 use super::answer::{Answer, DescribedAnswer};
@@ -43,13 +43,13 @@ pub struct Route {
     pub summary: &'static str,
     /// Statuses with which it refuses beside those that all like it have.
     pub(crate) refusals: &'static [StatusCode],
-    pub(crate) describe: fn(&mut SchemaGenerator) -> Described,
+    pub(crate) describe: fn(&mut SchemaGenerator) -> HandlerTypes,
     /// Serves a request to the route with this number.
     pub(super) serve: Serve,
 }
 
 /// What the types of a route's handler say about it.
-pub(crate) struct Described {
+pub(crate) struct HandlerTypes {
     /// The parameters, each with what it is and its schema.
     pub(crate) path: Vec<(&'static str, &'static str, Schema)>,
     pub(crate) query: Vec<Schema>,
@@ -100,7 +100,7 @@ impl Route {
                     app.telemetry.note_store_stopped(&problem.detail);
                 }
                 let response = answered.unwrap_or_else(IntoResponse::into_response);
-                let asked = Asked {
+                let answered_request = AnsweredRequest {
                     number,
                     method: parts.method.as_str(),
                     route: kind.path,
@@ -108,7 +108,11 @@ impl Route {
                     client: client.0,
                     traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
                 };
-                app.telemetry.request(&asked, response.status().as_u16(), began.elapsed());
+                app.telemetry.request(
+                    &answered_request,
+                    response.status().as_u16(),
+                    began.elapsed(),
+                );
                 guarded(response)
             })
         });
@@ -124,8 +128,8 @@ impl Route {
 
 fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
     schemas: &mut SchemaGenerator,
-) -> Described {
-    Described {
+) -> HandlerTypes {
+    HandlerTypes {
         path: P::describe(schemas),
         query: Q::schemas(schemas),
         body: B::describe(schemas),

@@ -16,7 +16,7 @@ use super::call::{AuditAction, Ctx};
 use super::merge::{self, MergePatch};
 use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
-use super::query::{Everything, NoQuery, Page, Paged};
+use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -162,11 +162,11 @@ impl From<TenantFields> for TenantSettings {
 pub(crate) async fn list(
     ctx: Ctx,
     _: NoPath,
-    query: Paged<Everything>,
+    query: PagedQuery<NoFilter>,
     _: NoBody,
-) -> Result<Json<Page<TenantView>>, Problem> {
+) -> Result<Json<ListPage<TenantView>>, Problem> {
     let listing = ctx.app.store.tenants(query.page).await?;
-    Ok(Json(Page::of(listing, TenantView::from)))
+    Ok(Json(ListPage::of(listing, TenantView::from)))
 }
 
 pub(crate) async fn create(

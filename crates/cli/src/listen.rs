@@ -1,7 +1,7 @@
 //! `railpost listen`: a receiver on this machine that verifies, prints, and misbehaves on request.
 
 mod misbehaviour;
-mod notebook;
+mod received_events;
 mod show;
 
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use super::signatures;
 use super::system;
 use crate::limits::{LISTEN_BODY_LEN_MAX, LISTEN_HEAD_TIMEOUT};
 use misbehaviour::{Answer, Misbehaviour};
-use notebook::Notebook;
+use received_events::ReceivedEvents;
 use show::Arrival;
 
 /// The arguments of `listen`.
@@ -71,7 +71,7 @@ struct Listener {
     session: Session,
     verifier: Option<Verifier>,
     misbehaviour: Mutex<Misbehaviour>,
-    notebook: Mutex<Notebook>,
+    received_events: Mutex<ReceivedEvents>,
     quiet: bool,
     /// The reader of our output has closed the pipe.
     closed: tokio::sync::Notify,
@@ -145,7 +145,7 @@ async fn receive(
         session: session.clone(),
         verifier: if secrets.is_empty() { None } else { Some(signatures::verifier(secrets)?) },
         misbehaviour: Mutex::new(arguments.misbehaviour.to_misbehaviour()?),
-        notebook: Mutex::default(),
+        received_events: Mutex::default(),
         quiet: arguments.quiet,
         closed: tokio::sync::Notify::new(),
     });
@@ -251,8 +251,9 @@ impl Listener {
         let verdict = self.verifier.as_ref().map(|verifier| verifier.verify(header, body, seconds));
         let received = Received::parse(&HeaderNames::default(), header);
         let remark = received.as_ref().ok().and_then(|received| {
-            let mut notebook = self.notebook.lock().unwrap_or_else(PoisonError::into_inner);
-            notebook.note(received, answer.acknowledges())
+            let mut received_events =
+                self.received_events.lock().unwrap_or_else(PoisonError::into_inner);
+            received_events.note(received, answer.acknowledges())
         });
         Arrival {
             at: now,

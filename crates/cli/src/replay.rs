@@ -17,7 +17,7 @@ pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    new: New,
+    new: NewJob,
 }
 
 /// What can be done with jobs that were started.
@@ -33,7 +33,7 @@ enum Action {
 
 /// A job that is to be started.
 #[derive(Debug, clap::Args)]
-struct New {
+struct NewJob {
     /// What to do: replay, skip, discard, or redeliver (with --to)
     #[arg(long, default_value = "replay", value_parser = ["replay", "skip", "discard", "redeliver"], hide_possible_values = true)]
     action: String,
@@ -62,7 +62,7 @@ struct New {
     no_wait: bool,
 }
 
-impl New {
+impl NewJob {
     fn to_json(&self, dry_run: bool) -> Value {
         let mut filter = Map::new();
         filter.insert("state".to_owned(), json!(self.state));
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: Arguments, session: &Session) -> Outcome {
     }
 }
 
-fn start(new: &New, session: &Session) -> Outcome {
+fn start(new: &NewJob, session: &Session) -> Outcome {
     let (client, out) = (&session.client, session.out);
     let url = client.of_tenant(&["replays"]);
     if new.dry_run {
@@ -132,7 +132,7 @@ fn start(new: &New, session: &Session) -> Outcome {
     }
 }
 
-fn question(new: &New, planned: &Value) -> String {
+fn question(new: &NewJob, planned: &Value) -> String {
     let action = if new.to.is_some() { "redeliver" } else { &new.action };
     format!("{action} {} deliveries?", field(planned, "matched"))
 }

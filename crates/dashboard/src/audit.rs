@@ -10,25 +10,25 @@ use super::form::{Filter, filter_form};
 use super::layout::Tab;
 use super::shown::{self, items, text};
 use super::table::{empty, filters, page_query, pager, table};
-use super::visit::Visit;
-use super::{Answered, Reply};
+use super::visit::PageVisit;
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 /// Characters of a value that the page shows; the API has the rest.
 const VALUE_CHARS_MAX: usize = 120;
 
 /// The trail of a tenant.
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let path = visit.api_path("/audit");
     trail(visit, &path, Tab::Audit).await
 }
 
 /// The trail of all tenants, and of what concerns none.
-pub(super) async fn of_all(visit: Visit) -> Answered {
+pub(super) async fn of_all(visit: PageVisit) -> PageResult {
     trail(visit, "/v1/audit", Tab::AuditOfAll).await
 }
 
-async fn trail(visit: Visit, path: &str, tab: Tab) -> Answered {
+async fn trail(visit: PageVisit, path: &str, tab: Tab) -> PageResult {
     let set = filters(&visit, &["target", "created_after", "created_before"]);
     let query = page_query(&visit, &set, TABLE_ROWS_MAX);
     let page = visit.call(Method::GET, &format!("{path}?{query}"), None).await?;
@@ -47,7 +47,7 @@ async fn trail(visit: Visit, path: &str, tab: Tab) -> Answered {
     Reply::page("Audit", tab, body)
 }
 
-fn row(visit: &Visit, entry: &Value) -> Vec<Markup> {
+fn row(visit: &PageVisit, entry: &Value) -> Vec<Markup> {
     let tenant = entry["tenant"].as_str().filter(|_| visit.tenant.is_none());
     vec![
         visit.ago(&entry["at"]),

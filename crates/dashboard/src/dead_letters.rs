@@ -11,15 +11,15 @@ use super::lanes::done;
 use super::layout::Tab;
 use super::shown::{self, badge, items, number, text, words};
 use super::table::{empty, filters, page_query, pager, table};
-use super::visit::Visit;
-use super::{Answered, Reply};
+use super::visit::PageVisit;
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 /// The filters of dead letters, by their names in the API.
 pub(super) const FILTERS: [&str; 5] =
     ["endpoint", "type", "key", "created_after", "created_before"];
 
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let set = filters(&visit, &FILTERS);
     let page =
         visit.get(&format!("/dead-letters?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
@@ -50,7 +50,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
     Reply::page("Dead letters", Tab::DeadLetters, body)
 }
 
-fn letters_table(visit: &Visit, letters: &[Value], choosable: bool) -> Markup {
+fn letters_table(visit: &PageVisit, letters: &[Value], choosable: bool) -> Markup {
     let row = |letter: &Value| {
         let id = text(letter, "id");
         let mut cells = vec![
@@ -96,7 +96,7 @@ fn on_chosen() -> Markup {
 }
 
 /// All that match: a preview first, then the job.
-fn on_all(visit: &Visit, set: &[(String, String)]) -> Markup {
+fn on_all(visit: &PageVisit, set: &[(String, String)]) -> Markup {
     let body = html! {
         @for (name, value) in set { input type="hidden" name=(name) value=(value); }
         input type="hidden" name="dry_run" value="true";
@@ -110,7 +110,7 @@ fn on_all(visit: &Visit, set: &[(String, String)]) -> Markup {
 }
 
 /// Replays, skips or discards those that were chosen. One that is refused does not keep the others back.
-pub(super) async fn act(visit: Visit) -> Answered {
+pub(super) async fn act(visit: PageVisit) -> PageResult {
     let action = visit.field("action");
     let chosen = visit.fields("delivery");
     if chosen.is_empty() {
@@ -140,7 +140,7 @@ pub(super) async fn act(visit: Visit) -> Answered {
 }
 
 /// The filter of a replay, from a form's fields.
-pub(super) fn filter_of(visit: &Visit) -> Value {
+pub(super) fn filter_of(visit: &PageVisit) -> Value {
     let mut filter = json!({ "state": "dead" });
     for name in FILTERS {
         if !visit.field(name).is_empty() {

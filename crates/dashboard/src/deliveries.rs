@@ -9,15 +9,15 @@ use super::form::{Filter, button, filter_form};
 use super::layout::Tab;
 use super::shown::{self, badge, items, number, text, words};
 use super::table::{empty, filters, page_query, pager, table};
-use super::visit::{Refused, Visit};
-use super::{Answered, Reply};
+use super::visit::{ApiRefusal, PageVisit};
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) const COLUMNS: [&str; 7] =
     ["Delivery", "State", "Type", "Key", "Seq", "Attempts", "Changed"];
 const STATES: [&str; 6] = ["pending", "in_flight", "waiting", "delivered", "dead", "discarded"];
 
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let set =
         filters(&visit, &["endpoint", "state", "type", "key", "created_after", "created_before"]);
     let page =
@@ -48,13 +48,15 @@ pub(super) async fn list(visit: Visit) -> Answered {
 }
 
 /// The tenant's endpoints to choose from, by their URLs.
-pub(super) async fn endpoint_options(visit: &Visit) -> Result<Vec<(String, String)>, Refused> {
+pub(super) async fn endpoint_options(
+    visit: &PageVisit,
+) -> Result<Vec<(String, String)>, ApiRefusal> {
     let endpoints = visit.get("/endpoints?limit=500").await?;
     let option = |it: &Value| (text(it, "id").to_owned(), text(it, "url").to_owned());
     Ok(items(&endpoints).iter().map(option).collect())
 }
 
-pub(super) fn rows(visit: &Visit, deliveries: &[Value]) -> Vec<Vec<Markup>> {
+pub(super) fn rows(visit: &PageVisit, deliveries: &[Value]) -> Vec<Vec<Markup>> {
     let row = |delivery: &Value| {
         let id = text(delivery, "id");
         vec![
@@ -70,7 +72,7 @@ pub(super) fn rows(visit: &Visit, deliveries: &[Value]) -> Vec<Vec<Markup>> {
     deliveries.iter().map(row).collect()
 }
 
-pub(super) async fn detail(visit: Visit) -> Answered {
+pub(super) async fn detail(visit: PageVisit) -> PageResult {
     let path = format!("/deliveries/{}", visit.param("id"));
     let delivery = visit.get(&path).await?;
     let attempts = visit.get(&format!("{path}/attempts?limit=100")).await?;
@@ -92,7 +94,7 @@ pub(super) async fn detail(visit: Visit) -> Answered {
     Reply::page("Delivery", Tab::Deliveries, body)
 }
 
-fn actions(visit: &Visit, delivery: &Value) -> Markup {
+fn actions(visit: &PageVisit, delivery: &Value) -> Markup {
     let id = text(delivery, "id");
     let dead = |action: &str, label: &str, class: &str| {
         let body = html! {
@@ -116,7 +118,7 @@ fn actions(visit: &Visit, delivery: &Value) -> Markup {
     }
 }
 
-fn facts(visit: &Visit, delivery: &Value) -> Markup {
+fn facts(visit: &PageVisit, delivery: &Value) -> Markup {
     let event = text(delivery, "event");
     let endpoint = text(delivery, "endpoint");
     html! {
@@ -145,7 +147,7 @@ fn facts(visit: &Visit, delivery: &Value) -> Markup {
 }
 
 /// One attempt: what came back, how long each part took, and what followed.
-fn attempt(visit: &Visit, delivery: &Value, attempt: &Value) -> Markup {
+fn attempt(visit: &PageVisit, delivery: &Value, attempt: &Value) -> Markup {
     html! {
         li class=(text(attempt, "outcome")) {
             div.heading {
@@ -241,7 +243,7 @@ fn header_lines(headers: &[Value]) -> Markup {
     }
 }
 
-pub(super) async fn discard(visit: Visit) -> Answered {
+pub(super) async fn discard(visit: PageVisit) -> PageResult {
     let page = format!("/deliveries/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/discard"), None).await;
     Ok(match visit.or_back(&page, answered)? {

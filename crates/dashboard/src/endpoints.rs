@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use super::layout::Tab;
 use super::shown::{self, badge, items, text};
 use super::table::{empty, page_query, pager, table};
-use super::visit::Visit;
-use super::{Answered, Reply};
+use super::visit::PageVisit;
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) use detail::detail;
 pub(super) use edit::{change, create, edit, new};
 
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let page =
         visit.get(&format!("/endpoints?{}", page_query(&visit, &[], TABLE_ROWS_MAX))).await?;
     let row = |endpoint: &Value| {
@@ -68,7 +68,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
 pub(super) const ACTIONS: [&str; 6] = ["pause", "resume", "test", "rotate", "add-secret", "delete"];
 
 /// Does one of [`ACTIONS`].
-pub(super) async fn act(visit: Visit, action: &'static str) -> Answered {
+pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     let page = format!("/endpoints/{}", visit.param("id"));
     let api = &page;
     let answered = match action {
@@ -114,7 +114,7 @@ pub(super) async fn act(visit: Visit, action: &'static str) -> Answered {
 }
 
 /// Shows the value of a secret, once.
-pub(super) async fn reveal_secret(visit: Visit) -> Answered {
+pub(super) async fn reveal_secret(visit: PageVisit) -> PageResult {
     let page = format!("/endpoints/{}", visit.param("id"));
     let path = format!("{page}/secrets/{}/reveal", visit.param("secret"));
     let answered = visit.post(&path, None).await;
@@ -125,7 +125,7 @@ pub(super) async fn reveal_secret(visit: Visit) -> Answered {
     })
 }
 
-pub(super) async fn delete_secret(visit: Visit) -> Answered {
+pub(super) async fn delete_secret(visit: PageVisit) -> PageResult {
     let page = format!("/endpoints/{}", visit.param("id"));
     let path = format!("{page}/secrets/{}", visit.param("secret"));
     let answered = visit.call(Method::DELETE, &visit.api_path(&path), None).await;

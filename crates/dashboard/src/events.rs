@@ -9,11 +9,11 @@ use super::form::{Filter, filter_form, form};
 use super::layout::Tab;
 use super::shown::{self, bytes, items, number, text};
 use super::table::{empty, filters, page_query, pager, table};
-use super::visit::Visit;
-use super::{Answered, Reply};
+use super::visit::PageVisit;
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let set = filters(&visit, &["type", "key", "created_after", "created_before"]);
     let page = visit.get(&format!("/events?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let row = |event: &Value| {
@@ -55,7 +55,7 @@ fn nothing(filtered: bool) -> Markup {
     }
 }
 
-pub(super) async fn detail(visit: Visit) -> Answered {
+pub(super) async fn detail(visit: PageVisit) -> PageResult {
     let path = format!("/events/{}", visit.param("id"));
     let event = visit.get(&path).await?;
     let deliveries = visit.get(&format!("{path}/deliveries")).await?;
@@ -96,7 +96,7 @@ fn payload(event: &Value) -> Markup {
     }
 }
 
-async fn redeliver_form(visit: &Visit) -> Result<Markup, super::visit::Refused> {
+async fn redeliver_form(visit: &PageVisit) -> Result<Markup, super::visit::ApiRefusal> {
     let endpoints = visit.get("/endpoints?limit=500").await?;
     let body = html! {
         div.inline {
@@ -113,7 +113,7 @@ async fn redeliver_form(visit: &Visit) -> Result<Markup, super::visit::Refused> 
     Ok(html! { @if !items(&endpoints).is_empty() { (form(visit, &action, &body)) } })
 }
 
-pub(super) async fn redeliver(visit: Visit) -> Answered {
+pub(super) async fn redeliver(visit: PageVisit) -> PageResult {
     let page = format!("/events/{}", visit.param("id"));
     let body = json!({ "endpoint": visit.field("endpoint") });
     let answered = visit.post(&format!("{page}/redeliver"), Some(&body)).await;

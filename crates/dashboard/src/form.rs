@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::visit::{CSRF, Refused, Visit};
+use super::visit::{ApiRefusal, CSRF, PageVisit};
 
 /// A form that changes something.
-pub(super) fn form(visit: &Visit, action: &str, body: &Markup) -> Markup {
+pub(super) fn form(visit: &PageVisit, action: &str, body: &Markup) -> Markup {
     html! {
         form method="post" action=(action) {
             input type="hidden" name=(CSRF) value=(visit.session.csrf);
@@ -15,7 +15,7 @@ pub(super) fn form(visit: &Visit, action: &str, body: &Markup) -> Markup {
 }
 
 /// A form that is a single button.
-pub(super) fn button(visit: &Visit, action: &str, label: &str, class: &str) -> Markup {
+pub(super) fn button(visit: &PageVisit, action: &str, label: &str, class: &str) -> Markup {
     form(visit, action, &html! { button type="submit" class=(class) { (label) } })
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Field<'a> {
 
 impl Field<'_> {
     /// One line of text.
-    pub(super) fn text(&self, value: &str, refused: Option<&Refused>) -> Markup {
+    pub(super) fn text(&self, value: &str, refused: Option<&ApiRefusal>) -> Markup {
         let (problem, described) = self.problem(refused);
         html! {
             div.field {
@@ -43,7 +43,7 @@ impl Field<'_> {
     }
 
     /// A few lines of text.
-    pub(super) fn lines(&self, value: &str, refused: Option<&Refused>) -> Markup {
+    pub(super) fn lines(&self, value: &str, refused: Option<&ApiRefusal>) -> Markup {
         let (problem, described) = self.problem(refused);
         html! {
             div.field {
@@ -64,7 +64,7 @@ impl Field<'_> {
         &self,
         value: &str,
         options: &[(&str, &str)],
-        refused: Option<&Refused>,
+        refused: Option<&ApiRefusal>,
     ) -> Markup {
         let (problem, described) = self.problem(refused);
         html! {
@@ -84,8 +84,8 @@ impl Field<'_> {
         }
     }
 
-    fn problem<'r>(&self, refused: Option<&'r Refused>) -> (Option<&'r Refused>, String) {
-        let about = |refused: &&Refused| {
+    fn problem<'r>(&self, refused: Option<&'r ApiRefusal>) -> (Option<&'r ApiRefusal>, String) {
+        let about = |refused: &&ApiRefusal| {
             let field = refused.field.as_deref().unwrap_or_default();
             let inner = field.strip_prefix(self.path);
             inner.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -97,7 +97,7 @@ impl Field<'_> {
         (problem, described)
     }
 
-    fn below(&self, problem: Option<&Refused>) -> Markup {
+    fn below(&self, problem: Option<&ApiRefusal>) -> Markup {
         html! {
             @if let Some(problem) = problem {
                 p.problem id={ (self.name) "-problem" } { "✕ " (problem.detail) }
@@ -108,7 +108,7 @@ impl Field<'_> {
 }
 
 /// The filters of a list: a form that works by its query, without script.
-pub(super) fn filter_form(visit: &Visit, fields: &[(&str, &str, Filter)]) -> Markup {
+pub(super) fn filter_form(visit: &PageVisit, fields: &[(&str, &str, Filter)]) -> Markup {
     html! {
         form.filters method="get" action=(visit.uri.path()) role="search" aria-label="Filter" {
             @for (name, label, filter) in fields { (filter_field(visit, name, label, filter)) }
@@ -126,7 +126,7 @@ pub(super) enum Filter {
     OneOf(Vec<(String, String)>),
 }
 
-fn filter_field(visit: &Visit, name: &str, label: &str, filter: &Filter) -> Markup {
+fn filter_field(visit: &PageVisit, name: &str, label: &str, filter: &Filter) -> Markup {
     let value = visit.query(name);
     html! {
         div.field {

@@ -8,8 +8,8 @@ use super::form::{Field, button, form};
 use super::layout::Tab;
 use super::shown::{self, badge, items, text};
 use super::table::{empty, page_query, pager, table};
-use super::visit::Visit;
-use super::{Answered, Reply};
+use super::visit::PageVisit;
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 const SCOPES: [(&str, &str); 3] = [
@@ -18,7 +18,7 @@ const SCOPES: [(&str, &str); 3] = [
     ("tenant", "tenant: everything of this tenant"),
 ];
 
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let page = visit.get(&format!("/keys?{}", page_query(&visit, &[], TABLE_ROWS_MAX))).await?;
     let row = |key: &Value| {
         let revoked = !key["revoked_at"].is_null();
@@ -46,7 +46,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
     Reply::page("API keys", Tab::Keys, body)
 }
 
-fn new_form(visit: &Visit) -> Markup {
+fn new_form(visit: &PageVisit) -> Markup {
     let name =
         Field { name: "name", path: "name", label: "Name", hint: "Who or what will use it." };
     let scope =
@@ -59,7 +59,7 @@ fn new_form(visit: &Visit) -> Markup {
     form(visit, &visit.path("/keys"), &body)
 }
 
-pub(super) async fn create(visit: Visit) -> Answered {
+pub(super) async fn create(visit: PageVisit) -> PageResult {
     let body = json!({ "name": visit.field("name"), "scope": visit.field("scope") });
     let answered = visit.post("/keys", Some(&body)).await;
     Ok(match visit.or_back("/keys", answered)? {
@@ -68,7 +68,7 @@ pub(super) async fn create(visit: Visit) -> Answered {
     })
 }
 
-pub(super) async fn revoke(visit: Visit) -> Answered {
+pub(super) async fn revoke(visit: PageVisit) -> PageResult {
     let path = visit.api_path(&format!("/keys/{}", visit.param("id")));
     let answered = visit.call(Method::DELETE, &path, None).await;
     Ok(match visit.or_back("/keys", answered)? {

@@ -8,10 +8,10 @@ mod board;
 use maud::{Markup, html};
 
 use super::layout::Tab;
-use super::visit::{Refused, Visit};
-use super::{Answered, Reply};
+use super::visit::{ApiRefusal, PageVisit};
+use super::{PageResult, Reply};
 
-pub(super) async fn page(visit: Visit) -> Answered {
+pub(super) async fn page(visit: PageVisit) -> PageResult {
     let board = live(&visit).await?;
     let body = html! {
         h1 { "Lanes" }
@@ -26,7 +26,7 @@ pub(super) async fn page(visit: Visit) -> Answered {
 }
 
 /// The part of the page that changes.
-pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
+pub(super) async fn live(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
     let lanes = board::gather(visit).await?;
     Ok(board::drawn(visit, &lanes))
 }
@@ -35,7 +35,7 @@ pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
 pub(super) const ACTIONS: [&str; 3] = ["replay", "skip", "discard"];
 
 /// Does one of [`ACTIONS`] to the dead letter that holds a lane.
-pub(super) async fn act(visit: Visit, action: &'static str) -> Answered {
+pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     let lane = visit.param("id");
     let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;
     match visit.or_back("/lanes", answered)? {

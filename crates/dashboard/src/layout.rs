@@ -8,12 +8,12 @@ use railpost_api::{Needs, scope_name};
 use super::form::button;
 use super::session::Flash;
 use super::shown;
-use super::visit::{Refused, Visit};
-use super::{Answered, Reply};
+use super::visit::{ApiRefusal, PageVisit};
+use super::{PageResult, Reply};
 use crate::limits::TENANTS_SHOWN_MAX;
 
 /// A page before it has its frame.
-pub(super) struct Page {
+pub(super) struct PageContent {
     pub(super) title: String,
     pub(super) tab: Tab,
     pub(super) body: Markup,
@@ -53,9 +53,9 @@ const TABS: [(Tab, &str, &str, Needs); 9] = [
 const TABS_OF_ALL: [(Tab, &str, &str); 2] =
     [(Tab::All, "All tenants", "/dashboard/all"), (Tab::AuditOfAll, "Audit", "/dashboard/audit")];
 
-impl Page {
+impl PageContent {
     /// The page in its frame.
-    pub(super) async fn drawn(&self, visit: &Visit) -> Markup {
+    pub(super) async fn drawn(&self, visit: &PageVisit) -> Markup {
         let flash = visit.take_flash();
         let tenants = tenants(visit).await;
         document(
@@ -104,7 +104,7 @@ fn logo() -> Markup {
     html! { img.logo src="/dashboard/icon.svg" alt="" width="28" height="28"; }
 }
 
-fn header(visit: &Visit, tenants: &[String]) -> Markup {
+fn header(visit: &PageVisit, tenants: &[String]) -> Markup {
     let key = &visit.session.key;
     html! {
         header.top {
@@ -118,7 +118,7 @@ fn header(visit: &Visit, tenants: &[String]) -> Markup {
     }
 }
 
-fn switcher(visit: &Visit, tenants: &[String]) -> Markup {
+fn switcher(visit: &PageVisit, tenants: &[String]) -> Markup {
     let current = visit.tenant.as_deref().unwrap_or_default();
     html! {
         @if visit.session.key.tenant.is_none() {
@@ -138,7 +138,7 @@ fn switcher(visit: &Visit, tenants: &[String]) -> Markup {
     }
 }
 
-async fn tenants(visit: &Visit) -> Vec<String> {
+async fn tenants(visit: &PageVisit) -> Vec<String> {
     if visit.session.key.tenant.is_some() {
         return Vec::new();
     }
@@ -147,7 +147,7 @@ async fn tenants(visit: &Visit) -> Vec<String> {
     shown::items(&page).iter().map(|tenant| shown::text(tenant, "id").to_owned()).collect()
 }
 
-fn navigation(visit: &Visit, tab: Tab) -> Markup {
+fn navigation(visit: &PageVisit, tab: Tab) -> Markup {
     html! {
         nav.tabs aria-label="Dashboard" {
             @if visit.tenant.is_some() {
@@ -198,14 +198,17 @@ pub(super) fn response(status: StatusCode, page: Markup) -> Response {
 }
 
 /// A page that says what was refused.
-pub(super) async fn refusal(visit: &Visit, refused: &Refused) -> Response {
-    let page =
-        Page { title: refused.title.clone(), tab: Tab::None, body: refusal_body(visit, refused) };
+pub(super) async fn refusal(visit: &PageVisit, refused: &ApiRefusal) -> Response {
+    let page = PageContent {
+        title: refused.title.clone(),
+        tab: Tab::None,
+        body: refusal_body(visit, refused),
+    };
     response(status(refused), page.drawn(visit).await)
 }
 
 /// The same without a session.
-pub(super) fn bare(refused: &Refused) -> Response {
+pub(super) fn bare(refused: &ApiRefusal) -> Response {
     let body = html! {
         h1 { (refused.title) }
         p { (refused.detail) }
@@ -214,11 +217,11 @@ pub(super) fn bare(refused: &Refused) -> Response {
     response(status(refused), plain(&refused.title, &body))
 }
 
-fn status(refused: &Refused) -> StatusCode {
+fn status(refused: &ApiRefusal) -> StatusCode {
     StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-fn refusal_body(visit: &Visit, refused: &Refused) -> Markup {
+fn refusal_body(visit: &PageVisit, refused: &ApiRefusal) -> Markup {
     let home = if visit.tenant.is_some() { visit.path("") } else { "/dashboard".to_owned() };
     let advice = match refused.status {
         403 => "Sign in with an API key of a larger scope to do this.",
@@ -235,7 +238,7 @@ fn refusal_body(visit: &Visit, refused: &Refused) -> Markup {
 }
 
 /// An unknown path of the dashboard.
-pub(super) async fn nowhere(visit: Visit) -> Answered {
+pub(super) async fn nowhere(visit: PageVisit) -> PageResult {
     let detail = format!("no such page: `{}`", visit.uri.path());
-    Result::<Reply, _>::Err(Refused::new(404, "Not found", &detail))
+    Result::<Reply, _>::Err(ApiRefusal::new(404, "Not found", &detail))
 }

@@ -1,7 +1,7 @@
 //! The dashboard: HTML pages, rendered on the server.
 //!
 //! Every figure and every change is a call of the API's own routes, in this process, with the key of the
-//! signed-in user (`Visit::get`). So permissions, checks and the audit trail are the API's. The pages work
+//! signed-in user (`PageVisit::get`). So permissions, checks and the audit trail are the API's. The pages work
 //! without script; `assets/script.js` adds live updates and countdowns. Pages load nothing from other hosts,
 //! and the content security policy enforces that.
 //!
@@ -46,7 +46,7 @@ use maud::Markup;
 use railpost_api::{Api, App, not_found};
 
 use session::SessionStore;
-use visit::{Refused, Visit};
+use visit::{ApiRefusal, PageVisit};
 
 /// The dashboard of one server: what its routes have at hand. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -60,14 +60,14 @@ pub struct Dashboard {
 /// What a page's handler answers.
 enum Reply {
     /// A page.
-    Page(layout::Page),
+    Page(layout::PageContent),
     /// Go there: a change was made.
     Goto(String),
     /// Anything else.
     Raw(Response),
 }
 
-type Answered = Result<Reply, Refused>;
+type PageResult = Result<Reply, ApiRefusal>;
 
 impl Dashboard {
     /// A dashboard over this API. Browsers send secure cookies by TLS alone.
@@ -180,8 +180,8 @@ impl Routes {
     /// A page for people who have signed in.
     fn shows<F, R>(&mut self, path: &str, handler: F)
     where
-        F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = Answered> + Send + 'static,
+        F: Fn(PageVisit) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
     {
         self.add_page(path, page(handler));
     }
@@ -189,8 +189,8 @@ impl Routes {
     /// A form by which people who have signed in change something.
     fn does<F, R>(&mut self, path: &str, handler: F)
     where
-        F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = Answered> + Send + 'static,
+        F: Fn(PageVisit) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
     {
         self.add_form(
             path,
@@ -201,8 +201,8 @@ impl Routes {
     /// Forms with one handler, which is told by the last part of the path what to do.
     fn does_each<F, R>(&mut self, path: &str, actions: &[&'static str], handler: F)
     where
-        F: Fn(Visit, &'static str) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = Answered> + Send + 'static,
+        F: Fn(PageVisit, &'static str) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = PageResult> + Send + 'static,
     {
         for &action in actions {
             let handler = handler.clone();
@@ -250,8 +250,8 @@ impl Routes {
 /// The route of a page for people who have signed in.
 fn page<F, R>(handler: F) -> MethodRouter<Dashboard>
 where
-    F: Fn(Visit) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Answered> + Send + 'static,
+    F: Fn(PageVisit) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = PageResult> + Send + 'static,
 {
     get(async move |State(context), request| answer(context, request, handler).await)
 }
@@ -259,10 +259,10 @@ where
 /// The steps of every request: find the session, check the form's token, render the page.
 async fn answer<F, R>(context: Dashboard, request: Request, handler: F) -> Response
 where
-    F: Fn(Visit) -> R,
-    R: Future<Output = Answered>,
+    F: Fn(PageVisit) -> R,
+    R: Future<Output = PageResult>,
 {
-    let visit = match Visit::begin(context, request).await {
+    let visit = match PageVisit::begin(context, request).await {
         Ok(visit) => visit,
         Err(response) => return *response,
     };
@@ -297,7 +297,7 @@ fn guarded(response: Response) -> Response {
 }
 
 impl Reply {
-    fn page(title: &str, tab: layout::Tab, body: Markup) -> Answered {
-        Ok(Self::Page(layout::Page { title: title.to_owned(), tab, body }))
+    fn page(title: &str, tab: layout::Tab, body: Markup) -> PageResult {
+        Ok(Self::Page(layout::PageContent { title: title.to_owned(), tab, body }))
     }
 }

@@ -13,45 +13,45 @@ use maud::Markup;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::session::LivePlace;
-use super::visit::{Refused, Visit};
-use super::{Answered, Reply, lanes, replays};
+use super::session::LivePermit;
+use super::visit::{ApiRefusal, PageVisit};
+use super::{PageResult, Reply, lanes, replays};
 use crate::limits::LIVE_EVERY;
 
-pub(super) async fn lanes(visit: Visit) -> Answered {
-    updates(visit, async |visit: Visit| lanes::live(&visit).await)
+pub(super) async fn lanes(visit: PageVisit) -> PageResult {
+    updates(visit, async |visit: PageVisit| lanes::live(&visit).await)
 }
 
-pub(super) async fn replay(visit: Visit) -> Answered {
-    updates(visit, async |visit: Visit| replays::live(&visit).await)
+pub(super) async fn replay(visit: PageVisit) -> PageResult {
+    updates(visit, async |visit: PageVisit| replays::live(&visit).await)
 }
 
 /// A live part while it is watched.
-struct Watching<F> {
-    visit: Visit,
+struct LiveStream<F> {
+    visit: PageVisit,
     draw: F,
     ticks: Interval,
     closing: watch::Receiver<bool>,
     last: String,
-    _place: LivePlace,
+    _permit: LivePermit,
 }
 
-fn updates<F, R>(visit: Visit, draw: F) -> Answered
+fn updates<F, R>(visit: PageVisit, draw: F) -> PageResult
 where
-    F: Fn(Visit) -> R + Send + 'static,
-    R: Future<Output = Result<Markup, Refused>> + Send,
+    F: Fn(PageVisit) -> R + Send + 'static,
+    R: Future<Output = Result<Markup, ApiRefusal>> + Send,
 {
     let context = &visit.context.sessions;
-    let place = context.live_place().ok_or_else(|| {
-        Refused::new(503, "Too many live pages", "reload the page to see what is new")
+    let permit = context.live_place().ok_or_else(|| {
+        ApiRefusal::new(503, "Too many live pages", "reload the page to see what is new")
     })?;
     let mut ticks = interval(Duration::from(LIVE_EVERY));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let closing = context.closing();
-    let watching = Watching { visit, draw, ticks, closing, last: String::new(), _place: place };
-    let events = stream::unfold(watching, |mut watching| async move {
-        let event = watching.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(event)), watching))
+    let live = LiveStream { visit, draw, ticks, closing, last: String::new(), _permit: permit };
+    let events = stream::unfold(live, |mut live| async move {
+        let event = live.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(event)), live))
     });
     let mut response = Response::new(Body::from_stream(events));
     let kind = HeaderValue::from_static("text/event-stream");
@@ -59,10 +59,10 @@ where
     Ok(Reply::Raw(response))
 }
 
-impl<F, R> Watching<F>
+impl<F, R> LiveStream<F>
 where
-    F: Fn(Visit) -> R,
-    R: Future<Output = Result<Markup, Refused>>,
+    F: Fn(PageVisit) -> R,
+    R: Future<Output = Result<Markup, ApiRefusal>>,
 {
     /// The next event: the part as it is, when it differs from what was sent. Nothing once the server
     /// stops, the session ends or the API refuses.

@@ -10,15 +10,15 @@ use super::chart::{Chart, Series};
 use super::layout::Tab;
 use super::shown::{badge, count, instant, items, millis, number, span, text};
 use super::table::{empty, table};
-use super::visit::{Refused, Visit};
-use super::{Answered, Reply};
+use super::visit::{ApiRefusal, PageVisit};
+use super::{PageResult, Reply};
 
 /// The ranges that figures are kept for.
 pub(super) const RANGES: [(&str, &str); 4] =
     [("15m", "15 min"), ("1h", "1 hour"), ("24h", "24 hours"), ("7d", "7 days")];
 
 /// The first page after signing in: the user's tenant, or all tenants if there are several.
-pub(super) async fn start(visit: Visit) -> Answered {
+pub(super) async fn start(visit: PageVisit) -> PageResult {
     if let Some(tenant) = &visit.session.key.tenant {
         return Ok(Reply::Goto(format!("/dashboard/t/{tenant}")));
     }
@@ -30,14 +30,14 @@ pub(super) async fn start(visit: Visit) -> Answered {
 }
 
 /// Goes to the tenant that was chosen, or to all of them.
-pub(super) async fn switch(visit: Visit) -> Answered {
+pub(super) async fn switch(visit: PageVisit) -> PageResult {
     match visit.query("tenant").parse::<TenantId>() {
         Ok(tenant) => Ok(Reply::Goto(format!("/dashboard/t/{tenant}"))),
         Err(_) => Ok(Reply::Goto("/dashboard/all".to_owned())),
     }
 }
 
-pub(super) async fn of_tenant(visit: Visit) -> Answered {
+pub(super) async fn of_tenant(visit: PageVisit) -> PageResult {
     let overview = visit.get("/overview").await?;
     let figures = visit.get(&format!("/figures?range={}", range(&visit))).await?;
     let endpoints = visit.get("/endpoints?limit=1").await?;
@@ -51,7 +51,7 @@ pub(super) async fn of_tenant(visit: Visit) -> Answered {
     Reply::page("Overview", Tab::Overview, body)
 }
 
-pub(super) async fn of_all(visit: Visit) -> Answered {
+pub(super) async fn of_all(visit: PageVisit) -> PageResult {
     let overview = visit.call(Method::GET, "/v1/overview", None).await?;
     let path = format!("/v1/figures?range={}", range(&visit));
     let figures = visit.call(Method::GET, &path, None).await?;
@@ -66,7 +66,7 @@ pub(super) async fn of_all(visit: Visit) -> Answered {
     Reply::page("All tenants", Tab::All, body)
 }
 
-async fn tenants(visit: &Visit) -> Result<Markup, Refused> {
+async fn tenants(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
     let page = visit.call(Method::GET, "/v1/tenants?limit=100", None).await?;
     let row = |tenant: &Value| {
         let id = text(tenant, "id");
@@ -81,7 +81,7 @@ async fn tenants(visit: &Visit) -> Result<Markup, Refused> {
 }
 
 /// What a newcomer does next.
-fn first_steps(visit: &Visit) -> Markup {
+fn first_steps(visit: &PageVisit) -> Markup {
     html! {
         section.welcome {
             h2 { "Nothing is sent yet" }
@@ -106,7 +106,7 @@ fn first_steps(visit: &Visit) -> Markup {
     }
 }
 
-fn totals(visit: &Visit, overview: &Value, base: Option<&str>) -> Markup {
+fn totals(visit: &PageVisit, overview: &Value, base: Option<&str>) -> Markup {
     let oldest = instant(&overview["oldest_open_at"]).map_or_else(
         || "none waits".to_owned(),
         |at| format!("oldest {}", span(visit.now.since(at))),
@@ -155,13 +155,13 @@ fn attention(overview: &Value) -> Markup {
 }
 
 /// The range that was asked for.
-pub(super) fn range(visit: &Visit) -> &str {
+pub(super) fn range(visit: &PageVisit) -> &str {
     let known = RANGES.iter().any(|(range, _)| *range == visit.query("range"));
     if known { visit.query("range") } else { "1h" }
 }
 
 /// The figures over time, with a choice of ranges.
-pub(super) fn figures_section(visit: &Visit, figures: &Value) -> Markup {
+pub(super) fn figures_section(visit: &PageVisit, figures: &Value) -> Markup {
     html! {
         section aria-labelledby="figures" {
             div.heading {

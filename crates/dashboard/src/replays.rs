@@ -9,11 +9,11 @@ use super::form::{button, form};
 use super::layout::Tab;
 use super::shown::{self, badge, count, items, number, text};
 use super::table::{empty, page_query, pager, table};
-use super::visit::{Refused, Visit};
-use super::{Answered, Reply};
+use super::visit::{ApiRefusal, PageVisit};
+use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
-pub(super) async fn list(visit: Visit) -> Answered {
+pub(super) async fn list(visit: PageVisit) -> PageResult {
     let page = visit.get(&format!("/replays?{}", page_query(&visit, &[], TABLE_ROWS_MAX))).await?;
     let row = |replay: &Value| {
         let id = text(replay, "id");
@@ -40,7 +40,7 @@ pub(super) async fn list(visit: Visit) -> Answered {
 }
 
 /// Starts a job, or its preview.
-pub(super) async fn start(visit: Visit) -> Answered {
+pub(super) async fn start(visit: PageVisit) -> PageResult {
     let body = json!({
         "action": visit.field("action"),
         "filter": filter_of(&visit),
@@ -53,7 +53,7 @@ pub(super) async fn start(visit: Visit) -> Answered {
     })
 }
 
-pub(super) async fn detail(visit: Visit) -> Answered {
+pub(super) async fn detail(visit: PageVisit) -> PageResult {
     let part = live(&visit).await?;
     let body = html! {
         h1 { "Replay " (shown::id(visit.param("id"))) }
@@ -64,7 +64,7 @@ pub(super) async fn detail(visit: Visit) -> Answered {
 }
 
 /// The part of the page that changes.
-pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
+pub(super) async fn live(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
     let replay = visit.get(&format!("/replays/{}", visit.param("id"))).await?;
     let (matched, done) = (number(&replay, "matched"), number(&replay, "done"));
     let is_preview = replay["dry_run"] == true;
@@ -96,7 +96,7 @@ pub(super) async fn live(visit: &Visit) -> Result<Markup, Refused> {
     })
 }
 
-fn preview(visit: &Visit, replay: &Value) -> Markup {
+fn preview(visit: &PageVisit, replay: &Value) -> Markup {
     let ids: Vec<&str> =
         replay["preview"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     html! {
@@ -112,7 +112,7 @@ fn preview(visit: &Visit, replay: &Value) -> Markup {
 }
 
 /// The job that a preview was for.
-fn start_form(visit: &Visit, replay: &Value) -> Markup {
+fn start_form(visit: &PageVisit, replay: &Value) -> Markup {
     let (action, matched) = (text(replay, "action"), number(replay, "matched"));
     let body = html! {
         @for name in FILTERS {
@@ -129,7 +129,7 @@ fn start_form(visit: &Visit, replay: &Value) -> Markup {
     form(visit, &visit.path("/replays"), &body)
 }
 
-pub(super) async fn cancel(visit: Visit) -> Answered {
+pub(super) async fn cancel(visit: PageVisit) -> PageResult {
     let page = format!("/replays/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/cancel"), None).await;
     Ok(match visit.or_back(&page, answered)? {

@@ -90,9 +90,9 @@ struct Failures {
 }
 
 /// A live page's place among those that may be open.
-pub(super) struct LivePlace(Arc<AtomicUsize>);
+pub(super) struct LivePermit(Arc<AtomicUsize>);
 
-impl Drop for LivePlace {
+impl Drop for LivePermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -214,8 +214,8 @@ impl SessionStore {
     }
 
     /// A place for a live page, unless all are taken.
-    pub(super) fn live_place(&self) -> Option<LivePlace> {
-        let place = LivePlace(self.live_pages.clone());
+    pub(super) fn live_place(&self) -> Option<LivePermit> {
+        let place = LivePermit(self.live_pages.clone());
         (self.live_pages.fetch_add(1, Ordering::Relaxed) < LIVE_PAGES_MAX).then_some(place)
     }
 

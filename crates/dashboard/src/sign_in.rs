@@ -12,8 +12,8 @@ use railpost_store::{ApiKey, Scope};
 use railpost_telemetry::{Level, Value};
 
 use super::session::SignInAttempt;
-use super::visit::{COOKIE, Refused, Visit, client, form, same_site, value};
-use super::{Answered, Dashboard, Reply, layout, shown, sign_in_trail};
+use super::visit::{ApiRefusal, COOKIE, PageVisit, client, form, same_site, value};
+use super::{Dashboard, PageResult, Reply, layout, shown, sign_in_trail};
 
 /// What the form holds: a link's token, or nothing yet; where to go then; and what went wrong.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(super) async fn sign_in(context: Dashboard, request: Request) -> Response {
     let fields = match form(&context.app, &parts, body).await {
         Ok(fields) if same_site(&parts.headers) => fields,
         Ok(_) => {
-            return layout::bare(&Refused::new(
+            return layout::bare(&ApiRefusal::new(
                 403,
                 "Sign in here",
                 "the form came from elsewhere",
@@ -54,7 +54,7 @@ pub(super) async fn sign_in(context: Dashboard, request: Request) -> Response {
         Ok((key, by_link)) => {
             match sign_in_trail::signed_in(&context.app, &key, by_link, client.0).await {
                 Ok(()) => begun(&context, key, by_link, &next),
-                Err(problem) => layout::bare(&Refused::from(problem)),
+                Err(problem) => layout::bare(&ApiRefusal::from(problem)),
             }
         }
         Err((StatusCode::UNAUTHORIZED, problem)) => {
@@ -132,7 +132,7 @@ fn set_cookie(context: &Dashboard, response: &mut Response, token: &str, rest: &
     }
 }
 
-pub(super) async fn sign_out(visit: Visit) -> Answered {
+pub(super) async fn sign_out(visit: PageVisit) -> PageResult {
     visit.end();
     // The session is over, whether it can be written down or not.
     let (app, key) = (&visit.context.app, &visit.session.key);

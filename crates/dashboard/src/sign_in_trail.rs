@@ -48,8 +48,8 @@ async fn tell(
 /// Counts a failed sign-in, and writes an entry if one is due.
 pub(super) async fn failed(context: &Dashboard, address: IpAddr) {
     let app = &context.app;
-    let told = context.sessions.failed_sign_ins.count(address, app.source.now());
-    let Some(Told { failures, elsewhere }) = told else { return };
+    let report = context.sessions.failed_sign_ins.count(address, app.source.now());
+    let Some(FailureReport { failures, elsewhere }) = report else { return };
     let mut detail = json!({ "address": address, "failures": failures });
     if elsewhere > 0 {
         detail["failures_elsewhere"] = elsewhere.into();
@@ -66,7 +66,7 @@ pub(super) struct FailedSignIns(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    by_address: FxHashMap<IpAddr, OfAddress>,
+    by_address: FxHashMap<IpAddr, AddressFailures>,
     /// Those of addresses that are not in the map any more.
     elsewhere: u64,
     /// When the first entry of this window was written, and how many were since.
@@ -76,7 +76,7 @@ struct Counts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct OfAddress {
+struct AddressFailures {
     since: Timestamp,
     count: u64,
     untold: u64,
@@ -84,7 +84,7 @@ struct OfAddress {
 
 /// What an entry tells.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct FailureReport {
     /// Failures of its address since its last entry.
     failures: u64,
     /// Failures of other addresses that got no entry.
@@ -94,7 +94,7 @@ struct Told {
 impl FailedSignIns {
     /// Counts a failure. An address gets an entry for the first failure in a while, and for the tenth,
     /// the hundredth and so on, if there is room for one.
-    fn count(&self, address: IpAddr, now: Timestamp) -> Option<Told> {
+    fn count(&self, address: IpAddr, now: Timestamp) -> Option<FailureReport> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.forget_old(now);
         counts.begin_again(address, now);
@@ -106,13 +106,17 @@ impl FailedSignIns {
         }
         counts.entries += 1;
         let failures = std::mem::take(&mut counts.of_address(address, now).untold);
-        Some(Told { failures, elsewhere: std::mem::take(&mut counts.elsewhere) })
+        Some(FailureReport { failures, elsewhere: std::mem::take(&mut counts.elsewhere) })
     }
 }
 
 impl Counts {
-    fn of_address(&mut self, address: IpAddr, now: Timestamp) -> &mut OfAddress {
-        self.by_address.entry(address).or_insert(OfAddress { since: now, count: 0, untold: 0 })
+    fn of_address(&mut self, address: IpAddr, now: Timestamp) -> &mut AddressFailures {
+        self.by_address.entry(address).or_insert(AddressFailures {
+            since: now,
+            count: 0,
+            untold: 0,
+        })
     }
 
     /// Whether another entry may be written in this window.
@@ -166,8 +170,9 @@ mod tests {
     #[test]
     fn one_address_gets_few_entries_that_tell_of_every_failure() {
         let failed = FailedSignIns::default();
-        let told: Vec<Told> = (0..1_000).filter_map(|_| failed.count(address(1), NOW)).collect();
-        let failures: Vec<u64> = told.iter().map(|told| told.failures).collect();
+        let report: Vec<FailureReport> =
+            (0..1_000).filter_map(|_| failed.count(address(1), NOW)).collect();
+        let failures: Vec<u64> = report.iter().map(|report| report.failures).collect();
         assert_eq!(failures, [1, 9, 90, 900]);
     }
 
@@ -175,12 +180,12 @@ mod tests {
     fn many_addresses_get_few_entries_and_the_next_window_tells_of_the_rest() {
         let failed = FailedSignIns::default();
         let many = SIGN_IN_ADDRESSES_MAX as u32 * 2;
-        let told = (0..many).filter_map(|number| failed.count(address(number), NOW)).count();
-        assert_eq!(told as u32, SIGN_IN_FAILURE_ENTRIES_MAX);
+        let report = (0..many).filter_map(|number| failed.count(address(number), NOW)).count();
+        assert_eq!(report as u32, SIGN_IN_FAILURE_ENTRIES_MAX);
         assert!(failed.0.lock().unwrap().by_address.len() <= SIGN_IN_ADDRESSES_MAX);
         let later = NOW + SIGN_IN_WINDOW;
         let elsewhere = u64::from(many - SIGN_IN_FAILURE_ENTRIES_MAX);
-        assert_eq!(failed.count(address(1), later), Some(Told { failures: 1, elsewhere }));
+        assert_eq!(failed.count(address(1), later), Some(FailureReport { failures: 1, elsewhere }));
     }
 
     #[test]
@@ -188,8 +193,14 @@ mod tests {
         let failed = FailedSignIns::default();
         for minutes in [0, 60, 120] {
             let now = NOW + Span::from_mins(minutes);
-            assert_eq!(failed.count(address(1), now), Some(Told { failures: 1, elsewhere: 0 }));
-            assert_eq!(failed.count(address(2), now), Some(Told { failures: 1, elsewhere: 0 }));
+            assert_eq!(
+                failed.count(address(1), now),
+                Some(FailureReport { failures: 1, elsewhere: 0 })
+            );
+            assert_eq!(
+                failed.count(address(2), now),
+                Some(FailureReport { failures: 1, elsewhere: 0 })
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::visit::Visit;
+use super::visit::PageVisit;
 
 /// A table: its caption for screen readers, its columns and its rows.
 pub(super) fn table(caption: &str, columns: &[&str], rows: &[Vec<Markup>]) -> Markup {
@@ -37,7 +37,7 @@ pub(super) fn empty(what: &str, command: Option<&str>) -> Markup {
 }
 
 /// The query of a page's own filters, for the API and for links: those that are set.
-pub(super) fn filters(visit: &Visit, names: &[&str]) -> Vec<(String, String)> {
+pub(super) fn filters(visit: &PageVisit, names: &[&str]) -> Vec<(String, String)> {
     let set = names.iter().filter(|name| !visit.query(name).is_empty());
     set.map(|name| ((*name).to_owned(), visit.query(name).to_owned())).collect()
 }
@@ -48,7 +48,7 @@ pub(super) fn query(pairs: &[(String, String)]) -> String {
 }
 
 /// The query by which the API is asked for this page of a list.
-pub(super) fn page_query(visit: &Visit, filters: &[(String, String)], limit: u32) -> String {
+pub(super) fn page_query(visit: &PageVisit, filters: &[(String, String)], limit: u32) -> String {
     let mut pairs = filters.to_vec();
     pairs.push(("limit".to_owned(), limit.to_string()));
     if !visit.query("cursor").is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn page_query(visit: &Visit, filters: &[(String, String)], limit: u32
 }
 
 /// The way to the next page and back to the first.
-pub(super) fn pager(visit: &Visit, filters: &[(String, String)], page: &Value) -> Markup {
+pub(super) fn pager(visit: &PageVisit, filters: &[(String, String)], page: &Value) -> Markup {
     let link = |pairs: &[(String, String)]| format!("{}?{}", visit.uri.path(), query(pairs));
     let next = page["next"].as_str().map(|cursor| {
         let mut pairs = filters.to_vec();

@@ -24,7 +24,7 @@ pub(super) const CSRF: &str = "csrf";
 
 /// One request: its session, path, query and form.
 #[derive(Clone, Debug)]
-pub(super) struct Visit {
+pub(super) struct PageVisit {
     pub(super) context: Dashboard,
     pub(super) session: Session,
     /// The tenant of the path, if it has one.
@@ -45,21 +45,21 @@ type Fields = Vec<(String, String)>;
 
 /// What the API refused, in its own words.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Refused {
+pub(super) struct ApiRefusal {
     pub(super) status: u16,
     pub(super) title: String,
     pub(super) detail: String,
     pub(super) field: Option<String>,
 }
 
-impl Visit {
+impl PageVisit {
     /// Lets a request in; otherwise the response is what its sender gets.
     pub(super) async fn begin(context: Dashboard, request: Request) -> Result<Self, Box<Response>> {
         let (mut parts, body) = request.into_parts();
-        let bare = |refused: Refused| Box::new(layout::bare(&refused));
+        let bare = |refused: ApiRefusal| Box::new(layout::bare(&refused));
         let token = cookie(&parts.headers).unwrap_or_default();
         let session = context.sessions.find(&context.app, &token).await;
-        let session = session.map_err(|problem| bare(Refused::from(problem)))?;
+        let session = session.map_err(|problem| bare(ApiRefusal::from(problem)))?;
         let Some(session) = session else {
             return Err(Box::new(to_sign_in(&parts)));
         };
@@ -78,7 +78,7 @@ impl Visit {
             form,
         };
         if parts.method == Method::POST && !visit.is_own_wish(&parts.headers) {
-            let refused = layout::refusal(&visit, &Refused::forged()).await;
+            let refused = layout::refusal(&visit, &ApiRefusal::forged()).await;
             return Err(Box::new(refused));
         }
         Ok(visit)
@@ -130,12 +130,12 @@ impl Visit {
     }
 
     /// What the API says at this path of the tenant.
-    pub(super) async fn get(&self, rest: &str) -> Result<Value, Refused> {
+    pub(super) async fn get(&self, rest: &str) -> Result<Value, ApiRefusal> {
         self.call(Method::GET, &self.api_path(rest), None).await
     }
 
     /// Has the API do something in the tenant's realm.
-    pub(super) async fn post(&self, rest: &str, body: Option<&Value>) -> Result<Value, Refused> {
+    pub(super) async fn post(&self, rest: &str, body: Option<&Value>) -> Result<Value, ApiRefusal> {
         self.call(Method::POST, &self.api_path(rest), body).await
     }
 
@@ -150,13 +150,13 @@ impl Visit {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, ApiRefusal> {
         let mut request = http::Request::builder().method(method).uri(path);
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        let mut request = request.body(body).map_err(|error| Refused::path(path, &error))?;
+        let mut request = request.body(body).map_err(|error| ApiRefusal::path(path, &error))?;
         request.extensions_mut().insert(self.caller());
         let response = self.context.api.call(request, self.client).await;
         let status = response.status();
@@ -186,8 +186,8 @@ impl Visit {
     pub(super) fn or_back<T>(
         &self,
         rest: &str,
-        answered: Result<T, Refused>,
-    ) -> Result<Result<T, Reply>, Refused> {
+        answered: Result<T, ApiRefusal>,
+    ) -> Result<Result<T, Reply>, ApiRefusal> {
         match answered {
             Ok(value) => Ok(Ok(value)),
             Err(refused) if refused.is_answerable() => {
@@ -225,7 +225,7 @@ impl Visit {
     }
 }
 
-impl Refused {
+impl ApiRefusal {
     fn forged() -> Self {
         Self::new(403, "Invalid form", "the page is too old: go back, reload it and try again")
     }
@@ -244,7 +244,7 @@ impl Refused {
     }
 }
 
-impl From<Problem> for Refused {
+impl From<Problem> for ApiRefusal {
     fn from(problem: Problem) -> Self {
         let Problem { code, detail, field, .. } = problem;
         let (status, title) = (code.status().as_u16(), code.title().to_owned());
@@ -252,7 +252,7 @@ impl From<Problem> for Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for ApiRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.field {
             Some(field) => write!(f, "{}: {field}: {}", self.title, self.detail),
@@ -261,11 +261,11 @@ impl fmt::Display for Refused {
     }
 }
 
-fn read(status: StatusCode, bytes: &[u8]) -> Result<Value, Refused> {
+fn read(status: StatusCode, bytes: &[u8]) -> Result<Value, ApiRefusal> {
     if status.is_success() {
         return Ok(serde_json::from_slice(bytes).unwrap_or(Value::Null));
     }
-    let unread = |_| Refused::new(status.as_u16(), "Request failed", "the API gave no reason");
+    let unread = |_| ApiRefusal::new(status.as_u16(), "Request failed", "the API gave no reason");
     Err(serde_json::from_slice(bytes).unwrap_or_else(unread))
 }
 
@@ -290,7 +290,7 @@ pub(super) fn same_site(headers: &HeaderMap) -> bool {
 fn to_sign_in(parts: &Parts) -> Response {
     let wanted = parts.uri.path_and_query().map_or("/dashboard", |path| path.as_str());
     if parts.method != Method::GET || wanted.contains("/live/") {
-        let refused = Refused::new(401, "You are signed out", "sign in and try again");
+        let refused = ApiRefusal::new(401, "You are signed out", "sign in and try again");
         return layout::bare(&refused);
     }
     let query = serde_urlencoded::to_string([("next", wanted)]).unwrap_or_default();
@@ -313,12 +313,12 @@ async fn params(parts: &mut Parts) -> Fields {
 }
 
 /// The fields of a form, within bounds of bytes and of time.
-pub(super) async fn form(app: &App, parts: &Parts, body: Body) -> Result<Fields, Refused> {
+pub(super) async fn form(app: &App, parts: &Parts, body: Body) -> Result<Fields, ApiRefusal> {
     if parts.method != Method::POST {
         return Ok(Vec::new());
     }
     let bytes = read_body(app, body, FORM_LEN_MAX).await;
-    Ok(pairs(&bytes.map_err(Refused::from)?))
+    Ok(pairs(&bytes.map_err(ApiRefusal::from)?))
 }
 
 fn pairs(bytes: &[u8]) -> Fields {

@@ -10,7 +10,7 @@ use railpost_store::{Event, PageRequest, Store, StoreError};
 use railpost_wire::{EventType, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::described::{Described, Rejection, Verdict};
+use super::event_type::{CompiledEventType, Rejection, Verdict};
 use super::threads::{ThreadError, ValidationThreads};
 use crate::limits::{
     EVENT_TYPES_BELIEVED_FOR, EVENT_TYPES_TENANTS_MAX, SCHEMA_INLINE_COST_MAX, VALIDATION_TIME_MAX,
@@ -63,7 +63,7 @@ impl Catalogue {
 
 /// The event types of one tenant.
 #[derive(Debug, Default)]
-pub struct EventTypes(FxHashMap<EventType, Arc<Described>>);
+pub struct EventTypes(FxHashMap<EventType, Arc<CompiledEventType>>);
 
 impl EventTypes {
     /// Reads them; what is as it was keeps its compiled schemas.
@@ -80,7 +80,8 @@ impl EventTypes {
                 let old = before.as_ref().and_then(|before| before.0.get(&record.name));
                 let same = old.filter(|old| old.is_of(&record)).cloned();
                 let name = record.name.clone();
-                types.insert(name, same.unwrap_or_else(|| Arc::new(Described::new(record))));
+                types
+                    .insert(name, same.unwrap_or_else(|| Arc::new(CompiledEventType::new(record))));
             }
             match listing.next {
                 Some(next) => page.after = Some(next),
@@ -101,12 +102,12 @@ impl EventTypes {
 
     /// Bytes of all schemas.
     pub fn schemas_len(&self) -> usize {
-        self.0.values().map(|described| described.len()).sum()
+        self.0.values().map(|event_type| event_type.len()).sum()
     }
 
     /// Bytes of the schemas of one of them.
     pub fn schemas_len_of(&self, name: &EventType) -> usize {
-        self.0.get(name).map_or(0, |described| described.len())
+        self.0.get(name).map_or(0, |event_type| event_type.len())
     }
 
     /// What is said of events that are published together; of the first that is refused, its place and why.
@@ -120,29 +121,29 @@ impl EventTypes {
         let (mut warnings, mut costly) = (vec![Vec::new(); events.len()], Vec::new());
         let mut allowance = SCHEMA_INLINE_COST_MAX;
         for (index, event) in events.iter().enumerate() {
-            let Some(described) = self.held_against(event) else { continue };
-            match described.judge_inline(event, &mut allowance) {
-                Some(verdict) => warnings[index] = described.conclude(index, Ok(verdict))?,
-                None => costly.push((index, described.clone(), event.clone())),
+            let Some(event_type) = self.held_against(event) else { continue };
+            match event_type.judge_inline(event, &mut allowance) {
+                Some(verdict) => warnings[index] = event_type.conclude(index, Ok(verdict))?,
+                None => costly.push((index, event_type.clone(), event.clone())),
             }
         }
-        for (index, described, verdict) in judge_apart(threads, tenant, costly).await {
-            warnings[index] = described.conclude(index, verdict)?;
+        for (index, event_type, verdict) in judge_apart(threads, tenant, costly).await {
+            warnings[index] = event_type.conclude(index, verdict)?;
         }
         Ok(warnings)
     }
 
     /// The event's type, if anybody looks whether events of it fit.
-    fn held_against(&self, event: &Event) -> Option<&Arc<Described>> {
-        let described = self.0.get(&event.event_type);
-        described.filter(|described| described.is_looked_at())
+    fn held_against(&self, event: &Event) -> Option<&Arc<CompiledEventType>> {
+        let event_type = self.0.get(&event.event_type);
+        event_type.filter(|event_type| event_type.is_looked_at())
     }
 }
 
 /// An event that waits to be held against its type, with its place among those of the request.
-type Waiting = (usize, Arc<Described>, Event);
+type Waiting = (usize, Arc<CompiledEventType>, Event);
 /// The same once that was done, or why it was not.
-type Judged = (usize, Arc<Described>, Result<Verdict, ThreadError>);
+type Judged = (usize, Arc<CompiledEventType>, Result<Verdict, ThreadError>);
 
 /// Looks at events on a thread of the tenant's, one after the other, as long as there is time.
 async fn judge_apart(
@@ -156,9 +157,9 @@ async fn judge_apart(
     let types: Vec<_> = events.iter().map(|(index, of, _)| (*index, of.clone())).collect();
     let judge_all = move || {
         let began = Instant::now();
-        let judged = events.iter().map(|(_, described, event)| {
+        let judged = events.iter().map(|(_, event_type, event)| {
             let in_time = began.elapsed() < Duration::from(VALIDATION_TIME_MAX);
-            in_time.then(|| described.judge(event)).ok_or(ThreadError::Overran)
+            in_time.then(|| event_type.judge(event)).ok_or(ThreadError::Overran)
         });
         judged.collect::<Vec<_>>()
     };

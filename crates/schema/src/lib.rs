@@ -9,11 +9,11 @@
 pub mod limits;
 
 mod budget;
-mod described;
+mod event_type;
 mod threads;
 mod catalogue;
 
 pub use budget::Unusable;
 pub use catalogue::{Catalogue, EventTypes};
-pub use described::{Compiled, Misfit, Rejection, compile, schemas_len};
+pub use event_type::{Compiled, Mismatch, Rejection, compile, schemas_len};
 pub use threads::{ThreadError, ValidationThreads};

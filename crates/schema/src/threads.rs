@@ -60,7 +60,7 @@ impl fmt::Display for ThreadError {
 impl std::error::Error for ThreadError {}
 
 /// A place among the threads. It is free again when the work has ended, however long nobody has waited for it.
-struct Place {
+struct ThreadPermits {
     _of_tenant: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
@@ -82,16 +82,16 @@ impl ValidationThreads {
         tenant: &TenantId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ThreadError> {
-        let place = timeout(Duration::from(VALIDATION_WAIT_MAX), self.place(tenant)).await;
-        let place = place.ok().flatten().ok_or(ThreadError::Busy)?;
-        let (tell, told) = oneshot::channel();
+        let permits = timeout(Duration::from(VALIDATION_WAIT_MAX), self.permits(tenant)).await;
+        let permits = permits.ok().flatten().ok_or(ThreadError::Busy)?;
+        let (sender, receiver) = oneshot::channel();
         let thread = std::thread::Builder::new().name("validation".to_owned());
         let started = thread.stack_size(VALIDATION_STACK_LEN).spawn(move || {
-            let _place = place;
-            let _ = tell.send(work());
+            let _permits = permits;
+            let _ = sender.send(work());
         });
         started.map_err(|_| ThreadError::Busy)?;
-        match timeout(Duration::from(VALIDATION_TIME_MAX), told).await {
+        match timeout(Duration::from(VALIDATION_TIME_MAX), receiver).await {
             Ok(done) => done.map_err(|_| ThreadError::Panicked),
             Err(_) => {
                 (self.on_overrun)(tenant);
@@ -101,10 +101,10 @@ impl ValidationThreads {
     }
 
     /// Waits for a place, first among the tenant's own.
-    async fn place(&self, tenant: &TenantId) -> Option<Place> {
+    async fn permits(&self, tenant: &TenantId) -> Option<ThreadPermits> {
         let of_tenant = self.of_tenant(tenant).acquire_owned().await.ok()?;
         let of_all = self.all.clone().acquire_owned().await.ok()?;
-        Some(Place { _of_tenant: of_tenant, _of_all: of_all })
+        Some(ThreadPermits { _of_tenant: of_tenant, _of_all: of_all })
     }
 
     fn of_tenant(&self, tenant: &TenantId) -> Arc<Semaphore> {
@@ -136,21 +136,21 @@ mod tests {
     async fn a_tenant_that_takes_all_it_may_leaves_places_for_others() {
         let threads = ValidationThreads::new(|_| {});
         let mut taken = Vec::new();
-        while let Some(place) = threads.place(&tenant("greedy")).now_or_never() {
-            taken.push(place.unwrap());
+        while let Some(permits) = threads.permits(&tenant("greedy")).now_or_never() {
+            taken.push(permits.unwrap());
         }
         assert_eq!(taken.len(), threads.share);
-        let other = threads.place(&tenant("other")).now_or_never();
-        assert!(other.is_some_and(|place| place.is_some()));
+        let other = threads.permits(&tenant("other")).now_or_never();
+        assert!(other.is_some_and(|permits| permits.is_some()));
         taken.pop();
-        assert!(threads.place(&tenant("greedy")).now_or_never().is_some());
+        assert!(threads.permits(&tenant("greedy")).now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn tenants_that_have_nothing_under_way_are_forgotten() {
         let threads = ValidationThreads::new(|_| {});
         for number in 0..2 * VALIDATION_TENANTS_MAX {
-            drop(threads.place(&tenant(&format!("t{number}"))).await);
+            drop(threads.permits(&tenant(&format!("t{number}"))).await);
         }
         assert!(threads.tenants.lock().unwrap().len() <= VALIDATION_TENANTS_MAX);
     }

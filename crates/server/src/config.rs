@@ -173,4 +173,6 @@ pub struct LogConfig {
 pub struct TelemetryConfig {
     /// Where traces go, such as `http://127.0.0.1:4318`; empty for nowhere.
     pub otlp_url: String,
+    /// Headers of every request there, as `name=value,name=value`.
+    pub otlp_headers: String,
 }

@@ -30,11 +30,11 @@ use walk::Walk;
 #[derive(Default)]
 struct Jobs {
     tasks: JoinSet<()>,
-    known: HashMap<Id, Known>,
+    known: HashMap<Id, RunningJob>,
 }
 
 /// A job under way: whose it is, which, whether it only counts, and how to tell it that it was cancelled.
-struct Known {
+struct RunningJob {
     tenant: TenantId,
     replay: ReplayId,
     dry_run: bool,
@@ -76,14 +76,15 @@ impl Jobs {
             }
         }
         for replay in running {
-            let same_kind =
-                |known: &Known| (&known.tenant, known.dry_run) == (&replay.tenant, replay.dry_run);
+            let same_kind = |known: &RunningJob| {
+                (&known.tenant, known.dry_run) == (&replay.tenant, replay.dry_run)
+            };
             if self.known.values().any(same_kind) {
                 continue;
             }
             let (cancel, cancelled) = watch::channel(false);
             let (tenant, dry_run) = (replay.tenant.clone(), replay.dry_run);
-            let known = Known { tenant, replay: replay.id, dry_run, cancel };
+            let known = RunningJob { tenant, replay: replay.id, dry_run, cancel };
             let signals = StopSignals { stopping: stopping.clone(), cancelled };
             let job = Job::new(app.clone(), replay, signals);
             self.known.insert(self.tasks.spawn(job.run()).id(), known);
@@ -189,8 +190,8 @@ impl Job {
     /// The next delivery. A store in trouble is asked until it answers.
     async fn next(&mut self) -> Result<Option<DeliveryView>, Stop> {
         loop {
-            let look = self.walk.next(&*self.app.store);
-            match self.signals.unless_stopped(look).await? {
+            let style = self.walk.next(&*self.app.store);
+            match self.signals.unless_stopped(style).await? {
                 Ok(next) => return Ok(next),
                 Err(error) if !error.is_temporary() => return Err(Stop::Failed(error.to_string())),
                 Err(_) => self.signals.pause().await?,

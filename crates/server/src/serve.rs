@@ -24,7 +24,7 @@ use railpost_dispatch::{
 };
 use railpost_store::{Source, Store, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
-use railpost_telemetry::{Log, Telemetry};
+use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -33,7 +33,7 @@ use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::replays;
 use crate::upkeep;
-use first_keys::Opened;
+use first_keys::StartReport;
 use listen::{HttpListener, Served};
 
 pub use first_keys::DEFAULT_TENANT;
@@ -47,7 +47,7 @@ pub struct Server {
     dashboard: Dashboard,
     address: SocketAddr,
     url: String,
-    opened: Opened,
+    opened: StartReport,
     loopback_closed_by: Option<ClosedBy>,
     /// Tells the listener and the background jobs to stop.
     stop: watch::Sender<bool>,
@@ -113,8 +113,8 @@ impl Server {
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
         let routes = railpost_api::routes();
         let routes = routes.iter().map(|route| (route.method.to_string(), route.path));
-        let otlp_url = &config.telemetry.otlp_url;
-        let telemetry = Telemetry::new(log, routes, otlp_url, source.clone());
+        let collector = collector(&config)?;
+        let telemetry = Telemetry::new(log, routes, collector.as_ref(), source.clone());
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
         let url = public_url(&config, listener.address);
@@ -259,6 +259,15 @@ fn public_url(config: &Config, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         url => url.trim_end_matches('/').to_owned(),
     }
+}
+
+/// The collector that spans go to, if there is one.
+fn collector(config: &Config) -> Result<Option<Collector>, StartError> {
+    let telemetry = &config.telemetry;
+    let headers = telemetry.otlp_headers.parse();
+    let headers = headers.map_err(|error: BadHeaders| failed("telemetry.otlp_headers", error))?;
+    let url = telemetry.otlp_url.clone();
+    Ok((!url.is_empty()).then_some(Collector { url, headers }))
 }
 
 /// Whether browsers reach this server by TLS alone.

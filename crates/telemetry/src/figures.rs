@@ -14,7 +14,7 @@ use super::words;
 
 /// What happened since it was last written down, by the minute.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered(Mutex<BTreeMap<Timestamp, Minute>>);
+pub(crate) struct FigureCollector(Mutex<BTreeMap<Timestamp, Minute>>);
 
 /// What happened in one minute. What tenants and all have is the sum over endpoints, so that the
 /// hot path counts once.
@@ -26,7 +26,7 @@ struct Minute {
 
 type Entry = (FiguresScope, Timestamp, Figures);
 
-impl Gathered {
+impl FigureCollector {
     pub(super) fn accepted(&self, tenant: &TenantId, receipts: &[Receipt]) {
         let mut minutes = self.lock();
         for receipt in receipts {

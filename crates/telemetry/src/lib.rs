@@ -14,10 +14,14 @@ mod metrics;
 mod process;
 mod attempt;
 mod figures;
+mod otlp;
 mod traces;
+mod facade;
 
-pub use log::{Level, Log, Look, Value};
+pub use facade::follow_dependencies;
+pub use log::{Level, Log, LogStyle, Value};
 pub use metrics::{Metrics, Sample};
+pub use otlp::{BadHeaders, Collector, OtlpHeaders};
 pub use process::Process;
 pub use traces::Exporter;
 
@@ -33,8 +37,8 @@ use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
 use tokio::sync::watch;
 
-use crate::limits::TROUBLE_TOLD_EVERY;
-use figures::Gathered;
+use crate::limits::TROUBLE_LOGGED_EVERY;
+use figures::FigureCollector;
 use traces::Traces;
 
 /// All of it, for one server.
@@ -45,9 +49,9 @@ pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     /// When the server was started.
     pub started_at: SystemTime,
-    gathered: Gathered,
+    figures: FigureCollector,
     traces: Option<Traces>,
-    trouble: Mutex<Rarely>,
+    trouble: Mutex<LogThrottle>,
     /// Why the store has stopped for good, if it has.
     stopped: watch::Sender<Option<String>>,
     source: Arc<dyn Source>,
@@ -55,7 +59,7 @@ pub struct Telemetry {
 
 /// A request as telemetry knows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AnsweredRequest<'a> {
     /// The number of its route.
     pub number: usize,
     /// Its method.
@@ -71,18 +75,18 @@ pub struct Asked<'a> {
 }
 
 impl Telemetry {
-    /// Telemetry of an API with these routes. With a collector's URL, also what sends spans to it.
+    /// Telemetry of an API with these routes. With a collector, also what sends spans to it.
     pub fn new(
         log: Log,
         routes: impl IntoIterator<Item = (String, &'static str)>,
-        otlp_url: &str,
+        collector: Option<&Collector>,
         source: Arc<dyn Source>,
     ) -> Result<(Self, Option<Exporter>), String> {
         let metrics = Arc::new(Metrics::new(routes));
-        let (traces, exporter) = match otlp_url {
-            "" => (None, None),
-            url => {
-                let (traces, exporter) = traces::traces(url, &metrics, &log)?;
+        let (traces, exporter) = match collector {
+            None => (None, None),
+            Some(collector) => {
+                let (traces, exporter) = traces::traces(collector, &metrics, &log)?;
                 (Some(traces), Some(exporter))
             }
         };
@@ -90,7 +94,7 @@ impl Telemetry {
             log,
             metrics,
             started_at: SystemTime::now(),
-            gathered: Gathered::default(),
+            figures: FigureCollector::default(),
             traces,
             trouble: Mutex::default(),
             stopped: watch::Sender::default(),
@@ -100,29 +104,29 @@ impl Telemetry {
     }
 
     /// A request was answered.
-    pub fn request(&self, asked: &Asked<'_>, status: u16, took: Duration) {
-        self.metrics.request(asked.number, status, took);
+    pub fn request(&self, request: &AnsweredRequest<'_>, status: u16, took: Duration) {
+        self.metrics.request(request.number, status, took);
         if self.log.takes(Level::Debug) {
             let fields = [
-                ("method", Value::Text(asked.method)),
-                ("route", Value::Text(asked.route)),
+                ("method", Value::Text(request.method)),
+                ("route", Value::Text(request.route)),
                 ("status", Value::Number(u64::from(status))),
                 ("latency_ms", Value::Millis(took.as_micros() as u64)),
-                ("address", Value::Shown(&asked.client)),
+                ("address", Value::Shown(&request.client)),
             ];
             self.log.line(Level::Debug, "request", &fields);
         }
-        if let Some(traces) = self.traces.as_ref().filter(|_| asked.publishes) {
+        if let Some(traces) = self.traces.as_ref().filter(|_| request.publishes) {
             let now = self.source.now();
             let began = now.as_millis().saturating_sub(took.as_millis() as u64);
             let time = (Timestamp::from_millis(began), now);
-            traces.accepted(asked, status, time, || self.random(), &self.metrics);
+            traces.accepted(request, status, time, || self.random(), &self.metrics);
         }
     }
 
     /// Adds what was gathered to the store's figures over time.
     pub async fn write_figures(&self, store: &dyn Store) {
-        if let Err((problem, entries)) = self.gathered.write_to(store).await {
+        if let Err((problem, entries)) = self.figures.write_to(store).await {
             self.note_stopped(&problem);
             let fields =
                 [("problem", Value::Shown(&problem)), ("entries", Value::Number(entries as u64))];
@@ -166,12 +170,12 @@ impl Telemetry {
 impl Observer for Telemetry {
     fn accepted(&self, tenant: &TenantId, receipts: &[Receipt]) {
         self.metrics.accepted(receipts);
-        self.gathered.accepted(tenant, receipts);
+        self.figures.accepted(tenant, receipts);
     }
 
     fn attempt_ended(&self, ended: &AttemptEnded<'_>) {
         self.metrics.attempt_ended(ended);
-        self.gathered.attempt_ended(ended);
+        self.figures.attempt_ended(ended);
         attempt::write(&self.log, ended);
         if let Some(traces) = &self.traces {
             traces.attempt_ended(ended, || self.random(), &self.metrics);
@@ -230,21 +234,21 @@ impl fmt::Debug for Telemetry {
 
 /// Limits how often repeated trouble is logged.
 #[derive(Debug, Default)]
-struct Rarely {
-    told_at: Option<Instant>,
+struct LogThrottle {
+    logged_at: Option<Instant>,
     /// Occurrences that were not logged yet.
     times: u64,
 }
 
-impl Rarely {
+impl LogThrottle {
     /// Counts an occurrence. If it is time to log: the number of occurrences since the last line.
     fn now(&mut self) -> Option<u64> {
         self.times += 1;
-        let every = Duration::from(TROUBLE_TOLD_EVERY);
-        if self.told_at.is_some_and(|at| at.elapsed() < every) {
+        let every = Duration::from(TROUBLE_LOGGED_EVERY);
+        if self.logged_at.is_some_and(|at| at.elapsed() < every) {
             return None;
         }
-        self.told_at = Some(Instant::now());
+        self.logged_at = Some(Instant::now());
         Some(std::mem::take(&mut self.times))
     }
 }

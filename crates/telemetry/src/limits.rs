@@ -14,7 +14,7 @@ pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
 
 /// How often continuing trouble is logged.
-pub const TROUBLE_TOLD_EVERY: Span = Span::from_secs(10);
+pub const TROUBLE_LOGGED_EVERY: Span = Span::from_secs(10);
 
 /// Spans that wait for the collector; past it they are counted and left out.
 pub const SPANS_WAITING_MAX: usize = 4_096;
@@ -22,5 +22,13 @@ pub const SPANS_WAITING_MAX: usize = 4_096;
 pub const SPANS_BATCH_MAX: usize = 512;
 /// How long spans are gathered before they go.
 pub const SPANS_EVERY: Span = Span::from_millis(500);
+/// How often a batch is sent that the collector does not take for a passing reason, how long the first wait is, and
+/// the longest: each is twice as long as the one before, or what `Retry-After` asks for. The spans of about 8
+/// seconds are gathered meanwhile, as far as there is room for them.
+pub const SPANS_TRIES_MAX: u32 = 5;
+/// See [`SPANS_TRIES_MAX`].
+pub const SPANS_RETRY_WAIT: Span = Span::from_millis(500);
+/// See [`SPANS_TRIES_MAX`].
+pub const SPANS_RETRY_WAIT_MAX: Span = Span::from_secs(10);
 /// How long the end of the server waits for the collector.
 pub const SPANS_LAST_TIMEOUT: Span = Span::from_secs(2);

@@ -52,7 +52,7 @@ impl Level {
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum LogStyle {
     /// For machines: a JSON object a line.
     Json,
     /// For people.
@@ -86,25 +86,25 @@ impl<'f, F: IntoIterator<Item = &'f (&'f str, Value<'f>)>> Fields<'f> for F {}
 #[derive(Clone)]
 pub struct Log {
     level: Level,
-    look: Look,
-    speaker: Arc<Speaker>,
+    style: LogStyle,
+    writer: Arc<WriterGuard>,
 }
 
 /// What all clones of a log share. Dropping it ends the thread that writes.
-struct Speaker(Arc<Lines>);
+struct WriterGuard(Arc<LogBuffer>);
 
 /// The buffer of lines between the logging threads and the writer thread.
 #[derive(Default)]
-struct Lines {
-    said: Mutex<Said>,
+struct LogBuffer {
+    queue: Mutex<LogQueue>,
     /// Notified when the empty buffer gets a line.
-    news: Condvar,
+    wake: Condvar,
     dropped: AtomicU64,
 }
 
 /// What was said and is not being written yet.
 #[derive(Default)]
-struct Said {
+struct LogQueue {
     text: String,
     /// Callers that wait until the buffer is written.
     waiting: Vec<SyncSender<()>>,
@@ -115,7 +115,7 @@ struct Said {
 impl Log {
     /// A log that writes what matters at least this much, as JSON.
     pub fn new(level: Level, sink: impl Write + Send + 'static) -> Self {
-        Self::with_look(level, Look::Json, sink)
+        Self::with_style(level, LogStyle::Json, sink)
     }
 
     /// A log whose lines look like this.
@@ -123,12 +123,12 @@ impl Log {
     /// # Panics
     ///
     /// If the machine has no thread left for it.
-    pub fn with_look(level: Level, look: Look, sink: impl Write + Send + 'static) -> Self {
-        let lines = Arc::<Lines>::default();
-        let writer = Writer { lines: lines.clone(), sink, look, told: 0 };
+    pub fn with_style(level: Level, style: LogStyle, sink: impl Write + Send + 'static) -> Self {
+        let lines = Arc::<LogBuffer>::default();
+        let writer = Writer { lines: lines.clone(), sink, style, told: 0 };
         let thread = std::thread::Builder::new().name("log".to_owned());
         thread.spawn(move || writer.run()).expect("a thread can be made");
-        Self { level, look, speaker: Arc::new(Speaker(lines)) }
+        Self { level, style, writer: Arc::new(WriterGuard(lines)) }
     }
 
     /// Whether a line that matters this much is written.
@@ -142,67 +142,67 @@ impl Log {
         if !self.takes(level) {
             return;
         }
-        let (now, lines) = (SystemSource.now(), &self.speaker.0);
-        let mut said = lines.said();
-        if said.text.len() >= LOG_WAITING_LEN_MAX {
+        let (now, lines) = (SystemSource.now(), &self.writer.0);
+        let mut queue = lines.queue();
+        if queue.text.len() >= LOG_WAITING_LEN_MAX {
             lines.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let is_first = said.text.is_empty();
-        add_line(&mut said.text, self.look, now, level, event, fields);
-        drop(said);
+        let is_first = queue.text.is_empty();
+        add_line(&mut queue.text, self.style, now, level, event, fields);
+        drop(queue);
         if is_first {
-            lines.news.notify_one();
+            lines.wake.notify_one();
         }
     }
 
     /// How many lines there was no room for.
     pub fn lines_dropped(&self) -> u64 {
-        self.speaker.0.dropped.load(Ordering::Relaxed)
+        self.writer.0.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until what was said so far is written, but not for long.
     pub fn flush(&self) {
         let (done, written) = sync_channel(1);
-        let lines = &self.speaker.0;
-        lines.said().waiting.push(done);
-        lines.news.notify_one();
+        let lines = &self.writer.0;
+        lines.queue().waiting.push(done);
+        lines.wake.notify_one();
         let _ = written.recv_timeout(Duration::from(LOG_FLUSH_TIMEOUT));
     }
 }
 
-impl Drop for Speaker {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
-        self.0.said().over = true;
-        self.0.news.notify_one();
+        self.0.queue().over = true;
+        self.0.wake.notify_one();
     }
 }
 
-impl Lines {
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+impl LogBuffer {
+    fn queue(&self) -> MutexGuard<'_, LogQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for something to write, takes it into the empty `text`, and says who waits for it. Nothing
     /// when all is over and written.
     fn take(&self, text: &mut String) -> Option<Vec<SyncSender<()>>> {
-        let mut said = self.said();
-        while said.text.is_empty() && said.waiting.is_empty() {
-            if said.over {
+        let mut queue = self.queue();
+        while queue.text.is_empty() && queue.waiting.is_empty() {
+            if queue.over {
                 return None;
             }
-            said = self.news.wait(said).unwrap_or_else(PoisonError::into_inner);
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        std::mem::swap(&mut said.text, text);
-        Some(std::mem::take(&mut said.waiting))
+        std::mem::swap(&mut queue.text, text);
+        Some(std::mem::take(&mut queue.waiting))
     }
 }
 
 /// What the thread has that writes.
 struct Writer<S> {
-    lines: Arc<Lines>,
+    lines: Arc<LogBuffer>,
     sink: S,
-    look: Look,
+    style: LogStyle,
     /// How many dropped lines have been reported.
     told: u64,
 }
@@ -230,7 +230,7 @@ impl<S: Write> Writer<S> {
         if dropped > self.told {
             let fields = [("lines", Value::Number(dropped - self.told))];
             let now = SystemSource.now();
-            add_line(text, self.look, now, Level::Warn, "log_lines_dropped", &fields);
+            add_line(text, self.style, now, Level::Warn, "log_lines_dropped", &fields);
             self.told = dropped;
         }
     }
@@ -238,15 +238,15 @@ impl<S: Write> Writer<S> {
 
 fn add_line<'f>(
     text: &mut String,
-    look: Look,
+    style: LogStyle,
     now: Timestamp,
     level: Level,
     event: &str,
     fields: impl Fields<'f>,
 ) {
-    let written = match look {
-        Look::Json => json_line(text, now, level, event, fields),
-        Look::Text { colours } => text_line(text, now, (level, colours), event, fields),
+    let written = match style {
+        LogStyle::Json => json_line(text, now, level, event, fields),
+        LogStyle::Text { colours } => text_line(text, now, (level, colours), event, fields),
     };
     written.expect("a text can be written to");
 }
@@ -390,9 +390,14 @@ mod tests {
         }
     }
 
-    fn format_line<'f>(look: Look, level: Level, event: &str, fields: impl Fields<'f>) -> String {
+    fn format_line<'f>(
+        style: LogStyle,
+        level: Level,
+        event: &str,
+        fields: impl Fields<'f>,
+    ) -> String {
         let mut text = String::new();
-        add_line(&mut text, look, AT, level, event, fields);
+        add_line(&mut text, style, AT, level, event, fields);
         text
     }
 
@@ -407,9 +412,9 @@ mod tests {
             ("latency_ms", Value::Millis(1_500)),
             ("replay", Value::Truth(false)),
         ];
-        let line = |look| format_line(look, Level::Warn, "attempt", &fields);
+        let line = |style| format_line(style, Level::Warn, "attempt", &fields);
         assert_eq!(
-            line(Look::Json),
+            line(LogStyle::Json),
             concat!(
                 r#"{"timestamp":"2023-11-14T22:13:20.123Z","level":"warn","event":"attempt","#,
                 r#""tenant":"acme","message":"a \"b\"\nc","attempt":3,"latency_ms":1.500,"replay":false}"#,
@@ -417,11 +422,11 @@ mod tests {
             )
         );
         assert_eq!(
-            line(Look::Text { colours: false }),
+            line(LogStyle::Text { colours: false }),
             "22:13:20.123 WARN  attempt tenant=acme message=\"a \\\"b\\\"\\nc\" attempt=3 \
              latency_ms=1.500 replay=false\n"
         );
-        assert!(line(Look::Text { colours: true }).contains("\x1b[33mWARN \x1b[0m"));
+        assert!(line(LogStyle::Text { colours: true }).contains("\x1b[33mWARN \x1b[0m"));
     }
 
     #[test]
@@ -430,7 +435,7 @@ mod tests {
             [(0, "0.000"), (7, "0.007"), (999, "0.999"), (12_345_678, "12345.678")]
         {
             let fields = [("took_ms", Value::Millis(micros))];
-            let line = format_line(Look::Json, Level::Info, "done", &fields);
+            let line = format_line(LogStyle::Json, Level::Info, "done", &fields);
             assert!(line.ends_with(&format!(",\"took_ms\":{millis}}}\n")), "{line}");
         }
     }
@@ -439,7 +444,7 @@ mod tests {
     fn whatever_a_field_holds_reads_back_from_one_line() {
         let every: String = (0..=u8::MAX).map(char::from).collect();
         for text in ["", "plain", "\"", "\\", "\r\n", "é\u{2028}€", &every] {
-            let line = format_line(Look::Json, Level::Info, "e", &[("f", Value::Text(text))]);
+            let line = format_line(LogStyle::Json, Level::Info, "e", &[("f", Value::Text(text))]);
             let read: serde_json::Value = serde_json::from_str(&line).unwrap();
             assert_eq!((read["f"].as_str(), line.matches('\n').count()), (Some(text), 1));
         }
@@ -491,16 +496,16 @@ mod tests {
         let kept = Kept::default();
         let log = Log::new(Level::Info, kept.clone());
         let door = kept.0.lock().unwrap();
-        let mut said = 0;
+        let mut queue = 0;
         while log.lines_dropped() < 5 {
             log.line(Level::Info, "said", &[]);
-            said += 1;
+            queue += 1;
         }
         drop(door);
         log.flush();
         let text = kept.text();
         let count = |event: &str| text.matches(&format!("\"event\":\"{event}\"")).count();
-        assert_eq!(count("said") as u64 + log.lines_dropped(), said);
+        assert_eq!(count("said") as u64 + log.lines_dropped(), queue);
         assert!(text.contains(r#""event":"log_lines_dropped","lines":"#), "nothing was said of it");
     }
 }

@@ -207,7 +207,7 @@ impl Metrics {
 
     /// All of it, in Prometheus' text format.
     pub fn render(&self, sample: &Sample) -> String {
-        let mut page = Page(String::with_capacity(16 * 1024));
+        let mut page = MetricsText(String::with_capacity(16 * 1024));
         page.one("railpost_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
         page.count("railpost_events_accepted_total", &self.accepted);
         page.count("railpost_events_duplicate_total", &self.duplicates);
@@ -228,7 +228,7 @@ impl Metrics {
         page.0
     }
 
-    fn render_requests(&self, page: &mut Page) {
+    fn render_requests(&self, page: &mut MetricsText) {
         page.head("railpost_requests_total");
         for route in &self.routes {
             for (class, count) in CLASSES.iter().zip(&route.classes) {
@@ -244,7 +244,7 @@ impl Metrics {
         page.count("railpost_connections_open", &self.connections_open);
     }
 
-    fn render_attempts(&self, page: &mut Page) {
+    fn render_attempts(&self, page: &mut MetricsText) {
         let outcomes = OUTCOMES.iter().map(|outcome| words::outcome_name(*outcome));
         page.labelled("railpost_attempts_total", "outcome", outcomes.zip(&self.outcomes));
         let statuses = CLASSES.into_iter().zip(&self.statuses);
@@ -257,7 +257,7 @@ impl Metrics {
         page.labelled("railpost_deliveries_dead_total", "reason", reasons.zip(&self.dead));
     }
 
-    fn render_notices(&self, page: &mut Page, sample: &Sample) {
+    fn render_notices(&self, page: &mut MetricsText, sample: &Sample) {
         page.one("railpost_breakers_open", &[], sample.breakers_open);
         page.count("railpost_breaker_opened_total", &self.breaker_opened);
         page.count("railpost_lanes_held_total", &self.lanes_held);
@@ -268,7 +268,7 @@ impl Metrics {
     }
 }
 
-fn render_engine(page: &mut Page, sample: &Sample) {
+fn render_engine(page: &mut MetricsText, sample: &Sample) {
     page.some("railpost_attempts_in_flight", sample.in_flight);
     let engine = sample.engine.as_ref();
     page.some("railpost_engine_attempts_started_total", engine.map(|engine| engine.started));
@@ -284,7 +284,7 @@ fn render_engine(page: &mut Page, sample: &Sample) {
     }
 }
 
-fn render_store(page: &mut Page, sample: &Sample) {
+fn render_store(page: &mut MetricsText, sample: &Sample) {
     page.head("railpost_deliveries");
     if let Some(counts) = &sample.counts {
         let Counts { pending, in_flight, waiting, held, dead, .. } = *counts;
@@ -304,9 +304,9 @@ fn render_store(page: &mut Page, sample: &Sample) {
 }
 
 /// The text as it grows.
-struct Page(String);
+struct MetricsText(String);
 
-impl Page {
+impl MetricsText {
     fn head(&mut self, name: &str) {
         let known = METRICS.iter().find(|(known, ..)| *known == name);
         let (_, kind, help) = known.expect("every metric is listed by its name");
@@ -413,7 +413,7 @@ mod tests {
         for millis in [1, 2, 3, 7_200_000] {
             durations.record(Duration::from_millis(millis));
         }
-        let mut page = Page(String::new());
+        let mut page = MetricsText(String::new());
         page.durations("railpost_request_duration_seconds", &durations);
         for line in [
             "_bucket{le=\"0.001\"} 1",

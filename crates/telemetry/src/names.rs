@@ -79,7 +79,7 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 27] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 28] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
@@ -133,6 +133,7 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 27] = [
     ("traces_not_taken", &["problem", "spans"]),
     ("connections_not_taken", &["problem"]),
     ("log_lines_dropped", &["lines"]),
+    ("dependency", &["target", "message"]),
 ];
 
 /// Every span with its attributes.

@@ -1,22 +1,28 @@
-//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A separate task sends them in batches. If
-//! the collector is down, spans are dropped and counted, and a line is logged at most every 10 s.
+//! Spans for an OpenTelemetry collector: OTLP over HTTP, as JSON. A separate task sends them in batches, and
+//! retries what failed for a temporary reason. If the collector stays down, spans are dropped and counted, and
+//! a line is logged at most every 10 s.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use railpost_dispatch::{
     AttemptEnded, Guard, GuardConfig, NamedNetwork, Request, Route, RouteConfig, Sender,
     SenderConfig, Target, TraceParent,
 };
-use railpost_engine::{AttemptResult, DeliveryState, Timestamp};
+use railpost_engine::{AttemptResult, DeliveryState, Span, Timestamp};
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, watch};
 
 use super::log::{Level, Log, Value};
 use super::metrics::Metrics;
-use super::{Rarely, words};
-use crate::limits::{SPANS_BATCH_MAX, SPANS_EVERY, SPANS_WAITING_MAX};
+use super::otlp::{Collector, OtlpHeaders};
+use super::{LogThrottle, words};
+use crate::limits::{
+    SPANS_BATCH_MAX, SPANS_EVERY, SPANS_RETRY_WAIT, SPANS_RETRY_WAIT_MAX, SPANS_TRIES_MAX,
+    SPANS_WAITING_MAX,
+};
 
 /// Where spans go.
 #[derive(Debug)]
@@ -25,7 +31,7 @@ pub(crate) struct Traces {
 }
 
 /// The position of a span in its trace.
-struct SpanPlace {
+struct SpanIds {
     trace_id: u128,
     span_id: u64,
     parent: Option<u64>,
@@ -36,14 +42,15 @@ pub struct Exporter {
     spans: mpsc::Receiver<Json>,
     sender: Sender,
     route: Route,
+    headers: OtlpHeaders,
     metrics: Arc<Metrics>,
     log: Log,
-    rarely: Rarely,
+    throttle: LogThrottle,
 }
 
 /// Spans for the collector at this URL, and the task that sends them.
 pub(crate) fn traces(
-    url: &str,
+    collector: &Collector,
     metrics: &Arc<Metrics>,
     log: &Log,
 ) -> Result<(Traces, Exporter), String> {
@@ -52,14 +59,15 @@ pub(crate) fn traces(
     let everything = ["0.0.0.0/0", "::/0"].map(|network| NamedNetwork::new("collector", network));
     let networks = everything.into_iter().collect::<Result<_, _>>().map_err(|e| text(&e))?;
     let guard = Guard::new(GuardConfig { networks, https_only: false });
-    let url = format!("{}/v1/traces", url.trim_end_matches('/'));
+    let url = format!("{}/v1/traces", collector.url.trim_end_matches('/'));
     let target = Target::parse(&url, &guard).map_err(|e| text(&e))?;
     let sender = Sender::new(SenderConfig { guard, ..SenderConfig::default() });
     let sender = sender.map_err(|e| text(&e))?;
     let route = sender.route(&RouteConfig::new(target)).map_err(|e| text(&e))?;
     let (outbox, spans) = mpsc::channel(SPANS_WAITING_MAX);
     let (metrics, log) = (metrics.clone(), log.clone());
-    let exporter = Exporter { spans, sender, route, metrics, log, rarely: Rarely::default() };
+    let (headers, throttle) = (collector.headers.clone(), LogThrottle::default());
+    let exporter = Exporter { spans, sender, route, headers, metrics, log, throttle };
     Ok((Traces { spans: outbox }, exporter))
 }
 
@@ -67,14 +75,14 @@ impl Traces {
     /// A request that publishes was answered.
     pub(super) fn accepted(
         &self,
-        request: &super::Asked<'_>,
+        request: &super::AnsweredRequest<'_>,
         status: u16,
         (began, now): (Timestamp, Timestamp),
         random: impl Fn() -> u128,
         metrics: &Metrics,
     ) {
         let parent: Option<TraceParent> = request.traceparent.and_then(|text| text.parse().ok());
-        let place = SpanPlace {
+        let ids = SpanIds {
             trace_id: parent.map_or_else(|| random().max(1), TraceParent::trace_id),
             span_id: (random() as u64).max(1),
             parent: parent.map(TraceParent::span_id),
@@ -85,7 +93,7 @@ impl Traces {
             number("http.response.status_code", u64::from(status)),
         ];
         self.send(metrics, || {
-            span("accept", SERVER, &place, (began, now), &attributes, status >= 500)
+            span("accept", SERVER, &ids, (began, now), &attributes, status >= 500)
         });
     }
 
@@ -97,7 +105,7 @@ impl Traces {
     ) {
         let event = ended.parcel.map(|parcel| &parcel.event);
         let producer = event.and_then(|event| event.traceparent.as_ref()?.parse().ok());
-        let place = SpanPlace {
+        let ids = SpanIds {
             trace_id: ended.trace.map_or_else(|| random().max(1), TraceParent::trace_id),
             span_id: ended.trace.map_or_else(|| (random() as u64).max(1), TraceParent::span_id),
             parent: ended.trace.and(producer.map(TraceParent::span_id)),
@@ -107,7 +115,7 @@ impl Traces {
         let until = Timestamp::from_millis(began.as_millis() + took.as_millis() as u64);
         let failed = ended.transition.state != DeliveryState::Delivered;
         self.send(metrics, || {
-            span("attempt", CLIENT, &place, (began, until), &attributes(ended), failed)
+            span("attempt", CLIENT, &ids, (began, until), &attributes(ended), failed)
         });
     }
 
@@ -160,16 +168,16 @@ fn number(key: &str, value: u64) -> Json {
 fn span(
     name: &str,
     kind: u8,
-    place: &SpanPlace,
+    ids: &SpanIds,
     (began, ended): (Timestamp, Timestamp),
     attributes: &[Json],
     failed: bool,
 ) -> Json {
     let nanos = |at: Timestamp| format!("{}000000", at.as_millis());
     json!({
-        "traceId": format!("{:032x}", place.trace_id),
-        "spanId": format!("{:016x}", place.span_id),
-        "parentSpanId": place.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
+        "traceId": format!("{:032x}", ids.trace_id),
+        "spanId": format!("{:016x}", ids.span_id),
+        "parentSpanId": ids.parent.map(|id| format!("{id:016x}")).unwrap_or_default(),
         "name": name,
         "kind": kind,
         "startTimeUnixNano": nanos(began),
@@ -188,7 +196,7 @@ impl Exporter {
                 _ = self.spans.recv_many(&mut batch, SPANS_BATCH_MAX) => {}
                 _ = ending.wait_for(|end| *end) => break,
             }
-            self.send(std::mem::take(&mut batch)).await;
+            self.send(std::mem::take(&mut batch), &mut ending).await;
             // What comes meanwhile goes together.
             if self.spans.len() < SPANS_BATCH_MAX {
                 let gathering = ending.wait_for(|end| *end);
@@ -197,21 +205,21 @@ impl Exporter {
         }
         self.spans.close();
         while self.spans.recv_many(&mut batch, SPANS_BATCH_MAX).await > 0 {
-            self.send(std::mem::take(&mut batch)).await;
+            self.send(std::mem::take(&mut batch), &mut ending).await;
         }
     }
 
-    async fn send(&mut self, spans: Vec<Json>) {
+    async fn send(&mut self, spans: Vec<Json>, ending: &mut watch::Receiver<bool>) {
         let count = spans.len() as u64;
-        match self.post(spans).await {
+        match self.post_with_retries(&body(&spans), ending).await {
             Ok(()) => {
                 self.metrics.spans_sent.fetch_add(count, Ordering::Relaxed);
             }
-            Err(problem) => {
+            Err(failure) => {
                 self.metrics.spans_dropped.fetch_add(count, Ordering::Relaxed);
-                if let Some(times) = self.rarely.now() {
+                if let Some(times) = self.throttle.now() {
                     let fields = [
-                        ("problem", Value::Text(&problem)),
+                        ("problem", Value::Text(&failure.problem)),
                         ("spans", Value::Number(times * count)),
                     ];
                     self.log.line(Level::Warn, "traces_not_taken", &fields);
@@ -220,21 +228,67 @@ impl Exporter {
         }
     }
 
-    async fn post(&self, spans: Vec<Json>) -> Result<(), String> {
-        let version = env!("CARGO_PKG_VERSION");
-        let body = json!({"resourceSpans": [{
-            "resource": {"attributes": [text("service.name", "railpost"), text("service.version", version)]},
-            "scopeSpans": [{"scope": {"name": "railpost", "version": version}, "spans": spans}],
-        }]});
-        let headers = [("content-type", "application/json".to_owned())];
-        let request = Request::new(&self.route, headers, body.to_string().into());
-        let exchange = self.sender.send(request.map_err(|error| error.to_string())?).await;
-        match exchange.result {
-            AttemptResult::Response { status: 200..=299, .. } => Ok(()),
-            AttemptResult::Response { status, .. } => {
-                Err(format!("the collector answered {status}"))
+    /// Sends a batch until it is taken or refused for good, a few times at most. What comes meanwhile waits in the
+    /// channel. A server that stops waits no more.
+    async fn post_with_retries(
+        &self,
+        body: &Bytes,
+        ending: &mut watch::Receiver<bool>,
+    ) -> Result<(), ExportFailure> {
+        let mut wait = SPANS_RETRY_WAIT;
+        for _ in 1..SPANS_TRIES_MAX {
+            match self.post(body).await {
+                Err(ExportFailure { retry_after: Some(least), .. }) if !*ending.borrow() => {
+                    let wait = Duration::from(wait.max(least).min(SPANS_RETRY_WAIT_MAX));
+                    let _ = tokio::time::timeout(wait, ending.wait_for(|end| *end)).await;
+                }
+                done => return done,
             }
-            AttemptResult::Failed(failure) => Err(words::failure_name(failure).to_owned()),
+            wait = wait.times(2);
+        }
+        self.post(body).await
+    }
+
+    async fn post(&self, body: &Bytes) -> Result<(), ExportFailure> {
+        let content_type = ("content-type", "application/json".to_owned());
+        let headers = self.headers.iter().chain([content_type]);
+        let request = Request::new(&self.route, headers, body.clone());
+        let request = request.map_err(|error| ExportFailure::lasting(error.to_string()))?;
+        match self.sender.send(request).await.result {
+            AttemptResult::Response { status: 200..=299, .. } => Ok(()),
+            AttemptResult::Response { status, retry_after } => {
+                let problem = format!("the collector answered {status}");
+                let passing = matches!(status, 429 | 502 | 503 | 504);
+                let retry_after = passing.then(|| retry_after.unwrap_or_default());
+                Err(ExportFailure { problem, retry_after })
+            }
+            AttemptResult::Failed(failure) => Err(ExportFailure {
+                problem: words::failure_name(failure).to_owned(),
+                retry_after: Some(Span::ZERO),
+            }),
         }
     }
+}
+
+/// Why the collector did not take spans.
+#[derive(Debug)]
+struct ExportFailure {
+    problem: String,
+    /// How long it asks to be left alone; nothing if it will not take them later either.
+    retry_after: Option<Span>,
+}
+
+impl ExportFailure {
+    fn lasting(problem: String) -> Self {
+        Self { problem, retry_after: None }
+    }
+}
+
+fn body(spans: &[Json]) -> Bytes {
+    let version = env!("CARGO_PKG_VERSION");
+    let body = json!({"resourceSpans": [{
+        "resource": {"attributes": [text("service.name", "railpost"), text("service.version", version)]},
+        "scopeSpans": [{"scope": {"name": "railpost", "version": version}, "spans": spans}],
+    }]});
+    body.to_string().into()
 }

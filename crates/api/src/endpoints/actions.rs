@@ -170,7 +170,7 @@ fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
 /// How far a schedule is shown.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HowFar {
+pub(crate) struct ScheduleQuery {
     /// Most attempts: 1 to 1,000. 20 if not given.
     #[schemars(range(min = 1, max = PLANNED_ATTEMPTS_MAX))]
     attempts: Option<usize>,
@@ -179,7 +179,7 @@ pub(crate) struct HowFar {
 pub(crate) async fn schedule(
     ctx: Ctx,
     path: OfEndpoint,
-    Query(query): Query<HowFar>,
+    Query(query): Query<ScheduleQuery>,
     _: NoBody,
 ) -> Result<Json<Plan>, Problem> {
     let attempts = query.attempts.unwrap_or(PLANNED_ATTEMPTS_DEFAULT);

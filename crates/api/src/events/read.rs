@@ -21,7 +21,7 @@ use crate::call::{AuditAction, Ctx};
 use crate::deliveries::{DeliveryView, period};
 use crate::path::{OfEvent, OfTenant};
 use crate::problem::Problem;
-use crate::query::{NoQuery, Page, Paged};
+use crate::query::{ListPage, NoQuery, PagedQuery};
 use crate::route::Route;
 use crate::tenants;
 
@@ -185,14 +185,14 @@ pub(crate) struct Redelivered {
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: Paged<EventFilter>,
+    query: PagedQuery<EventFilter>,
     _: NoBody,
-) -> Result<Json<Page<EventHeadView>>, Problem> {
+) -> Result<Json<ListPage<EventHeadView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     let EventFilter { event_type, key, created_after, created_before } = query.filter;
     let accepted = period(created_after, created_before);
     let query = EventQuery { tenant: path.tenant, event_type, key, accepted, page: query.page };
-    Ok(Json(Page::of(ctx.app.store.events(query).await?, EventHeadView::from)))
+    Ok(Json(ListPage::of(ctx.app.store.events(query).await?, EventHeadView::from)))
 }
 
 pub(crate) async fn show(

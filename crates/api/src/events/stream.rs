@@ -45,12 +45,12 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// Events, one line each, as they come.
-pub(crate) struct Lines {
+pub(crate) struct EventLines {
     body: BodyDataStream,
     trace: Option<String>,
 }
 
-impl FromBody for Lines {
+impl FromBody for EventLines {
     const REPEATABLE: bool = false;
 
     async fn from_body(
@@ -84,7 +84,7 @@ async fn publish_stream(
     ctx: Ctx,
     path: OfTenant,
     _: NoQuery,
-    lines: Lines,
+    lines: EventLines,
 ) -> Result<Plain<JsonLines>, Problem> {
     let patience = Duration::from(ctx.app.settings.limits.request_timeout);
     let publisher = Publisher {

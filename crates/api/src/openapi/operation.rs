@@ -8,39 +8,39 @@ use super::responses::responses;
 use super::{needs_text, referred_name, without_null};
 use crate::auth::Needs;
 use crate::limits::IDEMPOTENCY_KEY_LEN_MAX;
-use crate::route::{Described, Route};
+use crate::route::{HandlerTypes, Route};
 
-pub(super) fn operation(route: &Route, described: &Described, schemas: &SchemaGenerator) -> Value {
+pub(super) fn operation(route: &Route, handler: &HandlerTypes, schemas: &SchemaGenerator) -> Value {
     let mut operation = json!({
         "summary": route.summary,
         "tags": [tag(route.path)],
-        "parameters": parameters(route, described, schemas),
-        "responses": responses(route, described),
+        "parameters": parameters(route, handler, schemas),
+        "responses": responses(route, handler),
         "security": [],
     });
     if route.needs != Needs::Nothing {
         operation["security"] = json!([{ "api_key": [] }]);
         operation["description"] = format!("Needs {}.", needs_text(route.needs)).into();
     }
-    if !described.body.is_empty() {
-        operation["requestBody"] = request_body(described, schemas);
+    if !handler.body.is_empty() {
+        operation["requestBody"] = request_body(handler, schemas);
     }
     operation
 }
 
 /// A body may be left out where all of its fields may.
-fn request_body(described: &Described, schemas: &SchemaGenerator) -> Value {
+fn request_body(handler: &HandlerTypes, schemas: &SchemaGenerator) -> Value {
     let required = |schema: &Schema| {
         let name = schema.get("$ref").and_then(Value::as_str).map(referred_name);
         let named = name.and_then(|name| schemas.definitions().get(&name));
         named.is_none_or(|schema| schema.get("required").is_some())
     };
-    let content: Map<String, Value> = described
+    let content: Map<String, Value> = handler
         .body
         .iter()
         .map(|(kind, schema)| ((*kind).to_owned(), json!({ "schema": schema })))
         .collect();
-    let required = described.body.iter().any(|(_, schema)| required(schema));
+    let required = handler.body.iter().any(|(_, schema)| required(schema));
     json!({ "required": required, "content": content })
 }
 
@@ -55,15 +55,15 @@ fn tag(path: &str) -> &str {
     }
 }
 
-fn parameters(route: &Route, described: &Described, schemas: &SchemaGenerator) -> Vec<Value> {
-    let in_path = described.path.iter().map(|(name, about, schema)| {
+fn parameters(route: &Route, handler: &HandlerTypes, schemas: &SchemaGenerator) -> Vec<Value> {
+    let in_path = handler.path.iter().map(|(name, about, schema)| {
         json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
     });
     let mut parameters: Vec<Value> = in_path.collect();
-    for schema in &described.query {
+    for schema in &handler.query {
         parameters.extend(query_parameters(schema, schemas));
     }
-    if described.repeatable && route.method != Method::GET {
+    if handler.repeatable && route.method != Method::GET {
         parameters.push(idempotency_key());
     }
     parameters

@@ -8,22 +8,22 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::Needs;
 use crate::problem::Code;
-use crate::route::{Described, Route};
+use crate::route::{HandlerTypes, Route};
 
 /// The answers of one operation.
-pub(super) fn responses(route: &Route, described: &Described) -> Value {
+pub(super) fn responses(route: &Route, handler: &HandlerTypes) -> Value {
     let mut responses = Map::new();
-    for answer in &described.answers {
+    for answer in &handler.answers {
         let mut response = json!({ "description": answer.about });
         if let Some((kind, schema)) = &answer.content {
             response["content"] = json!({ *kind: { "schema": schema } });
         }
-        if described.repeatable && route.method != Method::GET {
+        if handler.repeatable && route.method != Method::GET {
             response["headers"] = json!({ "Idempotency-Replayed": REPLAYED.to_json() });
         }
         responses.insert(answer.status.as_str().to_owned(), response);
     }
-    for status in refusals(route, described) {
+    for status in refusals(route, handler) {
         let name = component(status);
         let refusal = json!({ "$ref": format!("#/components/responses/{name}") });
         responses.entry(status.as_str()).or_insert(refusal);
@@ -32,10 +32,10 @@ pub(super) fn responses(route: &Route, described: &Described) -> Value {
 }
 
 /// With which statuses an operation refuses or fails.
-fn refusals(route: &Route, described: &Described) -> BTreeSet<StatusCode> {
+fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
     let keyed = route.needs != Needs::Nothing;
     let scoped = keyed && route.needs != Needs::AnyKey;
-    let (mutates, reads) = (route.method != Method::GET, !described.body.is_empty());
+    let (mutates, reads) = (route.method != Method::GET, !handler.body.is_empty());
     let possible = [
         (true, StatusCode::BAD_REQUEST),
         (true, StatusCode::INTERNAL_SERVER_ERROR),

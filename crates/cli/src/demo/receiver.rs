@@ -23,7 +23,7 @@ const ARRIVALS_MAX: usize = 500;
 
 /// How a receiver misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum Behaviour {
     /// Refuses the first two attempts of each event with 503.
     Flaky,
     /// Does the work, but its answer to the first attempt is lost.
@@ -54,15 +54,15 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) url: String,
-    mind: Arc<Mind>,
+    state: Arc<ReceiverState>,
     _serving: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Mind {
-    manner: Manner,
+struct ReceiverState {
+    behaviour: Behaviour,
     began: Instant,
-    mended: AtomicBool,
+    fixed: AtomicBool,
     bucket: Mutex<(Instant, u32)>,
     applied: Mutex<BTreeSet<String>>,
     arrivals: watch::Sender<Vec<Arrival>>,
@@ -72,43 +72,43 @@ struct Mind {
 const TAKEN_PER_SECOND: u32 = 3;
 
 impl Receiver {
-    pub(super) async fn start(name: &str, manner: Manner) -> Result<Self, DemoError> {
+    pub(super) async fn start(name: &str, behaviour: Behaviour) -> Result<Self, DemoError> {
         let failed = |error| DemoError::new("a receiver did not start", error);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
         let url = format!("http://{}/{name}", listener.local_addr().map_err(failed)?);
-        let mind = Arc::new(Mind {
-            manner,
+        let state = Arc::new(ReceiverState {
+            behaviour,
             began: Instant::now(),
-            mended: AtomicBool::new(false),
+            fixed: AtomicBool::new(false),
             bucket: Mutex::new((Instant::now(), 0)),
             applied: Mutex::default(),
             arrivals: watch::Sender::default(),
         });
         let mut serving = JoinSet::new();
-        serving.spawn(listen(listener, mind.clone()));
-        Ok(Self { url, mind, _serving: serving })
+        serving.spawn(listen(listener, state.clone()));
+        Ok(Self { url, state, _serving: serving })
     }
 
     /// What has come, once it is as wanted.
     pub(super) async fn wait(&self, wanted: impl Fn(&[Arrival]) -> bool) -> Vec<Arrival> {
-        let mut arrivals = self.mind.arrivals.subscribe();
+        let mut arrivals = self.state.arrivals.subscribe();
         let found = arrivals.wait_for(|arrivals| wanted(arrivals)).await;
         found.map(|arrivals| arrivals.clone()).unwrap_or_default()
     }
 
     /// Fixes the receiver's permanent failure, or breaks it again.
-    pub(super) fn mend(&self, mended: bool) {
-        self.mind.mended.store(mended, Ordering::Relaxed);
+    pub(super) fn set_fixed(&self, fixed: bool) {
+        self.state.fixed.store(fixed, Ordering::Relaxed);
     }
 }
 
-async fn listen(listener: TcpListener, mind: Arc<Mind>) {
+async fn listen(listener: TcpListener, state: Arc<ReceiverState>) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let mind = mind.clone();
+        let state = state.clone();
         connections.spawn(async move {
-            let service = hyper::service::service_fn(move |request| answer(mind.clone(), request));
+            let service = hyper::service::service_fn(move |request| answer(state.clone(), request));
             let builder = auto::Builder::new(TokioExecutor::new());
             // A connection that breaks is its client's affair.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -118,17 +118,17 @@ async fn listen(listener: TcpListener, mind: Arc<Mind>) {
 }
 
 async fn answer(
-    mind: Arc<Mind>,
+    state: Arc<ReceiverState>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let arrival = arrival(request.headers());
     // The body is read and thrown away: only its headers matter here.
     let _ = request.into_body().collect().await;
-    if mind.manner == Manner::Slow {
+    if state.behaviour == Behaviour::Slow {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let (status, text) = mind.judge(&arrival);
-    mind.note(Arrival { status: status.as_u16(), ..arrival });
+    let (status, text) = state.judge(&arrival);
+    state.note(Arrival { status: status.as_u16(), ..arrival });
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
     if status == StatusCode::TOO_MANY_REQUESTS {
@@ -152,22 +152,24 @@ fn arrival(headers: &HeaderMap) -> Arrival {
     }
 }
 
-impl Mind {
+impl ReceiverState {
     fn judge(&self, arrival: &Arrival) -> (StatusCode, &'static str) {
-        let mended = self.mended.load(Ordering::Relaxed);
-        match self.manner {
-            Manner::Flaky if arrival.attempt <= 2 => (StatusCode::SERVICE_UNAVAILABLE, "not now"),
-            Manner::Forgetful if arrival.attempt == 1 => {
+        let fixed = self.fixed.load(Ordering::Relaxed);
+        match self.behaviour {
+            Behaviour::Flaky if arrival.attempt <= 2 => {
+                (StatusCode::SERVICE_UNAVAILABLE, "not now")
+            }
+            Behaviour::Forgetful if arrival.attempt == 1 => {
                 self.apply(arrival);
                 (StatusCode::BAD_GATEWAY, "the work is done, the answer got lost")
             }
-            Manner::Down(how_long) if self.began.elapsed() < how_long => {
+            Behaviour::Down(how_long) if self.began.elapsed() < how_long => {
                 (StatusCode::SERVICE_UNAVAILABLE, "down")
             }
-            Manner::Poisoned(key) if arrival.key == key && !mended => {
+            Behaviour::Poisoned(key) if arrival.key == key && !fixed => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "this cannot be processed")
             }
-            Manner::RateLimiting if !self.takes() => (StatusCode::TOO_MANY_REQUESTS, "slower"),
+            Behaviour::RateLimiting if !self.takes() => (StatusCode::TOO_MANY_REQUESTS, "slower"),
             _ => (StatusCode::OK, "thank you"),
         }
     }

@@ -150,7 +150,7 @@ fn held(lanes: &Value) -> Option<&Value> {
 }
 
 async fn replay_releases(stage: &Stage) -> Result<String, DemoError> {
-    stage.poisoned.mend(true);
+    stage.poisoned.set_fixed(true);
     let lanes = stage.client.wait("/lanes", |lanes| held(lanes).is_some()).await?;
     let lane = held(&lanes).map(|lane| lane["lane"].to_string()).unwrap_or_default();
     stage.client.post(&format!("/lanes/{}/replay", lane.trim_matches('"')), None).await?;

@@ -6,7 +6,7 @@ use railpost_engine::Span;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::receiver::{Manner, Receiver};
+use super::receiver::{Behaviour, Receiver};
 use super::{DemoError, DemoServer};
 
 /// The key that the poisoned receiver refuses.
@@ -30,13 +30,13 @@ impl Stage {
     /// Starts the receivers and makes an endpoint for each; each wants events of its own types.
     pub(super) async fn set(server: DemoServer<'_>, down_for: Duration) -> Result<Self, DemoError> {
         let client = Client::of(server)?;
-        let flaky = endpoint(&client, "flaky", Manner::Flaky, "payment.*").await?;
-        let forgetful = endpoint(&client, "forgetful", Manner::Forgetful, "account.*").await?;
-        let slow = endpoint(&client, "slow", Manner::Slow, "report.*").await?;
-        let down = endpoint(&client, "down", Manner::Down(down_for), "invoice.*").await?;
-        let poisoned = Manner::Poisoned(POISONED_KEY);
+        let flaky = endpoint(&client, "flaky", Behaviour::Flaky, "payment.*").await?;
+        let forgetful = endpoint(&client, "forgetful", Behaviour::Forgetful, "account.*").await?;
+        let slow = endpoint(&client, "slow", Behaviour::Slow, "report.*").await?;
+        let down = endpoint(&client, "down", Behaviour::Down(down_for), "invoice.*").await?;
+        let poisoned = Behaviour::Poisoned(POISONED_KEY);
         let poisoned = endpoint(&client, "poisoned", poisoned, "order.*").await?;
-        let rate_limiting = Manner::RateLimiting;
+        let rate_limiting = Behaviour::RateLimiting;
         let rate_limiting = endpoint(&client, "rate-limiting", rate_limiting, "mail.*").await?;
         Ok(Self { client, flaky, forgetful, slow, down, poisoned, rate_limiting, down_for })
     }
@@ -56,7 +56,7 @@ impl Stage {
 
     /// Events for every receiver until the demo ends, and a held lane for the user to release.
     pub(super) async fn go_on(&self) -> Result<(), DemoError> {
-        self.poisoned.mend(false);
+        self.poisoned.set_fixed(false);
         for number in 1..=3 {
             let payload = json!({ "poison": number });
             self.client.publish("order.created", POISONED_KEY, payload).await?;
@@ -73,7 +73,7 @@ impl Stage {
         for number in 0_usize.. {
             ticks.tick().await;
             // Once somebody acts on the dead letter, it lands.
-            self.poisoned.mend(number > 0);
+            self.poisoned.set_fixed(number > 0);
             let kind = kinds[number % kinds.len()];
             let (family, _) = kind.split_once('.').unwrap_or((kind, ""));
             let key = format!("{family}-{}", number / kinds.len() % 3 + 1);
@@ -86,10 +86,10 @@ impl Stage {
 async fn endpoint(
     client: &Client,
     name: &str,
-    manner: Manner,
+    behaviour: Behaviour,
     types: &str,
 ) -> Result<Receiver, DemoError> {
-    let receiver = Receiver::start(name, manner).await?;
+    let receiver = Receiver::start(name, behaviour).await?;
     let body = json!({
         "url": receiver.url,
         "description": format!("the {name} receiver of the demo"),

@@ -11,10 +11,10 @@ use crate::layout::Tab;
 use crate::overview::{figures_section, range};
 use crate::shown::{self, badge, count, instant, items, number, span, text, words};
 use crate::table::table;
-use crate::visit::Visit;
-use crate::{Answered, Reply};
+use crate::visit::PageVisit;
+use crate::{PageResult, Reply};
 
-pub(crate) async fn detail(visit: Visit) -> Answered {
+pub(crate) async fn detail(visit: PageVisit) -> PageResult {
     let base = format!("/endpoints/{}", visit.param("id"));
     let endpoint = visit.get(&base).await?;
     let health = visit.get(&format!("{base}/health")).await?;
@@ -42,7 +42,7 @@ pub(crate) async fn detail(visit: Visit) -> Answered {
     Reply::page(text(&endpoint, "url"), Tab::Endpoints, body)
 }
 
-fn actions(visit: &Visit, endpoint: &Value, open: u64) -> Markup {
+fn actions(visit: &PageVisit, endpoint: &Value, open: u64) -> Markup {
     let path = |action: &str| visit.path(&format!("/endpoints/{}/{action}", text(endpoint, "id")));
     html! {
         div.actions {
@@ -62,7 +62,7 @@ fn actions(visit: &Visit, endpoint: &Value, open: u64) -> Markup {
     }
 }
 
-fn health_section(visit: &Visit, health: &Value) -> Markup {
+fn health_section(visit: &PageVisit, health: &Value) -> Markup {
     let breaker = &health["breaker"];
     let age = instant(&health["oldest_open_at"]).map(|at| span(visit.now.since(at)));
     html! {
@@ -143,7 +143,7 @@ fn planned(schedule: &Value) -> Markup {
     }
 }
 
-fn secrets_section(visit: &Visit, secrets: &Value) -> Markup {
+fn secrets_section(visit: &PageVisit, secrets: &Value) -> Markup {
     let endpoint = visit.param("id");
     let path = |rest: &str| visit.path(&format!("/endpoints/{endpoint}/{rest}"));
     let manages = visit.may(Needs::Manage);
@@ -178,7 +178,7 @@ fn secrets_section(visit: &Visit, secrets: &Value) -> Markup {
     }
 }
 
-fn rotation(visit: &Visit, action: &str) -> Markup {
+fn rotation(visit: &PageVisit, action: &str) -> Markup {
     let body = html! {
         div.inline {
             label for="overlap" { "Old secrets sign for another" }
@@ -190,7 +190,7 @@ fn rotation(visit: &Visit, action: &str) -> Markup {
 }
 
 /// Another secret beside those that there are.
-fn addition(visit: &Visit, action: &str) -> Markup {
+fn addition(visit: &PageVisit, action: &str) -> Markup {
     let body = html! {
         div.inline {
             label for="kind" { "Another one" }

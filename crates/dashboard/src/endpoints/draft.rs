@@ -3,7 +3,7 @@
 use railpost_engine::Policy;
 use serde_json::{Map, Value, json};
 
-use crate::visit::Visit;
+use crate::visit::PageVisit;
 
 /// What is in the form: as it was typed, or as the endpoint is. Two drafts that are equal look
 /// the same in the form, whatever a browser does to lines and spaces.
@@ -37,7 +37,7 @@ pub(super) struct BackoffDraft {
 
 impl Draft {
     /// What was typed.
-    pub(super) fn typed(visit: &Visit) -> Self {
+    pub(super) fn typed(visit: &PageVisit) -> Self {
         let text = |name: &str| one_line(visit.field(name));
         Self {
             url: text("url"),

@@ -8,15 +8,15 @@ use super::draft::Draft;
 use crate::form::{Field, form};
 use crate::layout::{self, Tab};
 use crate::shown::{number, text};
-use crate::visit::{Refused, Visit};
-use crate::{Answered, Reply};
+use crate::visit::{ApiRefusal, PageVisit};
+use crate::{PageResult, Reply};
 
-pub(crate) async fn new(visit: Visit) -> Answered {
+pub(crate) async fn new(visit: PageVisit) -> PageResult {
     let form = Form { draft: &Draft::new(), id: None, revision: "", refused: None };
     Reply::page("New endpoint", Tab::Endpoints, form.drawn(&visit))
 }
 
-pub(crate) async fn create(visit: Visit) -> Answered {
+pub(crate) async fn create(visit: PageVisit) -> PageResult {
     let draft = Draft::typed(&visit);
     let body = Value::from(draft.changes(&Draft::new()));
     match visit.post("/endpoints", Some(&body)).await {
@@ -29,7 +29,7 @@ pub(crate) async fn create(visit: Visit) -> Answered {
     }
 }
 
-pub(crate) async fn edit(visit: Visit) -> Answered {
+pub(crate) async fn edit(visit: PageVisit) -> PageResult {
     let id = visit.param("id");
     let endpoint = visit.get(&format!("/endpoints/{id}")).await?;
     let revision = &number(&endpoint, "revision").to_string();
@@ -38,7 +38,7 @@ pub(crate) async fn edit(visit: Visit) -> Answered {
 }
 
 /// Changes what differs from the endpoint as it is, and nothing if nothing does.
-pub(crate) async fn change(visit: Visit) -> Answered {
+pub(crate) async fn change(visit: PageVisit) -> PageResult {
     let id = visit.param("id");
     let path = format!("/endpoints/{id}");
     let endpoint = visit.get(&path).await?;
@@ -57,13 +57,18 @@ pub(crate) async fn change(visit: Visit) -> Answered {
 
 /// The form again, as it was typed, with what was refused. What no field can put right is a page of its
 /// own.
-async fn again(visit: &Visit, draft: &Draft, id: Option<&str>, refused: Refused) -> Answered {
+async fn again(
+    visit: &PageVisit,
+    draft: &Draft,
+    id: Option<&str>,
+    refused: ApiRefusal,
+) -> PageResult {
     if !matches!(refused.status, 400 | 409 | 422) {
         return Err(refused);
     }
     let form = Form { draft, id, revision: visit.field("revision"), refused: Some(&refused) };
     let (title, body) = (form.title().to_owned(), form.drawn(visit));
-    let page = layout::Page { title, tab: Tab::Endpoints, body };
+    let page = layout::PageContent { title, tab: Tab::Endpoints, body };
     let status = http::StatusCode::UNPROCESSABLE_ENTITY;
     Ok(Reply::Raw(layout::response(status, page.drawn(visit).await)))
 }
@@ -108,7 +113,7 @@ struct Form<'a> {
     id: Option<&'a str>,
     /// The revision that is edited.
     revision: &'a str,
-    refused: Option<&'a Refused>,
+    refused: Option<&'a ApiRefusal>,
 }
 
 impl Form<'_> {
@@ -116,7 +121,7 @@ impl Form<'_> {
         if self.id.is_some() { "Edit endpoint" } else { "New endpoint" }
     }
 
-    fn drawn(&self, visit: &Visit) -> Markup {
+    fn drawn(&self, visit: &PageVisit) -> Markup {
         let action = match self.id {
             Some(id) => visit.path(&format!("/endpoints/{id}/edit")),
             None => visit.path("/endpoints"),

@@ -11,7 +11,7 @@ use crate::form::button;
 use crate::limits::{LANE_DELIVERIES_SHOWN_MAX, LANES_SHOWN_MAX, LIVE_DELIVERIES_MAX};
 use crate::shown::{self, badge, count, instant, items, number, text};
 use crate::table::empty;
-use crate::visit::{Refused, Visit};
+use crate::visit::{ApiRefusal, PageVisit};
 
 /// The lanes to show, and the endpoints by their ids.
 pub(super) struct Board {
@@ -40,7 +40,7 @@ struct Lane {
 
 /// Where a delivery is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Spot {
+enum DeliverySpot {
     Queue,
     Wire,
     BackingOff,
@@ -49,7 +49,7 @@ enum Spot {
 }
 
 /// Looks up what the board shows.
-pub(super) async fn gather(visit: &Visit) -> Result<Board, Refused> {
+pub(super) async fn gather(visit: &PageVisit) -> Result<Board, ApiRefusal> {
     let mut lanes: BTreeMap<(String, String), Lane> = BTreeMap::new();
     let held = visit.get(&format!("/lanes?limit={LIVE_DELIVERIES_MAX}")).await?;
     for lane in items(&held) {
@@ -121,16 +121,16 @@ impl Lane {
 
     /// Where an open delivery is. The head of a lane that nothing holds back is on the wire: the API
     /// tells of an attempt when it has ended.
-    fn spot(&self, index: usize, now: Timestamp) -> Spot {
+    fn spot(&self, index: usize, now: Timestamp) -> DeliverySpot {
         let delivery = &self.open[index];
         match text(delivery, "state") {
-            "dead" => Spot::Parked,
-            "in_flight" => Spot::Wire,
+            "dead" => DeliverySpot::Parked,
+            "in_flight" => DeliverySpot::Wire,
             "waiting" if instant(&delivery["until"]).is_some_and(|until| until > now) => {
-                Spot::BackingOff
+                DeliverySpot::BackingOff
             }
-            _ if index == 0 && self.is_free() && self.is_head(delivery) => Spot::Wire,
-            _ => Spot::Queue,
+            _ if index == 0 && self.is_free() && self.is_head(delivery) => DeliverySpot::Wire,
+            _ => DeliverySpot::Queue,
         }
     }
 
@@ -154,7 +154,7 @@ impl Lane {
     }
 }
 
-pub(super) fn drawn(visit: &Visit, board: &Board) -> Markup {
+pub(super) fn drawn(visit: &PageVisit, board: &Board) -> Markup {
     let held = board.lanes.iter().filter(|lane| lane.held.is_some()).count();
     html! {
         @if board.lanes.is_empty() {
@@ -185,15 +185,17 @@ fn summary(lanes: usize, held: usize) -> String {
     }
 }
 
-fn row(visit: &Visit, board: &Board, lane: &Lane) -> Markup {
+fn row(visit: &PageVisit, board: &Board, lane: &Lane) -> Markup {
     let endpoint = board.endpoints.get(&lane.endpoint).unwrap_or(&Value::Null);
     let key = lane.key.as_str().unwrap_or("everything");
-    let in_spot = |wanted: &[Spot]| -> Vec<(usize, Spot)> {
+    let in_spot = |wanted: &[DeliverySpot]| -> Vec<(usize, DeliverySpot)> {
         let spots = (0..lane.open.len()).map(|index| (index, lane.spot(index, visit.now)));
         spots.filter(|(_, spot)| wanted.contains(spot)).collect()
     };
-    let (queue, wire) =
-        (in_spot(&[Spot::Queue]), in_spot(&[Spot::Wire, Spot::BackingOff, Spot::Parked]));
+    let (queue, wire) = (
+        in_spot(&[DeliverySpot::Queue]),
+        in_spot(&[DeliverySpot::Wire, DeliverySpot::BackingOff, DeliverySpot::Parked]),
+    );
     html! {
         article.lane.held[lane.held.is_some()] data-key=(key)
             aria-label={ "Lane " (key) @if lane.held.is_some() { ", held" } } {
@@ -218,7 +220,7 @@ fn row(visit: &Visit, board: &Board, lane: &Lane) -> Markup {
             div.consumer {
                 span.part { "consumer" }
                 @for delivery in lane.landed.iter().take(LANE_DELIVERIES_SHOWN_MAX) {
-                    (chip(visit, delivery, Spot::Landed))
+                    (chip(visit, delivery, DeliverySpot::Landed))
                 }
             }
             @if let Some(held) = &lane.held { (held_note(visit, held)) }
@@ -227,13 +229,13 @@ fn row(visit: &Visit, board: &Board, lane: &Lane) -> Markup {
 }
 
 /// One delivery: its seq, where it is in a word, and a countdown if it backs off.
-fn chip(visit: &Visit, delivery: &Value, spot: Spot) -> Markup {
+fn chip(visit: &PageVisit, delivery: &Value, spot: DeliverySpot) -> Markup {
     let (class, mark, word) = match spot {
-        Spot::Queue => ("queued", "", "waits for its turn"),
-        Spot::Wire => ("flying", "→", "is on the wire"),
-        Spot::BackingOff => ("backing-off", "◷", "backs off"),
-        Spot::Parked => ("parked", "✕", "is a dead letter"),
-        Spot::Landed => ("landed", "✓", "has landed"),
+        DeliverySpot::Queue => ("queued", "", "waits for its turn"),
+        DeliverySpot::Wire => ("flying", "→", "is on the wire"),
+        DeliverySpot::BackingOff => ("backing-off", "◷", "backs off"),
+        DeliverySpot::Parked => ("parked", "✕", "is a dead letter"),
+        DeliverySpot::Landed => ("landed", "✓", "has landed"),
     };
     let (id, seq) = (text(delivery, "id"), number(delivery, "seq"));
     let attempts = number(delivery, "attempts");
@@ -242,8 +244,8 @@ fn chip(visit: &Visit, delivery: &Value, spot: Spot) -> Markup {
             title={ "seq " (seq) " " (word) ", attempts: " (attempts) } {
             span aria-hidden="true" { (mark) }
             span.hidden { "seq " } (seq) span.hidden { " " (word) }
-            @if attempts > 1 && spot != Spot::Landed { small { "×" (attempts) } }
-            @if spot == Spot::BackingOff { (countdown(&delivery["until"])) }
+            @if attempts > 1 && spot != DeliverySpot::Landed { small { "×" (attempts) } }
+            @if spot == DeliverySpot::BackingOff { (countdown(&delivery["until"])) }
         }
     }
 }
@@ -255,7 +257,7 @@ fn countdown(until: &Value) -> Markup {
 }
 
 /// Why a lane is held, and what one can do.
-fn held_note(visit: &Visit, held: &Value) -> Markup {
+fn held_note(visit: &PageVisit, held: &Value) -> Markup {
     let action = |name: &str| visit.path(&format!("/lanes/{}/{name}", held["lane"]));
     let status = held["last_status"].as_u64();
     html! {

@@ -334,26 +334,27 @@ fn all_values(value: &Value) -> u64 {
 /// Orders the nodes so that each comes after those it applies to the same value, without recursion: a
 /// chain may be long. What applies itself to the same value would never end.
 fn inner_first(nodes: &[Node]) -> Result<Vec<usize>, Unusable> {
-    let (mut order, mut state) = (Vec::with_capacity(nodes.len()), vec![Visit::New; nodes.len()]);
+    let (mut order, mut state) =
+        (Vec::with_capacity(nodes.len()), vec![VisitState::New; nodes.len()]);
     for start in 0..nodes.len() {
         let mut open = vec![start];
         while let Some(&number) = open.last() {
-            if state[number] != Visit::New {
+            if state[number] != VisitState::New {
                 open.pop();
-                if state[number] == Visit::Open {
-                    state[number] = Visit::Done;
+                if state[number] == VisitState::Open {
+                    state[number] = VisitState::Done;
                     order.push(number);
                 }
                 continue;
             }
-            state[number] = Visit::Open;
+            state[number] = VisitState::Open;
             for inner in nodes[number].in_place.iter().flatten() {
                 match state[*inner] {
-                    Visit::New => open.push(*inner),
-                    Visit::Open => {
+                    VisitState::New => open.push(*inner),
+                    VisitState::Open => {
                         return Err(Unusable::TooCostly(SELF_APPLYING.to_owned()));
                     }
-                    Visit::Done => {}
+                    VisitState::Done => {}
                 }
             }
         }
@@ -365,7 +366,7 @@ const SELF_APPLYING: &str = "it applies itself to the same value: a reference le
                              stands without going into the payload";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Visit {
+enum VisitState {
     New,
     Open,
     Done,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use railpost_telemetry::{Level, Log, Look, Value};
+use railpost_telemetry::{Level, Log, LogStyle, Value, follow_dependencies};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -88,6 +88,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         }
     };
     let log = log(&loaded.config);
+    follow_dependencies(&log);
     if !loaded.ignored.is_empty() {
         let variables = loaded.ignored.join(", ");
         log.line(Level::Info, "environment_ignored", &[("variables", Value::Text(&variables))]);
@@ -106,12 +107,12 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 fn log(config: &Config) -> Log {
     let terminal = std::io::stderr().is_terminal();
     let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let look = match config.log.format {
-        LogFormat::Json => Look::Json,
-        LogFormat::Auto if !terminal => Look::Json,
-        LogFormat::Auto | LogFormat::Text => Look::Text { colours },
+    let style = match config.log.format {
+        LogFormat::Json => LogStyle::Json,
+        LogFormat::Auto if !terminal => LogStyle::Json,
+        LogFormat::Auto | LogFormat::Text => LogStyle::Text { colours },
     };
-    Log::with_look(config.log.level, look, std::io::stderr())
+    Log::with_style(config.log.level, style, std::io::stderr())
 }
 
 #[allow(

@@ -7,6 +7,7 @@ use railpost_api::KEY_PREFIX;
 use railpost_api::limits::{API_KEY_CHOSEN_LEN_MIN, API_KEY_LEN_MAX};
 use railpost_dispatch::NamedNetwork;
 use railpost_engine::Span;
+use railpost_telemetry::OtlpHeaders;
 use toml::Value;
 
 /// A field, by its path.
@@ -41,6 +42,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Networks.
     Networks,
+    /// Headers of requests to a collector; their values are secret.
+    SecretHeaders,
 }
 
 const fn field(path: &'static str, kind: Kind) -> Field {
@@ -50,7 +53,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 33] = [
+pub const FIELDS: [Field; 34] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -84,6 +87,7 @@ pub const FIELDS: [Field; 33] = [
     field("log.format", Kind::Choice(&["auto", "text", "json"])),
     field("log.level", Kind::Choice(&["debug", "info", "warn", "error"])),
     field("telemetry.otlp_url", Kind::Url),
+    field("telemetry.otlp_headers", Kind::SecretHeaders),
 ];
 
 impl Field {
@@ -94,7 +98,7 @@ impl Field {
 
     /// Whether its value is not to be shown.
     pub fn is_secret(&self) -> bool {
-        matches!(self.kind, Kind::AdminKey)
+        matches!(self.kind, Kind::AdminKey | Kind::SecretHeaders)
     }
 }
 
@@ -133,6 +137,7 @@ impl Kind {
             Kind::StoreUrl => text.is_empty() || is_store_url(text),
             Kind::Time(min, max) => text.parse().is_ok_and(|span| (min..=max).contains(&span)),
             Kind::Choice(names) => names.contains(&text),
+            Kind::SecretHeaders => text.parse::<OtlpHeaders>().is_ok(),
             Kind::Number(..) | Kind::Truth | Kind::Networks => false,
         }
     }
@@ -186,6 +191,9 @@ impl fmt::Display for Kind {
                 let quoted: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
                 write!(f, "one of {}", quoted.join(", "))
             }
+            Kind::SecretHeaders => {
+                f.write_str("headers such as \"authorization=Bearer%20TOKEN,x-team=orders\"")
+            }
             Kind::Networks => f.write_str("a list of networks, such as [\"10.1.0.0/16\"]"),
         }
     }
@@ -221,6 +229,7 @@ mod tests {
             ("retention.closed", "3650d", "3651d"),
             ("retention.lanes", "1h", "59m"),
             ("log.level", "warn", "loud"),
+            ("telemetry.otlp_headers", "authorization=Bearer%20abc", "authorization"),
         ] {
             assert!(allows(path, good), "{path} = {good}");
             assert!(!allows(path, bad), "{path} = {bad}");

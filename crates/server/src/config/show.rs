@@ -28,7 +28,9 @@ pub fn show(config: &Config) -> String {
 /// A field's value as TOML; what is secret of it as `…`.
 pub(super) fn value(field: &Field, value: &Value) -> String {
     match (field.kind, value) {
-        (Kind::AdminKey, Value::String(key)) if !key.is_empty() => "\"…\"".to_owned(),
+        (Kind::AdminKey | Kind::SecretHeaders, Value::String(text)) if !text.is_empty() => {
+            "\"…\"".to_owned()
+        }
         (Kind::StoreUrl | Kind::Url, Value::String(url)) => {
             Value::String(show_url(url)).to_string()
         }
@@ -92,7 +94,9 @@ mod tests {
         let mut config = Config::default();
         config.server.admin_key = "rp_0123456789abcdefghijABCDEFGHIJ-_".to_owned();
         config.store.url = "postgres://me:hunter2@db.example.com:5432/railpost?a=b".to_owned();
+        config.telemetry.otlp_headers = "authorization=hunter2".to_owned();
         let shown = show(&config);
+        assert!(shown.contains("otlp_headers = \"…\""), "{shown}");
         assert!(shown.contains("admin_key = \"…\""), "{shown}");
         assert!(shown.contains("postgres://me:…@db.example.com:5432/railpost?a=b"), "{shown}");
         assert!(!shown.contains("hunter2") && !shown.contains("0123456789"), "{shown}");

@@ -20,7 +20,7 @@ const ACTOR: &str = "configuration";
 
 /// What a start has made and found.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub(super) struct StartReport {
     /// The admin key that was created, if any: it is shown once.
     pub(super) made_key: Option<String>,
     /// What an operator should know.
@@ -29,12 +29,12 @@ pub(super) struct Opened {
 
 /// On the first start there is nobody yet: makes the default tenant, and an admin key unless one is configured. On every
 /// start the configured key is made the one that counts.
-pub(super) async fn prepare(app: &App, configured: &str) -> Result<Opened, StartError> {
+pub(super) async fn prepare(app: &App, configured: &str) -> Result<StartReport, StartError> {
     follow(app, configured).await.map_err(|error| failed("store", error))
 }
 
-async fn follow(app: &App, text: &str) -> Result<Opened, StoreError> {
-    let mut opened = Opened::default();
+async fn follow(app: &App, text: &str) -> Result<StartReport, StoreError> {
+    let mut opened = StartReport::default();
     let none_yet = app.store.api_keys(None, PageRequest::first(1)).await?.items.is_empty();
     if none_yet {
         opened.made_key = begin(app, text.is_empty()).await?;

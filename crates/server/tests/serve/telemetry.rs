@@ -184,6 +184,33 @@ fn spans_belong_to_the_producers_trace_and_are_those_that_receivers_see() {
 }
 
 #[test]
+fn spans_carry_the_configured_headers_and_are_sent_again_when_the_collector_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let collector = Receiver::new();
+    let url = collector.url();
+    let settings = [
+        ("RAILPOST_TELEMETRY_OTLP_URL", url.as_str()),
+        ("RAILPOST_TELEMETRY_OTLP_HEADERS", "authorization=Bearer%20t0ken,x-team=orders"),
+    ];
+    let (mut server, receiver) = start(folder.path(), &settings);
+    server.publish(&json!({"id": "evt_1", "type": "order.paid", "payload": 1}));
+    let busy = collector.next();
+    assert_eq!(busy.header("authorization"), Some("Bearer t0ken"));
+    assert_eq!(busy.header("x-team"), Some("orders"));
+    let first = busy.body.clone();
+    busy.answer(503);
+    let again = collector.next();
+    assert_eq!(again.body, first, "the same batch comes again");
+    again.answer(200);
+    receiver.next().answer(200);
+    let last = collector.next();
+    assert_ne!(last.body, first, "what was taken does not come again");
+    last.answer(400);
+    let line = server.wait_for("traces_not_taken");
+    assert_eq!(line["problem"], "the collector answered 400", "it is refused for good");
+}
+
+#[test]
 fn a_collector_that_is_gone_costs_a_line_and_a_count() {
     let folder = tempfile::tempdir().unwrap();
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

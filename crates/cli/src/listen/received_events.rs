@@ -9,12 +9,12 @@ use crate::limits::LISTEN_REMEMBERED_MAX;
 
 /// Which events were acknowledged, and how far each line has come.
 #[derive(Debug, Default)]
-pub(crate) struct Notebook {
+pub(crate) struct ReceivedEvents {
     acknowledged: Remembered<EventId, ()>,
     lines: Remembered<LineId, Seq>,
 }
 
-impl Notebook {
+impl ReceivedEvents {
     /// Writes down what came, and says what is remarkable about it.
     pub(crate) fn note(&mut self, received: &Received, acknowledges: bool) -> Option<String> {
         let remark = self.remark(received);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn duplicates_and_disorder_are_remarked_and_retries_are_not() {
-        let mut notebook = Notebook::default();
+        let mut received_events = ReceivedEvents::default();
         for (id, line, seq, after, acknowledges, remark) in [
             ("a", "x", 4, None, false, None),
             ("a", "x", 4, None, true, None),
@@ -109,7 +109,7 @@ mod tests {
             // The same key in another line: its numbers begin at 1.
             ("f", "y", 1, None, true, None),
         ] {
-            let noted = notebook.note(&received(id, line, seq, after), acknowledges);
+            let noted = received_events.note(&received(id, line, seq, after), acknowledges);
             assert_eq!(noted.as_deref(), remark, "{id}");
         }
     }

@@ -26,7 +26,7 @@ fn unchecked(problem: &str) -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Where it does not fit; nothing if it fits.
-    Checked(Vec<Misfit>),
+    Checked(Vec<Mismatch>),
     /// It was not tried, because of what it could cost.
     TooCostly(String),
 }
@@ -34,9 +34,9 @@ pub(super) enum Verdict {
 impl Verdict {
     fn refuse(self) -> Result<Vec<String>, Rejection> {
         match self {
-            Verdict::Checked(misfits) => match misfits.into_iter().next() {
+            Verdict::Checked(mismatches) => match mismatches.into_iter().next() {
                 None => Ok(Vec::new()),
-                Some(misfit) => Err(Rejection::Mismatch(misfit)),
+                Some(mismatch) => Err(Rejection::Mismatch(mismatch)),
             },
             Verdict::TooCostly(problem) => Err(Rejection::TooCostly(problem)),
         }
@@ -44,7 +44,7 @@ impl Verdict {
 
     fn warnings(self) -> Vec<String> {
         match self {
-            Verdict::Checked(misfits) => misfits.iter().map(Misfit::to_string).collect(),
+            Verdict::Checked(mismatches) => mismatches.iter().map(Mismatch::to_string).collect(),
             Verdict::TooCostly(problem) => vec![unchecked(&problem)],
         }
     }
@@ -54,7 +54,7 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// It does not match its schema.
-    Mismatch(Misfit),
+    Mismatch(Mismatch),
     /// To validate it could cost more than it may.
     TooCostly(String),
     /// No thread validated it.
@@ -65,7 +65,7 @@ impl Rejection {
     /// The field of the event that it is about, and what is wrong with it.
     pub fn into_parts(self) -> (String, String) {
         match self {
-            Rejection::Mismatch(Misfit { field, problem }) => (field, problem),
+            Rejection::Mismatch(Mismatch { field, problem }) => (field, problem),
             Rejection::TooCostly(problem) => (PAYLOAD.to_owned(), problem),
             Rejection::NotValidated(error) => (PAYLOAD.to_owned(), error.to_string()),
         }
@@ -74,7 +74,7 @@ impl Rejection {
 
 /// An event type, with those of its schemas compiled that were needed.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(super) struct CompiledEventType {
     record: EventTypeRecord,
     len: OnceLock<usize>,
     compiled: BTreeMap<u32, OnceLock<Result<Compiled, Unusable>>>,
@@ -89,20 +89,20 @@ pub struct Compiled {
 
 /// Where an event does not fit, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct Mismatch {
     /// The path of the field, such as `payload.items[0].price`.
     pub field: String,
     /// What is wrong there.
     pub problem: String,
 }
 
-impl std::fmt::Display for Misfit {
+impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.field, self.problem)
     }
 }
 
-impl Described {
+impl CompiledEventType {
     pub(super) fn new(record: EventTypeRecord) -> Self {
         let compiled = record.schemas.keys().map(|version| (*version, OnceLock::new())).collect();
         Self { record, len: OnceLock::new(), compiled }
@@ -141,7 +141,7 @@ impl Described {
     /// the payload is small, and the bound of both fits into what is left of the allowance.
     pub(super) fn judge_inline(&self, event: &Event, allowance: &mut u64) -> Option<Verdict> {
         let version = match self.version(event.schema_version) {
-            Err(misfit) => return Some(Verdict::Checked(vec![misfit])),
+            Err(mismatch) => return Some(Verdict::Checked(vec![mismatch])),
             Ok(None) => return Some(Verdict::Checked(Vec::new())),
             Ok(Some(version)) => version,
         };
@@ -166,7 +166,7 @@ impl Described {
     /// The verdict, whatever it costs within the budget.
     pub(super) fn judge(&self, event: &Event) -> Verdict {
         let version = match self.version(event.schema_version) {
-            Err(misfit) => return Verdict::Checked(vec![misfit]),
+            Err(mismatch) => return Verdict::Checked(vec![mismatch]),
             Ok(None) => return Verdict::Checked(Vec::new()),
             Ok(Some(version)) => version,
         };
@@ -181,7 +181,7 @@ impl Described {
     }
 
     /// The version to hold against: the one that is named, or the newest; nothing when there is none.
-    fn version(&self, version: Option<u32>) -> Result<Option<u32>, Misfit> {
+    fn version(&self, version: Option<u32>) -> Result<Option<u32>, Mismatch> {
         match version {
             None => Ok(self.record.schemas.keys().next_back().copied()),
             Some(version) if self.record.schemas.contains_key(&version) => Ok(Some(version)),
@@ -196,8 +196,8 @@ impl Described {
     }
 }
 
-fn of_version(problem: String) -> Misfit {
-    Misfit { field: "schema_version".to_owned(), problem }
+fn of_version(problem: String) -> Mismatch {
+    Mismatch { field: "schema_version".to_owned(), problem }
 }
 
 /// The verdict on any payload of a schema that cannot be used. One may be stored: it was written before there
@@ -247,7 +247,7 @@ fn parse(payload: &[u8]) -> Result<Value, Verdict> {
             return Verdict::TooCostly("its values are nested deeper than 128".to_owned());
         }
         let problem = format!("expected JSON, as its type has a schema: {text}");
-        Verdict::Checked(vec![Misfit { field: PAYLOAD.to_owned(), problem }])
+        Verdict::Checked(vec![Mismatch { field: PAYLOAD.to_owned(), problem }])
     })
 }
 
@@ -264,17 +264,17 @@ impl Compiled {
         if !cost.can_explain() {
             let problem = "it does not match its schema; to find out where would take too long";
             let (field, problem) = (PAYLOAD.to_owned(), problem.to_owned());
-            return Verdict::Checked(vec![Misfit { field, problem }]);
+            return Verdict::Checked(vec![Mismatch { field, problem }]);
         }
-        let misfits = self.validator.iter_errors(payload).take(SCHEMA_PROBLEMS_MAX);
-        Verdict::Checked(misfits.map(|error| misfit(&error)).collect())
+        let mismatches = self.validator.iter_errors(payload).take(SCHEMA_PROBLEMS_MAX);
+        Verdict::Checked(mismatches.map(|error| mismatch(&error)).collect())
     }
 }
 
 /// The payload's values stay out of the text: where it does not fit is enough.
-fn misfit(error: &ValidationError<'_>) -> Misfit {
+fn mismatch(error: &ValidationError<'_>) -> Mismatch {
     let field = format!("payload{}", path_of(error.instance_path().as_str()));
-    Misfit { field, problem: error.masked().to_string() }
+    Mismatch { field, problem: error.masked().to_string() }
 }
 
 /// A JSON Pointer as the API writes paths: `/items/0/price` as `.items[0].price`.
@@ -296,8 +296,8 @@ mod tests {
     use crate::limits::SCHEMA_INLINE_COST_MAX;
     use serde_json::json;
 
-    fn described(schemas: &[(u32, Value)]) -> Described {
-        Described::new(EventTypeRecord {
+    fn described(schemas: &[(u32, Value)]) -> CompiledEventType {
+        CompiledEventType::new(EventTypeRecord {
             tenant: "acme".parse().unwrap(),
             name: "order.created".parse().unwrap(),
             description: String::new(),
@@ -348,7 +348,7 @@ mod tests {
         ] {
             let refused = order.judge(&event(payload, version)).refuse().err();
             let refused = refused.map(|rejection| match rejection {
-                Rejection::Mismatch(misfit) => misfit.field,
+                Rejection::Mismatch(mismatch) => mismatch.field,
                 other => panic!("{payload} as version {version:?}: {other:?}"),
             });
             assert_eq!(refused.as_deref(), field, "{payload} as version {version:?}");
@@ -388,13 +388,13 @@ mod tests {
 
     #[test]
     fn where_a_payload_does_not_fit_is_told_unless_that_would_take_too_long() {
-        let misfits = json!({"anyOf": vec![json!({"required": ["a", "b", "c"]}); 100]});
-        let schema = json!({"items": {"anyOf": [misfits, misfits]}});
+        let mismatches = json!({"anyOf": vec![json!({"required": ["a", "b", "c"]}); 100]});
+        let schema = json!({"items": {"anyOf": [mismatches, mismatches]}});
         let order = described(&[(1, schema)]);
         let of = |count: usize| {
             let payload = serde_json::to_string(&vec![json!({}); count]).unwrap();
             match order.judge(&event(&payload, None)).refuse().unwrap_err() {
-                Rejection::Mismatch(misfit) => misfit,
+                Rejection::Mismatch(mismatch) => mismatch,
                 other => panic!("{other:?}"),
             }
         };
