@@ -190,8 +190,8 @@ impl Job {
     /// The next delivery. A store in trouble is asked until it answers.
     async fn next(&mut self) -> Result<Option<DeliveryView>, Stop> {
         loop {
-            let style = self.walk.next(&*self.app.store);
-            match self.signals.unless_stopped(style).await? {
+            let next = self.walk.next(&*self.app.store);
+            match self.signals.unless_stopped(next).await? {
                 Ok(next) => return Ok(next),
                 Err(error) if !error.is_temporary() => return Err(Stop::Failed(error.to_string())),
                 Err(_) => self.signals.pause().await?,

@@ -496,16 +496,16 @@ mod tests {
         let kept = Kept::default();
         let log = Log::new(Level::Info, kept.clone());
         let door = kept.0.lock().unwrap();
-        let mut queue = 0;
+        let mut written = 0;
         while log.lines_dropped() < 5 {
             log.line(Level::Info, "said", &[]);
-            queue += 1;
+            written += 1;
         }
         drop(door);
         log.flush();
         let text = kept.text();
         let count = |event: &str| text.matches(&format!("\"event\":\"{event}\"")).count();
-        assert_eq!(count("said") as u64 + log.lines_dropped(), queue);
+        assert_eq!(count("said") as u64 + log.lines_dropped(), written);
         assert!(text.contains(r#""event":"log_lines_dropped","lines":"#), "nothing was said of it");
     }
 }

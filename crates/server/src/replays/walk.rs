@@ -66,13 +66,13 @@ impl Walk {
         store: &dyn Store,
     ) -> Result<Option<DeliveryView>, StoreError> {
         while self.ready.is_empty() && self.from < self.end {
-            self.style(store).await?;
+            self.load(store).await?;
         }
         Ok(self.ready.pop_front())
     }
 
     /// Looks at one stretch: takes it if it fits in a page, and makes it shorter if not.
-    async fn style(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+    async fn load(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let before = (self.from + self.stretch).min(self.end);
         let listing = self.page(store, before, None).await?;
         let one = Span::from_millis(1);
