@@ -58,9 +58,9 @@ use railpost_store::{
     Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, LastAttempt,
     Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds,
     ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Recall, Receipt, RecordBatch,
-    Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup,
-    SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent, Sweep, Swept, Tenant,
-    Upkeep,
+    Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result,
+    Setup, SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent, Sweep, Swept,
+    Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.

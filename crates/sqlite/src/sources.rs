@@ -179,10 +179,7 @@ impl WriteSession<'_> {
 }
 
 /// How much is parked; nothing if the source has no row.
-pub(super) fn known_summary(
-    db: &Connection,
-    source: &SourceName,
-) -> Result<Option<ParkedSummary>> {
+pub(super) fn known_summary(db: &Connection, source: &SourceName) -> Result<Option<ParkedSummary>> {
     let sql = "SELECT parked_version, parked_rows, parked_bytes FROM sources WHERE name = ?1";
     one(db, sql, [source.as_str()], |columns| rows::parked_summary(columns))
 }
@@ -226,7 +223,8 @@ pub(super) fn source_position(
 }
 
 pub(super) fn parked_holds(db: &Connection, source: &SourceName) -> Result<ParkedHolds> {
-    let sql = "SELECT DISTINCT hold FROM parked WHERE source = ?1 AND hold IS NOT NULL ORDER BY hold";
+    let sql =
+        "SELECT DISTINCT hold FROM parked WHERE source = ?1 AND hold IS NOT NULL ORDER BY hold";
     let holds = all(db, sql, [source.as_str()], |columns| Ok(Hold(columns.array("a hold")?)))?;
     Ok(ParkedHolds { summary: summary(db, source)?, holds })
 }

@@ -12,9 +12,9 @@ use crate::backend::rows::to_json;
 use crate::limits::*;
 use crate::{
     AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, EndpointPrivate, EndpointSettings,
-    Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, ParkBatch, ParkedSummary, PruneStep,
-    RecordBatch, RedeliverBatch, ReleaseStep, Replay, ReplayState, Result, RowRefusal, RowToPark, Scope,
-    SourceName, SourcePosition, StoreError, Sweep,
+    Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, ParkBatch,
+    ParkedSummary, PruneStep, RecordBatch, RedeliverBatch, ReleaseStep, Replay, ReplayState,
+    Result, RowRefusal, RowToPark, Scope, SourceName, SourcePosition, StoreError, Sweep,
     TenantSettings, Write,
 };
 
@@ -351,7 +351,8 @@ pub fn nothing_parked(source: &SourceName, rows: u64) -> Result<()> {
     if rows == 0 {
         return Ok(());
     }
-    let problem = format!("{rows} rows of source `{source}` are parked: retry or discard them first");
+    let problem =
+        format!("{rows} rows of source `{source}` are parked: retry or discard them first");
     Err(StoreError::conflict("source", problem))
 }
 
@@ -362,7 +363,8 @@ pub fn no_head(source: &SourceName, number: u64) -> StoreError {
 
 /// What is said of roles where there are none.
 pub fn no_emit_roles() -> StoreError {
-    let problem = "only a PostgreSQL store has the function `railpost_emit`: set store.url to its URL";
+    let problem =
+        "only a PostgreSQL store has the function `railpost_emit`: set store.url to its URL";
     StoreError::invalid("store", problem)
 }
 

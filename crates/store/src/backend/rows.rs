@@ -17,7 +17,8 @@ use crate::backend::private;
 use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
     EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold, LastAttempt,
-    LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary, Recall, ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
+    LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary, Recall, ReleasedRow, Result,
+    StoreError, StoredResponse, Tenant, Timing,
 };
 
 /// The columns of one row, one after the other.
@@ -590,14 +591,15 @@ pub fn held_lane(columns: &mut impl Columns) -> Result<([u8; 16], HeldLane)> {
 /// For [`parked_row`].
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __parked_columns {
+macro_rules! parked_columns {
     () => {
         "p.num, p.parked_at, p.hold, p.refusal, p.released, p.fields, p.bytes"
     };
 }
-pub use __parked_columns as parked_columns;
+#[doc(inline)]
+pub use parked_columns;
 
-/// A parked row of `parked_columns`.
+/// Reads `parked_columns!`.
 pub fn parked_row(columns: &mut impl Columns) -> Result<ParkedRow> {
     Ok(ParkedRow {
         number: columns.number("a number")?,

@@ -243,12 +243,15 @@ impl State {
 
     /// The heads that a command is about.
     fn command_heads(&self, command: &ParkedCommand) -> Result<Vec<u64>> {
-        let heads = self.parked_of(&command.source).filter(|row| self.is_head(&command.source, row));
+        let heads =
+            self.parked_of(&command.source).filter(|row| self.is_head(&command.source, row));
         match command.target {
-            ParkedTarget::Head(number) => match heads.into_iter().find(|row| row.number == number) {
-                Some(_) => Ok(vec![number]),
-                None => Err(check::no_head(&command.source, number)),
-            },
+            ParkedTarget::Head(number) => {
+                match heads.into_iter().find(|row| row.number == number) {
+                    Some(_) => Ok(vec![number]),
+                    None => Err(check::no_head(&command.source, number)),
+                }
+            }
             ParkedTarget::AllHeads => {
                 let idle = heads.filter(|row| !row.released).map(|row| row.number);
                 Ok(idle.take(PARKED_COMMAND_HEADS_MAX as usize).collect())
@@ -275,7 +278,8 @@ impl State {
             }
             ParkedAction::Discard => {
                 let hold = self.remove_parked(source, head);
-                let behind = self.parked_of(source).filter(|row| hold.is_some() && row.hold == hold);
+                let behind =
+                    self.parked_of(source).filter(|row| hold.is_some() && row.hold == hold);
                 let behind: Vec<u64> = behind.map(|row| row.number).collect();
                 for number in &behind {
                     self.remove_parked(source, *number);
@@ -287,7 +291,8 @@ impl State {
 
     /// Removes what a tenant has parked.
     pub(super) fn erase_parked(&mut self, tenant: &TenantId) {
-        let theirs = |entry: &ParkedEntry| entry.row.fields.tenant.as_deref() == Some(tenant.as_str());
+        let theirs =
+            |entry: &ParkedEntry| entry.row.fields.tenant.as_deref() == Some(tenant.as_str());
         let theirs = self.rows.parked.values().filter(|entry| theirs(entry));
         let theirs: Vec<_> = theirs.map(|entry| (entry.source.clone(), entry.row.number)).collect();
         for (source, number) in theirs {

@@ -19,8 +19,8 @@ use crate::backend::numbers::{STANDINGS, Standing};
 use crate::figures::Bucket;
 use crate::{
     ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
-    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary, Replay,
-    SourceName, SourcePosition, Tenant,
+    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
+    Replay, SourceName, SourcePosition, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
