@@ -1,0 +1,5 @@
+//! Sources in PostgreSQL.
+
+pub(crate) mod connect;
+pub(crate) mod mapping;
+pub(crate) mod poll;
