@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
+use crate::machine::ensure;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::{browser, edges, interop, python, schemathesis, typescript};
@@ -13,6 +14,7 @@ const SIM_SEEDS: &str = "300";
 pub(crate) fn test() -> Result<(), String> {
     let begun = Instant::now();
     cargo("formatting", &["fmt", "--all", "--check"])?;
+    ensure_libraries()?;
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     cargo("lints", &clippy)?;
@@ -34,6 +36,7 @@ pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
     println!(
         "== throwaway PostgreSQL and Redis servers, libraries for the interop tests, a browser"
     );
+    ensure_libraries()?;
     let postgres = Postgres::start().map_err(|problem| format!("PostgreSQL: {problem}"))?;
     let redis = Redis::start().map_err(|problem| format!("Redis: {problem}"))?;
     let interop = interop::prepare().map_err(|problem| format!("interop: {problem}"))?;
@@ -49,6 +52,11 @@ pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
     ];
     let shown = format!("cargo xtask with-services {}", args.join(" "));
     step("tests", &shown, || run(args, &environment))
+}
+
+/// Sees to the C libraries that the workspace links with all features: diesel's PostgreSQL needs libpq.
+fn ensure_libraries() -> Result<(), String> {
+    ensure("pg_config", "libpq-dev")
 }
 
 /// Runs cargo as one step; on failure the error says how to repeat it alone.

@@ -9,7 +9,6 @@ mod trouble;
 mod tls;
 mod tls_reason;
 
-mod traceparent;
 mod headers;
 mod route;
 mod request;
@@ -30,8 +29,8 @@ mod differential_test;
 pub use exchange::{Body, BodyEnd, Detail, Exchange, Response, Timing};
 pub use headers::{BadHeader, CustomHeaders};
 pub use pool::PoolBounds;
+pub use railpost_wire::{BadTraceParent, TraceParent};
 pub use request::{Request, Resend};
 pub use route::{BadTimeouts, Route, RouteConfig, Timeouts};
 pub use sender::{BadSender, Sender, SenderConfig};
 pub use tls::{BadTls, Certificates, ClientIdentity, Roots, TlsSettings, TlsVersion};
-pub use traceparent::{BadTraceParent, TraceParent};

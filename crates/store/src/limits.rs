@@ -2,9 +2,8 @@
 
 use railpost_engine::Span;
 
-/// Largest payload, in bytes. Webhook receivers commonly refuse more than a megabyte, and a group
-/// commit must not wait for one event.
-pub const PAYLOAD_LEN_MAX: usize = 1024 * 1024;
+/// Largest payload, in bytes.
+pub const PAYLOAD_LEN_MAX: usize = railpost_wire::limits::PAYLOAD_LEN_MAX;
 
 /// Most events that one call may bring: what one group commit should hold.
 pub const BATCH_EVENTS_MAX: usize = railpost_wire::limits::BATCH_EVENTS_MAX;
@@ -41,8 +40,8 @@ pub const CLOUDEVENT_EXTENSIONS_MAX: usize = 32;
 /// commonly grant all headers.
 pub const CLOUDEVENT_EXTENSION_BYTES_MAX: usize = 4_096;
 
-/// Longest traceparent, in bytes: version 00 has 55, and later versions may append.
-pub const TRACEPARENT_LEN_MAX: usize = 128;
+/// Longest traceparent, in bytes.
+pub const TRACEPARENT_LEN_MAX: usize = railpost_wire::limits::TRACEPARENT_LEN_MAX;
 
 /// Longest URL of an endpoint, in bytes: what browsers, proxies and servers commonly accept.
 pub const URL_LEN_MAX: usize = 2048;

@@ -92,6 +92,7 @@ mod verify;
 mod headers;
 mod attempt;
 mod retry_after;
+mod traceparent;
 
 pub mod cloudevents;
 mod envelope;
@@ -112,4 +113,5 @@ pub use retry_after::retry_after;
 pub use secrets::{BadSecret, Secret, SigningKey, VerifyingKey};
 pub use sign::{Signer, standard_signature, timestamped_signature};
 pub use text::Unexpected;
+pub use traceparent::{BadTraceParent, TraceParent};
 pub use verify::{Form, Verified, Verifier};

@@ -13,6 +13,13 @@ pub const EVENT_TYPE_LEN_MAX: usize = 128;
 /// which still leaves room within the 8 KiB that receivers commonly grant all headers together.
 pub const KEY_LEN_MAX: usize = 256;
 
+/// Largest payload, in bytes. Webhook receivers commonly refuse more than a megabyte, and a group
+/// commit must not wait for one event.
+pub const PAYLOAD_LEN_MAX: usize = 1024 * 1024;
+
+/// Longest traceparent, in bytes: version 00 has 55, and later versions may append.
+pub const TRACEPARENT_LEN_MAX: usize = 128;
+
 /// Longest id of a line, in bytes: two 64-bit numbers in any notation, and short enough for an index key.
 pub const LINE_ID_LEN_MAX: usize = 64;
 

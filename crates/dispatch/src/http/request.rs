@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http_body_util::Full;
 use railpost_wire::HeaderValues;
 
+use super::TraceParent;
 use super::framing::BadHead;
 use super::headers::{BadHeader, parse_name, parse_value};
 use super::route::Route;
-use super::traceparent::TraceParent;
 use super::trouble::Trouble;
 
 /// What goes over the wire with HTTP/2.

@@ -1,7 +1,7 @@
 //! The `traceparent` header of W3C Trace Context: which trace an attempt belongs to.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::limits::TRACEPARENT_LEN_MAX;
+use std::{fmt, str::FromStr};
 
 /// A trace, and the span in it that caused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,13 @@ impl fmt::Display for TraceParent {
 impl FromStr for TraceParent {
     type Err = BadTraceParent;
 
-    /// Reads version 00, and of later versions what they share with it.
+    /// Reads version 00, and of later versions what they share with it. What a later version appends must be
+    /// visible ASCII, and the whole short enough to be stored.
     fn from_str(text: &str) -> Result<Self, BadTraceParent> {
+        let printable = text.bytes().all(|c| c.is_ascii_graphic() || c == b' ');
+        if !printable || text.len() > TRACEPARENT_LEN_MAX {
+            return Err(BadTraceParent);
+        }
         let mut fields = text.split('-');
         let mut field = |len| fields.next().and_then(|text| hex(text, len)).ok_or(BadTraceParent);
         let version = field(2)?;
@@ -111,6 +116,9 @@ mod tests {
             "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0\n",
+            "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-\n",
+            &("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-".to_owned()
+                + &"x".repeat(73)),
         ] {
             assert_eq!(text.parse::<TraceParent>(), Err(BadTraceParent), "{text:?}");
         }
