@@ -7,7 +7,7 @@ use railpost_wire::ApiKeyId;
 use super::world::World;
 use railpost_store::{
     AcceptBatch, AcceptRecord, ApiKey, AuditQuery, Change, EventOutcome, IdempotencyKey,
-    IdempotencyRecord, PageRequest, Period, Recall, Receipt, Scope, Source, StoreError,
+    IdempotencyLookup, IdempotencyRecord, PageRequest, Period, Receipt, Scope, Source, StoreError,
     StoredResponse, TenantSettings, Write,
 };
 
@@ -153,17 +153,29 @@ pub(super) async fn an_audit_entry_commits_with_its_change(world: World) {
 
 pub(super) async fn an_answered_request_is_recalled(world: World) {
     world.endpoint().await;
-    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Absent));
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[1; 32]).await,
+        Ok(IdempotencyLookup::Absent)
+    );
     let record = record(&world, "a", 1);
     world.store.accept(batch(&world, record.clone()).into()).await.unwrap();
-    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Match(record.response)));
-    assert_eq!(world.store.recall(&key("a"), &[2; 32]).await, Ok(Recall::Mismatch));
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[1; 32]).await,
+        Ok(IdempotencyLookup::Match(record.response))
+    );
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[2; 32]).await,
+        Ok(IdempotencyLookup::Mismatch)
+    );
     for other in [
         IdempotencyKey { owner: "key_2".into(), ..key("a") },
         IdempotencyKey { route: "POST /v1/tenants".into(), ..key("a") },
         key("b"),
     ] {
-        assert_eq!(world.store.recall(&other, &[1; 32]).await, Ok(Recall::Absent));
+        assert_eq!(
+            world.store.lookup_idempotency(&other, &[1; 32]).await,
+            Ok(IdempotencyLookup::Absent)
+        );
     }
 }
 
@@ -188,7 +200,10 @@ pub(super) async fn a_stored_answer_tells_what_became_of_each_event(world: World
     ];
     assert_eq!(told, expected);
     let response = StoredResponse { status: 202, body: format!("{told:?}").into() };
-    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Match(response)));
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[1; 32]).await,
+        Ok(IdempotencyLookup::Match(response))
+    );
 }
 
 pub(super) async fn of_two_requests_with_one_key_only_one_does_the_work(world: World) {
@@ -224,7 +239,10 @@ pub(super) async fn a_refused_request_leaves_its_key_unused(world: World) {
         ..Change::from(Write::CreateTenant(world.tenant.clone(), TenantSettings::default()))
     };
     assert!(world.store.commit(change).await.is_err());
-    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Absent));
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[1; 32]).await,
+        Ok(IdempotencyLookup::Absent)
+    );
 }
 
 pub(super) async fn a_repeated_change_is_not_made_again(world: World) {
@@ -240,7 +258,13 @@ pub(super) async fn a_repeated_change_is_not_made_again(world: World) {
 pub(super) async fn an_expired_key_may_be_used_again(world: World) {
     world.store.accept(batch(&world, record(&world, "a", 1)).into()).await.unwrap();
     world.later(48 * 60 * 60 * 1000);
-    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Absent));
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[1; 32]).await,
+        Ok(IdempotencyLookup::Absent)
+    );
     world.store.accept(batch(&world, record(&world, "a", 2)).into()).await.unwrap();
-    assert_eq!(world.store.recall(&key("a"), &[1; 32]).await, Ok(Recall::Mismatch));
+    assert_eq!(
+        world.store.lookup_idempotency(&key("a"), &[1; 32]).await,
+        Ok(IdempotencyLookup::Mismatch)
+    );
 }

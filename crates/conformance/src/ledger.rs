@@ -8,8 +8,8 @@ use railpost_wire::{DeliveryId, EndpointId};
 use super::world::{World, detail, ids, progress};
 use railpost_store::limits::RESPONSE_BODY_LEN_MAX;
 use railpost_store::{
-    AttemptDetail, Durability, Epoch, PageRequest, Partition, RecordBatch, Recorded, Skipped,
-    StoreError,
+    AttemptDetail, Durability, Epoch, PageRequest, Partition, RecordBatch, Recorded,
+    RefusedTransition, StoreError,
 };
 
 pub(super) async fn a_recorded_state_reads_back_in_every_detail(world: World) {
@@ -65,8 +65,8 @@ pub(super) async fn an_illegal_transition_is_skipped_and_the_rest_is_recorded(wo
         world.transition(&open, DeliveryState::Delivered),
     ];
     let recorded = world.record(transitions).await;
-    let skipped = Skipped { delivery: done.id, on_record: Some(Stage::Delivered) };
-    assert_eq!(recorded, Recorded { applied: 1, skipped: vec![skipped] });
+    let refused = RefusedTransition { delivery: done.id, on_record: Some(Stage::Delivered) };
+    assert_eq!(recorded, Recorded { applied: 1, refused: vec![refused] });
     assert_eq!(world.delivery(done.id).await.state, DeliveryState::Delivered);
     assert_eq!(world.delivery(open.id).await.state, DeliveryState::Delivered);
 }
@@ -104,7 +104,7 @@ pub(super) async fn a_transition_of_an_unknown_delivery_is_skipped(world: World)
     let id = DeliveryId::from_u128(77);
     let unknown = railpost_engine::Accepted { id, endpoint, place: None, replay: false };
     let recorded = world.move_to(&unknown, DeliveryState::Delivered).await;
-    assert_eq!(recorded.skipped, [Skipped { delivery: id, on_record: None }]);
+    assert_eq!(recorded.refused, [RefusedTransition { delivery: id, on_record: None }]);
 }
 
 pub(super) async fn two_transitions_of_one_delivery_in_a_batch_are_both_recorded(world: World) {
@@ -118,7 +118,7 @@ pub(super) async fn two_transitions_of_one_delivery_in_a_batch_are_both_recorded
             world.transition(&accepted, DeliveryState::DISCARDED),
         ])
         .await;
-    assert_eq!((recorded.applied, recorded.skipped.len()), (2, 1));
+    assert_eq!((recorded.applied, recorded.refused.len()), (2, 1));
     assert_eq!(world.delivery(accepted.id).await.state, DeliveryState::Delivered);
 }
 

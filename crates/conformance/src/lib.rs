@@ -226,7 +226,7 @@ checks! { $
         a_finished_replay_cannot_be_changed
         a_replay_belongs_to_one_tenant_that_exists
         replays_list_the_latest_first
-        running_replays_are_found_whosever_they_are
+        running_replays_of_all_tenants_are_found
         a_replay_is_made_once_with_its_audit_entry_and_its_answer
         a_tenant_has_a_bounded_number_of_running_replays
         no_tenant_can_take_the_places_of_all_replays
@@ -277,6 +277,7 @@ checks! { $
         a_position_reads_back
         parked_rows_read_back_in_order
         rows_judged_by_old_holds_are_not_parked
+        a_row_that_is_parked_already_stays_where_it_is
         a_source_has_a_bounded_number_of_parked_rows
         a_retried_row_brings_those_behind_it
         a_skipped_row_releases_those_behind_it

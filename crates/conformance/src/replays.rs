@@ -94,7 +94,7 @@ pub(super) async fn a_finished_replay_cannot_be_changed(world: World) {
         let error = refused(&world, late).await;
         assert!(matches!(&error, StoreError::Conflict { field, .. } if field == "id"), "{error:?}");
     }
-    // Whoever did not hear the answer may say the same again.
+    // A caller that did not get the answer may send the same again.
     put(&world, &cancelled).await;
     assert_eq!(world.store.replay(replay.id).await, Ok(Some(cancelled)));
 }
@@ -128,7 +128,7 @@ pub(super) async fn replays_list_the_latest_first(world: World) {
     assert_eq!(world.store.replays(&other, page).await.unwrap().items, [theirs]);
 }
 
-pub(super) async fn running_replays_are_found_whosever_they_are(world: World) {
+pub(super) async fn running_replays_of_all_tenants_are_found(world: World) {
     let other = world.add_tenant("other", TenantSettings::default()).await;
     let first = running(&world);
     let ended = running(&world);

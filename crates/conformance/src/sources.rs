@@ -180,6 +180,15 @@ pub(super) async fn rows_judged_by_old_holds_are_not_parked(world: World) {
     assert_eq!(parked_again, Ok(ParkOutcome::Parked));
 }
 
+pub(super) async fn a_row_that_is_parked_already_stays_where_it_is(world: World) {
+    let epoch = six_parked(&world).await;
+    let before = world.store.parked_holds(&shop()).await.unwrap();
+    let again = vec![row("a2", Some(1), false), row("c", None, true)];
+    assert_eq!(park(&world, epoch, again).await, Ok(ParkOutcome::Parked));
+    assert_eq!(ids(&parked(&world).await), ["a1", "b1", "a2", "c", "b2", "a3"]);
+    assert_eq!(world.store.parked_holds(&shop()).await, Ok(before));
+}
+
 pub(super) async fn a_source_has_a_bounded_number_of_parked_rows(world: World) {
     let epoch = lease(&world, "a", LONG).await.unwrap();
     let large =
@@ -189,8 +198,10 @@ pub(super) async fn a_source_has_a_bounded_number_of_parked_rows(world: World) {
         matches!(refused, Err(StoreError::Invalid { field, .. }) if field == "rows[0].row (bytes)")
     );
     let large = RowToPark { payload: Some(vec![7; PARKED_ROW_LEN_MAX - 1_000].into()), ..large };
-    for _ in 0..16 {
-        assert_eq!(park(&world, epoch, vec![large.clone()]).await, Ok(ParkOutcome::Parked));
+    for n in 0..16 {
+        let fields = row(&n.to_string(), None, true).fields;
+        let large = RowToPark { fields, ..large.clone() };
+        assert_eq!(park(&world, epoch, vec![large]).await, Ok(ParkOutcome::Parked));
     }
     let full = park(&world, epoch, vec![large]).await;
     assert!(matches!(full, Ok(ParkOutcome::Full(ParkedSummary { rows: 16, .. }))), "{full:?}");

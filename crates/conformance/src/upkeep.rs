@@ -8,8 +8,8 @@ use railpost_store::limits::UPKEEP_STEP_MAX;
 use railpost_store::{
     ApiKey, AuditEntry, AuditQuery, Change, DeliveryQuery, DeliveryView, EndpointPrivate,
     EndpointSettings, ErasingTenant, EventQuery, EventTypeRecord, IdempotencyKey,
-    IdempotencyRecord, NewEndpoint, NewSecret, PageRequest, Period, PruneStep, Pruned, Recall,
-    RecordBatch, Scope, SecretValue, StoreError, StoredResponse, TenantSettings, Write,
+    IdempotencyLookup, IdempotencyRecord, NewEndpoint, NewSecret, PageRequest, Period, PruneStep,
+    Pruned, RecordBatch, Scope, SecretValue, StoreError, StoredResponse, TenantSettings, Write,
 };
 
 /// Prunes to the end in steps of two events.
@@ -305,7 +305,10 @@ pub(super) async fn an_erased_tenant_leaves_nothing(world: World) {
     assert_eq!(store.parcels(vec![accepted.id]).await, Ok(vec![]));
     let page = PageRequest::first(9);
     assert_eq!(store.attempts(accepted.id, page.clone()).await.unwrap().items, []);
-    assert_eq!(store.recall(&idempotency, &[1; 32]).await, Ok(Recall::Absent));
+    assert_eq!(
+        store.lookup_idempotency(&idempotency, &[1; 32]).await,
+        Ok(IdempotencyLookup::Absent)
+    );
     let audit =
         AuditQuery { tenant: None, target: None, at: Period::default(), page: page.clone() };
     let told: Vec<_> = store.audit(audit).await.unwrap().items;

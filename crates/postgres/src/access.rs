@@ -5,11 +5,12 @@ use railpost_wire::{ApiKeyId, TenantId};
 use super::link::Values;
 use super::node::Node;
 use super::rows::{all, one};
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::{self, Columns};
 use railpost_store::{
-    ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, Listing, PageRequest, Recall, Result,
+    ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, IdempotencyLookup, Listing,
+    PageRequest, Result,
 };
 
 pub(super) async fn api_key(node: &Node, id: ApiKeyId) -> Result<Option<ApiKey>> {
@@ -56,15 +57,15 @@ pub(super) async fn audit(node: &Node, query: &AuditQuery) -> Result<Listing<Aud
     Ok(Listing::cut(found?, limit, ListKind::Audit))
 }
 
-pub(super) async fn recall(
+pub(super) async fn lookup_idempotency(
     node: &Node,
     key: &IdempotencyKey,
     fingerprint: &Digest,
-) -> Result<Recall> {
+) -> Result<IdempotencyLookup> {
     let sql = "SELECT fingerprint, status, body FROM idempotency \
                WHERE owner = $1 AND route = $2 AND key = $3 AND expires_at > $4";
     let now = millis(node.setup.source.now());
     let rows = node.reader().query(sql, &[&key.owner, &key.route, &key.key, &now]).await?;
-    let found = one(&rows, |columns| rows::recall(columns, fingerprint))?;
-    Ok(found.unwrap_or(Recall::Absent))
+    let found = one(&rows, |columns| rows::idempotency(columns, fingerprint))?;
+    Ok(found.unwrap_or(IdempotencyLookup::Absent))
 }

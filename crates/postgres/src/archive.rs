@@ -7,7 +7,7 @@ use super::link::Values;
 use super::node::Node;
 use super::rows::{all, one, open_deliveries};
 use crate::limits::LIST_SCAN_CHUNK;
-use railpost_store::backend::brief;
+use railpost_store::backend::brief_attempt;
 use railpost_store::backend::listing::{ListKind, Position, scan};
 use railpost_store::backend::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
@@ -38,7 +38,7 @@ pub(super) async fn event(
 }
 
 /// A list that is read chunk by chunk until there are enough wanted rows, or enough was looked at.
-struct Walk<P, T> {
+struct ChunkedScan<P, T> {
     limit: usize,
     /// How many rows to read at once.
     chunk: usize,
@@ -48,7 +48,7 @@ struct Walk<P, T> {
     wanted: usize,
 }
 
-impl<P: Position + Clone, T> Walk<P, T> {
+impl<P: Position + Clone, T> ChunkedScan<P, T> {
     /// If all rows are wanted, one chunk is enough.
     fn new(limit: usize, first: P, all_wanted: bool) -> Self {
         let chunk = if all_wanted { limit + 1 } else { LIST_SCAN_CHUNK as usize };
@@ -85,16 +85,16 @@ pub(super) async fn events(node: &Node, query: &EventQuery) -> Result<Listing<Ev
          WHERE e.tenant = (SELECT num FROM tenants WHERE id = $1 AND NOT erasing) \
          AND e.num < $2 ORDER BY e.num DESC LIMIT $3"
     );
-    let mut walk = Walk::new(limit, first, query.wants_all());
-    while let Some(after) = walk.next() {
-        let most = walk.chunk as i64;
+    let mut scan = ChunkedScan::new(limit, first, query.wants_all());
+    while let Some(after) = scan.next() {
+        let most = scan.chunk as i64;
         let rows = node.reader().query(sql, &[&query.tenant.as_str(), &after, &most]).await?;
         let chunk = all(&rows, |columns| {
             Ok((columns.number::<i64>("an event's number")?, rows::event_head(columns)?))
         })?;
-        walk.add(chunk, |head| query.wants(head));
+        scan.add(chunk, |head| query.wants(head));
     }
-    walk.page(ListKind::Events, |head| query.wants(head))
+    scan.page(ListKind::Events, |head| query.wants(head))
 }
 
 pub(super) async fn delivery(node: &Node, id: DeliveryId) -> Result<Option<DeliveryView>> {
@@ -137,18 +137,19 @@ pub(super) async fn deliveries(
         _ => deliveries_sql!(""),
     };
     let endpoint = query.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
-    let (mut walk, tenant) = (Walk::new(limit, first, query.wants_all()), query.tenant.as_str());
-    while let Some(after) = walk.next() {
-        let most = walk.chunk as i64;
+    let (mut scan, tenant) =
+        (ChunkedScan::new(limit, first, query.wants_all()), query.tenant.as_str());
+    while let Some(after) = scan.next() {
+        let most = scan.chunk as i64;
         let values: Values<'_> =
             &[&tenant, &endpoint, &after.as_slice(), &oldest.as_slice(), &most];
         let chunk = all(&node.reader().query(sql, values).await?, |columns| {
             let view = rows::view(columns)?;
             Ok((view.delivery.id.to_bytes(), view))
         })?;
-        walk.add(chunk, |view| query.wants(view));
+        scan.add(chunk, |view| query.wants(view));
     }
-    walk.page(ListKind::Deliveries, |view| query.wants(view))
+    scan.page(ListKind::Deliveries, |view| query.wants(view))
 }
 
 pub(super) async fn deliveries_of(
@@ -182,8 +183,8 @@ pub(super) async fn attempts(
     let id = delivery.to_bytes();
     let sql = "SELECT brief FROM deliveries WHERE id = $1 AND brief IS NOT NULL";
     let rows = node.reader().query(sql, &[&id.as_slice()]).await?;
-    if let Some(told) = one(&rows, |columns| columns.bytes())? {
-        let only = Some(brief::decode(&told)?).filter(|_| after < 1);
+    if let Some(brief) = one(&rows, |columns| columns.bytes())? {
+        let only = Some(brief_attempt::decode(&brief)?).filter(|_| after < 1);
         return Ok(Listing { items: only.into_iter().collect(), next: None, looked_at: 1 });
     }
     let sql = concat!(
@@ -216,7 +217,7 @@ pub(super) async fn last_attempts(
     all(&node.reader().query(sql, &[&ids]).await?, |columns| {
         let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
         let last = match columns.blob()? {
-            Some(told) => brief::decode(&told)?.into(),
+            Some(brief) => brief_attempt::decode(&brief)?.into(),
             None => rows::last_attempt(columns)?,
         };
         Ok((id, last))

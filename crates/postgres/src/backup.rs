@@ -17,13 +17,13 @@ use tokio::io::{
 };
 use tokio_postgres::Transaction;
 
-use super::errors::{Translated, translate};
+use super::errors::{Translate, translate};
 use super::link::{Purpose, ServerIdentity};
 use super::lock::TakenLock;
 use super::node::Node;
 use super::schema::{self, SCHEMA};
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::lines;
-use railpost_store::backend::numbers::millis;
 use railpost_store::{Result, Setup, StoreError};
 
 /// What a backup begins with. Stable.
@@ -205,8 +205,8 @@ pub(super) async fn restore(to: &mut TakenLock, from: &Path, setup: &Setup) -> R
     schema::create(&change, found).await?;
     for (table, _) in TABLES.into_iter().filter(|(_, since)| *since <= found) {
         fill(&change, table, &mut file).await.map_err(|error| match error {
-            Trouble::File(error) => unreadable(from, &error),
-            Trouble::Database(error) => translate(&error),
+            RestoreError::File(error) => unreadable(from, &error),
+            RestoreError::Database(error) => translate(&error),
         })?;
     }
     let check = change.query_one("SELECT key_check FROM store", &[]).await.translated()?;
@@ -240,7 +240,7 @@ async fn begin_era(change: &Transaction<'_>, server: ServerIdentity, now: Timest
     change.batch_execute(lines::FOLLOW_OPEN).await.translated()
 }
 
-enum Trouble {
+enum RestoreError {
     File(std::io::Error),
     Database(tokio_postgres::Error),
 }
@@ -249,18 +249,18 @@ async fn fill(
     change: &Transaction<'_>,
     table: &str,
     file: &mut BufReader<File>,
-) -> std::result::Result<(), Trouble> {
+) -> std::result::Result<(), RestoreError> {
     let sql = format!("COPY {table} FROM STDIN (FORMAT binary)");
-    let sink = change.copy_in::<_, Bytes>(&sql).await.map_err(Trouble::Database)?;
+    let sink = change.copy_in::<_, Bytes>(&sql).await.map_err(RestoreError::Database)?;
     let mut sink = std::pin::pin!(sink);
     loop {
-        let len = file.read_u32().await.map_err(Trouble::File)? as usize;
+        let len = file.read_u32().await.map_err(RestoreError::File)? as usize;
         if len == 0 {
             break;
         }
         let mut piece = vec![0; len];
-        file.read_exact(&mut piece).await.map_err(Trouble::File)?;
-        sink.send(piece.into()).await.map_err(Trouble::Database)?;
+        file.read_exact(&mut piece).await.map_err(RestoreError::File)?;
+        sink.send(piece.into()).await.map_err(RestoreError::Database)?;
     }
-    sink.finish().await.map(drop).map_err(Trouble::Database)
+    sink.finish().await.map(drop).map_err(RestoreError::Database)
 }

@@ -9,11 +9,11 @@ use railpost_store::StoreError;
 const NOT_THE_HOLDER: &str = "RP001";
 
 /// Says it in the store's words.
-pub(super) trait Translated<T> {
+pub(super) trait Translate<T> {
     fn translated(self) -> Result<T, StoreError>;
 }
 
-impl<T> Translated<T> for Result<T, Error> {
+impl<T> Translate<T> for Result<T, Error> {
     fn translated(self) -> Result<T, StoreError> {
         self.map_err(|error| translate(&error))
     }

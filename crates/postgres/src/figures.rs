@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::link::Values;
 use super::node::{HeldTransaction, Node};
 use super::rows::all;
-use railpost_store::backend::figures::{Bucket, READ_MAX, answer};
-use railpost_store::backend::numbers::{
-    SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_number, scope_number,
+use railpost_store::backend::codes::{
+    SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_code, scope_code,
 };
+use railpost_store::backend::figures::{Bucket, READ_MAX, read_buckets};
 use railpost_store::backend::rows::Columns;
 use railpost_store::limits::FIGURES_PRUNE_MAX;
 use railpost_store::{Figures, FiguresScope, Period, Resolution, Result};
@@ -30,16 +30,16 @@ pub(super) async fn add_figures(node: &Node, sums: &BTreeMap<Bucket, Figures>) -
         let nums = nums(transaction, sums.keys().map(|bucket| &bucket.scope)).await?;
         // By key: in the order in which every node locks them.
         let keyed = sums.iter().filter_map(|(bucket, figures)| {
-            let (resolution, at) = (resolution_number(bucket.resolution), millis(bucket.at));
+            let (resolution, at) = (resolution_code(bucket.resolution), millis(bucket.at));
             let num = *nums.get(&bucket.scope)?;
-            Some(((resolution, at, scope_number(&bucket.scope), num), figures))
+            Some(((resolution, at, scope_code(&bucket.scope), num), figures))
         });
         add(transaction, &keyed.collect()).await
     };
     node.upkeep.run(adding).await
 }
 
-/// What the scopes are called in rows, without those that are not there any more.
+/// What the scopes are called in rows, without those that were deleted.
 async fn nums<'a>(
     transaction: &HeldTransaction<'_>,
     scopes: impl Iterator<Item = &'a FiguresScope>,
@@ -93,7 +93,7 @@ async fn add(transaction: &HeldTransaction<'_>, sums: &BTreeMap<Key, &Figures>) 
         .collect();
     let sums = sums.iter().map(|(key, figures)| {
         let stored = stored.get(key).filter(|stored| !stored.is_empty());
-        figures.on_top_of(stored.map(Vec::as_slice))
+        figures.merged_with_stored(stored.map(Vec::as_slice))
     });
     let sums = sums.collect::<Result<Vec<_>>>()?;
     let sql = "UPDATE figures AS f SET figures = w.figures FROM unnest( \
@@ -122,11 +122,11 @@ pub(super) async fn figures(
         FiguresScope::Endpoint(id) => (None, Some(id.to_bytes().to_vec())),
     };
     let (from, before) = period.millis();
-    let (scope, resolution) = (scope_number(scope), resolution_number(resolution));
+    let (scope, resolution) = (scope_code(scope), resolution_code(resolution));
     let most = READ_MAX as i64;
     let values: Values<'_> = &[&scope, &tenant, &endpoint, &resolution, &from, &before, &most];
     let rows = node.reader().query(sql, values).await?;
-    answer(all(&rows, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
+    read_buckets(all(&rows, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
 }
 
 /// Deletes what is past its time and says how many rows that were.
@@ -140,7 +140,7 @@ pub(super) async fn prune_figures(
                      SELECT resolution, at, scope, num FROM figures \
                      WHERE resolution = $1 AND at < $2 ORDER BY at LIMIT $3) RETURNING 1) \
                    SELECT count(*) FROM gone";
-        let (number, from) = (resolution_number(resolution), millis(resolution.kept_from(now)));
+        let (number, from) = (resolution_code(resolution), millis(resolution.kept_from(now)));
         let values: Values<'_> = &[&number, &from, &i64::from(FIGURES_PRUNE_MAX)];
         let rows = transaction.query(sql, values).await.translated()?;
         gone += super::rows::one(&rows, |columns| columns.number::<u64>("a count"))?.unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Calls that wait for the same connection go together: whatever waits is one statement.
+//! Calls that wait for the same connection go together: all calls that wait become one statement.
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::link::duration;
-use railpost_store::limits::{GROUP_BYTES_MAX, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX};
+use railpost_store::limits::{CALL_TIMEOUT, GROUP_BYTES_MAX, GROUP_ITEMS_MAX, QUEUE_MAX};
 use railpost_store::{Result, StoreError};
 
 /// A call and who waits for it.
@@ -15,7 +15,7 @@ pub(super) struct Call<I, O> {
 
 impl<I, O> Call<I, O> {
     pub(super) fn answer(self, output: Result<O>) {
-        // Whoever asked may have gone away.
+        // The caller may have gone away.
         let _ = self.reply.send(output);
     }
 }
@@ -52,9 +52,9 @@ impl<I: Send + 'static, O: Send + 'static> Queue<I, O> {
     pub(super) async fn call(&self, input: I) -> Result<O> {
         let gone = || StoreError::Unavailable("the store has stopped".to_owned());
         let (reply, answer) = oneshot::channel();
-        let sent = tokio::time::timeout(duration(PATIENCE), self.0.send(Call { input, reply }));
+        let sent = tokio::time::timeout(duration(CALL_TIMEOUT), self.0.send(Call { input, reply }));
         let sent = sent.await.map_err(|_| {
-            StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {PATIENCE}"))
+            StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {CALL_TIMEOUT}"))
         })?;
         sent.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?

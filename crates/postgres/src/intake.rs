@@ -7,15 +7,15 @@ use bytes::Bytes;
 use railpost_engine::{Accepted, LaneId, Place, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, TenantId};
 
-use super::directory::TenantEntry;
 use super::groups::{Call, Weight};
 use super::node::Node;
 use super::rows::all;
+use super::tenant_cache::TenantEntry;
 use crate::limits::COLLISIONS_MAX;
 use railpost_store::backend::check;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::delivery_ids::{DeliveryIds, nth};
 use railpost_store::backend::fanout::Subscriber;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::{self, Columns, event_columns, to_json};
 use railpost_store::{
     AcceptBatch, AcceptRecord, Event, EventOutcome, IdempotencyKey, IdempotencyRecord, LinePlace,
@@ -38,7 +38,7 @@ struct Pending {
 }
 
 /// What the database said of a group.
-enum Verdict {
+enum AcceptResult {
     Placed(Vec<(usize, NewPlace)>),
     /// Another node was in the way.
     Again,
@@ -62,14 +62,14 @@ pub(super) fn weight(batch: &Arc<AcceptBatch>) -> Weight {
 pub(super) async fn serve(node: &Node, calls: Vec<AcceptCall>) {
     let mut waiting = calls;
     while !waiting.is_empty() {
-        let (group, rest) = apart(waiting);
+        let (group, rest) = split_off_repeats(waiting);
         serve_group(node, group).await;
         waiting = rest;
     }
 }
 
 /// The first calls that have nothing in common, and the rest: calls are accepted in the order in which they came.
-fn apart(calls: Vec<AcceptCall>) -> (Vec<Pending>, Vec<AcceptCall>) {
+fn split_off_repeats(calls: Vec<AcceptCall>) -> (Vec<Pending>, Vec<AcceptCall>) {
     let (mut group, mut rest) = (Vec::new(), Vec::new());
     let mut events: HashSet<(TenantId, EventId)> = HashSet::new();
     let mut requests: HashSet<IdempotencyKey> = HashSet::new();
@@ -111,31 +111,31 @@ fn answer_all(group: Vec<Pending>, error: &StoreError) {
 async fn try_group(node: &Node, group: &mut Vec<Pending>) -> Result<bool> {
     let now = node.setup.source.now();
     let tenants = group.iter().map(|pending| &pending.call.input.tenant);
-    let entries = node.directory.entries(node.reader(), tenants).await?;
+    let entries = node.tenants.entries(node.reader(), tenants).await?;
     let entries = refuse(node, group, entries).await?;
     if group.is_empty() {
         return Ok(true);
     }
-    let plan = Plan::new(group, &entries, &node.ids, &*node.setup.source, now);
-    match plan.write(node, now).await? {
-        Verdict::Placed(places) => {
-            for (entry, count) in entries.iter().zip(&plan.counts) {
-                node.directory.opened(entry.num, *count);
+    let arrays = AcceptArrays::new(group, &entries, &node.ids, &*node.setup.source, now);
+    match arrays.write(node, now).await? {
+        AcceptResult::Placed(places) => {
+            for (entry, count) in entries.iter().zip(&arrays.counts) {
+                node.tenants.opened(entry.num, *count);
             }
-            let receipts = plan.receipts(&places);
+            let receipts = arrays.receipts(&places);
             std::mem::take(group).into_iter().zip(receipts).for_each(|(pending, receipts)| {
                 pending.call.answer(Ok(receipts));
             });
             Ok(true)
         }
-        Verdict::Again => Ok(false),
-        Verdict::Stale(tenants) => {
-            node.directory.forget(&tenants);
+        AcceptResult::Again => Ok(false),
+        AcceptResult::Stale(tenants) => {
+            node.tenants.forget(&tenants);
             Ok(false)
         }
-        Verdict::Known { events, answers } => {
-            let owners = plan.owners(&events, &answers);
-            learn(node, group, owners).await?;
+        AcceptResult::Known { events, answers } => {
+            let owners = arrays.owners(&events, &answers);
+            look_up_known(node, group, owners).await?;
             Ok(group.is_empty())
         }
     }
@@ -154,7 +154,7 @@ async fn refuse(
         let checked = match entry {
             Ok(entry) => {
                 let added = added.entry(entry.num).or_default();
-                let fits = pending.fit(node, &entry, *added).await;
+                let fits = pending.check_fits(node, &entry, *added).await;
                 fits.map(|with_it| {
                     *added = with_it;
                     entry
@@ -215,16 +215,16 @@ impl Pending {
 
     /// That there is room for it beside what the group adds already. Where there is not, events that are
     /// on record take none; says how much the group adds with it.
-    async fn fit(&mut self, node: &Node, entry: &TenantEntry, before: u64) -> Result<u64> {
+    async fn check_fits(&mut self, node: &Node, entry: &TenantEntry, before: u64) -> Result<u64> {
         let added = before + self.wanted(entry);
-        match node.directory.check_backlog(node.reader(), entry, added).await {
+        match node.tenants.check_backlog(node.reader(), entry, added).await {
             Err(StoreError::BacklogFull { .. }) => {}
             checked => return checked.map(|()| added),
         }
         let fresh: Vec<_> = self.fresh().map(|(index, _)| index).collect();
         self.look_up(node, &fresh).await?;
         let added = before + self.wanted(entry);
-        node.directory.check_backlog(node.reader(), entry, added).await.map(|()| added)
+        node.tenants.check_backlog(node.reader(), entry, added).await.map(|()| added)
     }
 }
 
@@ -236,7 +236,7 @@ impl TenantEntry {
 
 /// Finds out what is on record of the events and requests that are known: which call they are of, and
 /// which event of it.
-async fn learn(
+async fn look_up_known(
     node: &Node,
     group: &mut Vec<Pending>,
     owners: (Vec<(usize, usize)>, Vec<usize>),
@@ -262,7 +262,7 @@ async fn learn(
 }
 
 /// A group as arrays, and how to find the calls' own in them again.
-struct Plan<'a> {
+struct AcceptArrays<'a> {
     /// The tenants by their numbers, with the count of changes that is known of each.
     tenants: BTreeMap<i64, i64>,
     /// By call: how many deliveries.
@@ -287,7 +287,7 @@ enum Outcome {
 
 impl Outcome {
     /// The outcome as an answer tells it, if the group is accepted `now`.
-    fn told(&self, now: Timestamp) -> EventOutcome {
+    fn as_answered(&self, now: Timestamp) -> EventOutcome {
         match self {
             Outcome::Known(at) => EventOutcome { accepted_at: *at, deliveries: None },
             Outcome::Fresh(_, count) => EventOutcome { accepted_at: now, deliveries: Some(*count) },
@@ -333,7 +333,7 @@ struct Answers<'a> {
     expires_at: Vec<i64>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> AcceptArrays<'a> {
     fn new(
         group: &'a [Pending],
         entries: &'a [TenantEntry],
@@ -341,7 +341,7 @@ impl<'a> Plan<'a> {
         source: &dyn Source,
         now: Timestamp,
     ) -> Self {
-        let mut plan = Self {
+        let mut arrays = Self {
             tenants: BTreeMap::new(),
             counts: vec![],
             outcomes: vec![],
@@ -355,26 +355,27 @@ impl<'a> Plan<'a> {
         let mut ids = ids.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for (call, (pending, entry)) in group.iter().zip(entries).enumerate() {
             // If two calls know different counts, the lower one is old, and that is what counts.
-            let changes = plan.tenants.entry(entry.num).or_insert(entry.changes);
+            let changes = arrays.tenants.entry(entry.num).or_insert(entry.changes);
             *changes = entry.changes.min(*changes);
-            let before = plan.deliveries.id.len();
+            let before = arrays.deliveries.id.len();
             let mut outcomes: Vec<_> =
                 pending.known.iter().map(|at| Outcome::Known(at.unwrap_or(now))).collect();
             for (index, event) in pending.fresh() {
                 let fanout = entry.wanting(event).count();
-                outcomes[index] = Outcome::Fresh(plan.deliveries.id.len(), fanout);
-                plan.event_owners.push((call, index));
-                plan.add_event(entry, event, ids.take(source, now, fanout));
+                outcomes[index] = Outcome::Fresh(arrays.deliveries.id.len(), fanout);
+                arrays.event_owners.push((call, index));
+                arrays.add_event(entry, event, ids.take(source, now, fanout));
             }
             if let Some(record) = &pending.call.input.idempotency {
-                plan.answer_owners.push(call);
-                let told: Vec<_> = outcomes.iter().map(|outcome| outcome.told(now)).collect();
-                plan.answers.add(record, &told);
+                arrays.answer_owners.push(call);
+                let outcomes_answered: Vec<_> =
+                    outcomes.iter().map(|outcome| outcome.as_answered(now)).collect();
+                arrays.answers.add(record, &outcomes_answered);
             }
-            plan.outcomes.push(outcomes);
-            plan.counts.push((plan.deliveries.id.len() - before) as u64);
+            arrays.outcomes.push(outcomes);
+            arrays.counts.push((arrays.deliveries.id.len() - before) as u64);
         }
-        plan
+        arrays
     }
 
     fn add_event(&mut self, entry: &'a TenantEntry, event: &'a Event, first: DeliveryId) {
@@ -389,7 +390,7 @@ impl<'a> Plan<'a> {
         self.events.add(entry.num, event, first, last.unwrap_or_default());
     }
 
-    async fn write(&self, node: &Node, now: Timestamp) -> Result<Verdict> {
+    async fn write(&self, node: &Node, now: Timestamp) -> Result<AcceptResult> {
         let sql = "SELECT what, ord, lane, seq, line_before, era FROM railpost_accept( \
                    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
                    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)";
@@ -436,13 +437,13 @@ impl<'a> Plan<'a> {
         let mark = node.unflushed().mark();
         match node.accepts.try_query_on(&session, sql, values).await? {
             Ok(rows) => {
-                let verdict = self.verdict(&rows)?;
-                if matches!(verdict, Verdict::Placed(_)) && !e.id.is_empty() {
+                let result = self.result(&rows)?;
+                if matches!(result, AcceptResult::Placed(_)) && !e.id.is_empty() {
                     node.unflushed().flushed(mark);
                 }
-                Ok(verdict)
+                Ok(result)
             }
-            Err(_collision) => Ok(Verdict::Again),
+            Err(_collision) => Ok(AcceptResult::Again),
         }
     }
 
@@ -454,7 +455,7 @@ impl<'a> Plan<'a> {
         let receipt = |outcome: &Outcome| match outcome {
             Outcome::Known(accepted_at) => Receipt::Duplicate { accepted_at: *accepted_at },
             Outcome::Fresh(from, count) => {
-                let made = |index: usize| self.deliveries.made(index, by_delivery[index]);
+                let made = |index: usize| self.deliveries.new_delivery(index, by_delivery[index]);
                 let deliveries = (*from..from + count).map(made).collect();
                 Receipt::Accepted { accepted_at: self.accepted_at, deliveries }
             }
@@ -462,10 +463,10 @@ impl<'a> Plan<'a> {
         self.outcomes.iter().map(|events| events.iter().map(receipt).collect()).collect()
     }
 
-    fn verdict(&self, rows: &[tokio_postgres::Row]) -> Result<Verdict> {
+    fn result(&self, rows: &[tokio_postgres::Row]) -> Result<AcceptResult> {
         let (mut places, mut events, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         let mut stale = Vec::new();
-        let row = |columns: &mut super::rows::Found<'_>| {
+        let row = |columns: &mut super::rows::RowReader<'_>| {
             let (what, ord) = (columns.word()?, columns.number::<usize>("a place in an array")?);
             Ok((what, ord, new_place(columns)?))
         };
@@ -481,9 +482,9 @@ impl<'a> Plan<'a> {
             }
         }
         Ok(match (stale.is_empty(), events.is_empty() && answers.is_empty()) {
-            (false, _) => Verdict::Stale(stale),
-            (true, false) => Verdict::Known { events, answers },
-            (true, true) => Verdict::Placed(places),
+            (false, _) => AcceptResult::Stale(stale),
+            (true, false) => AcceptResult::Known { events, answers },
+            (true, true) => AcceptResult::Placed(places),
         })
     }
 
@@ -495,7 +496,7 @@ impl<'a> Plan<'a> {
 }
 
 /// Reads `lane, seq, line_before, era`; nothing if there is no seq.
-pub(super) fn new_place(columns: &mut super::rows::Found<'_>) -> Result<Option<NewPlace>> {
+pub(super) fn new_place(columns: &mut super::rows::RowReader<'_>) -> Result<Option<NewPlace>> {
     let (lane, seq) = (LaneId(columns.number("a lane")?), columns.seq()?);
     let (before, era) = (columns.number("a line's beginning")?, columns.int()?);
     Ok(seq.zip(era).map(|(seq, era)| NewPlace {
@@ -530,7 +531,7 @@ impl<'a> Deliveries<'a> {
         self.to.push(to.id);
     }
 
-    fn made(&self, index: usize, place: Option<&NewPlace>) -> NewDelivery {
+    fn new_delivery(&self, index: usize, place: Option<&NewPlace>) -> NewDelivery {
         let id = DeliveryId::from_bytes(self.id[index]);
         let (endpoint, in_lane) = (self.to[index], place.map(|place| place.place));
         let accepted = Accepted { id, endpoint, place: in_lane, replay: false };

@@ -9,17 +9,17 @@ use railpost_engine::{
 };
 use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::groups::{Call, Weight};
 use super::link::{Link, Session, Values};
 use super::node::{HeldTransaction, Node};
-use super::rows::{Found, all, one};
-use railpost_store::backend::brief;
-use railpost_store::backend::loading::{attempt_view, lane_page};
-use railpost_store::backend::numbers::{
-    LAST_OPEN, OPEN, Standing, endpoint_status_number, failure_number, legal_from, millis, stage,
+use super::rows::{RowReader, all, one};
+use railpost_store::backend::brief_attempt;
+use railpost_store::backend::codes::{
+    LAST_OPEN, OPEN, StateCode, endpoint_status_code, failure_code, legal_from, millis, stage,
     timestamp,
 };
+use railpost_store::backend::loading::{attempt_view, lane_page};
 use railpost_store::backend::rows::{
     self, Columns, delivery_columns, parcel_columns, to_json, view_joins,
 };
@@ -28,7 +28,7 @@ use railpost_store::limits::{
 };
 use railpost_store::{
     AttemptDetail, AttemptView, AuditEntry, Epoch, Parcel, Partition, RecordBatch, Recorded,
-    Result, Skipped, StoreError, Sweep, Swept,
+    RefusedTransition, Result, StoreError, Sweep, SweepPage,
 };
 
 pub(super) type RecordCall = Call<Arc<RecordBatch>, Recorded>;
@@ -52,18 +52,18 @@ const ROW_LEN: usize = 256;
 
 /// Serves a group of calls that need not wait for the disk as one statement.
 pub(super) async fn serve_visible(node: &Node, calls: Vec<RecordCall>) {
-    let plan = Plan::new(calls.iter().map(|call| &*call.input));
-    let written = write_visible(node, &plan, calls.iter().map(|call| &call.input)).await;
-    answer(node, &plan, calls, written);
+    let arrays = RecordArrays::new(calls.iter().map(|call| &*call.input));
+    let written = write_visible(node, &arrays, calls.iter().map(|call| &call.input)).await;
+    answer(node, &arrays, calls, written);
 }
 
 /// What a crash may have lost is written before anything else, and what is written here is kept for the
 /// same case.
 async fn write_visible(
     node: &Node,
-    plan: &Plan,
+    arrays: &RecordArrays,
     batches: impl Iterator<Item = &Arc<RecordBatch>>,
-) -> Result<Verdict> {
+) -> Result<RecordResult> {
     let holder = node.lock.holder().await?;
     let session = node.records.session().await?;
     write_lost_again(node, &session, holder).await?;
@@ -71,17 +71,17 @@ async fn write_visible(
         let unflushed = node.unflushed();
         (unflushed.is_due(), unflushed.mark())
     };
-    let verdict = plan
+    let result = arrays
         .write(&node.records, &session, holder, WriteMode { durable, once_more: false })
         .await?;
     let mut unflushed = node.unflushed();
-    if durable && plan.changed_something(&verdict) {
+    if durable && arrays.changed_something(&result) {
         unflushed.flushed(mark);
     } else {
         let written = batches.filter(|batch| !batch.transitions.is_empty());
         written.for_each(|batch| unflushed.keep(batch.clone(), &session));
     }
-    Ok(verdict)
+    Ok(result)
 }
 
 async fn write_lost_again(node: &Node, session: &Arc<Session>, holder: i64) -> Result<()> {
@@ -90,12 +90,12 @@ async fn write_lost_again(node: &Node, session: &Arc<Session>, holder: i64) -> R
         return Ok(());
     }
     let mark = node.unflushed().mark();
-    let plan = Plan::new(lost.iter().map(|batch| &**batch));
+    let arrays = RecordArrays::new(lost.iter().map(|batch| &**batch));
     let mode = WriteMode { durable: true, once_more: true };
-    let verdict = plan.write(&node.records, session, holder, mode).await?;
+    let result = arrays.write(&node.records, session, holder, mode).await?;
     let mut unflushed = node.unflushed();
     unflushed.written_again(session);
-    if plan.changed_something(&verdict) {
+    if arrays.changed_something(&result) {
         unflushed.flushed(mark);
     }
     Ok(())
@@ -103,27 +103,32 @@ async fn write_lost_again(node: &Node, session: &Arc<Session>, holder: i64) -> R
 
 /// Serves a group of calls that wait for the disk as one statement.
 pub(super) async fn serve_durable(node: &Node, calls: Vec<RecordCall>) {
-    let plan = Plan::new(calls.iter().map(|call| &*call.input));
+    let arrays = RecordArrays::new(calls.iter().map(|call| &*call.input));
     let writing = async {
         let holder = node.lock.holder().await?;
         let session = node.durable_records.session().await?;
         let mode = WriteMode { durable: true, once_more: false };
         let mark = node.unflushed().mark();
-        let verdict = plan.write(&node.durable_records, &session, holder, mode).await?;
-        if plan.changed_something(&verdict) {
+        let result = arrays.write(&node.durable_records, &session, holder, mode).await?;
+        if arrays.changed_something(&result) {
             node.unflushed().flushed(mark);
         }
-        Ok(verdict)
+        Ok(result)
     };
     let written = writing.await;
-    answer(node, &plan, calls, written);
+    answer(node, &arrays, calls, written);
 }
 
-fn answer(node: &Node, plan: &Plan, calls: Vec<RecordCall>, written: Result<Verdict>) {
+fn answer(
+    node: &Node,
+    arrays: &RecordArrays,
+    calls: Vec<RecordCall>,
+    written: Result<RecordResult>,
+) {
     match written {
-        Ok(verdict) => {
-            plan.count_closed(node, &verdict);
-            let answers = plan.answers(&verdict);
+        Ok(result) => {
+            arrays.count_closed(node, &result);
+            let answers = arrays.answers(&result);
             calls.into_iter().zip(answers).for_each(|(call, answer)| call.answer(answer));
         }
         Err(error) => calls.into_iter().for_each(|call| call.answer(Err(error.clone()))),
@@ -140,16 +145,16 @@ struct WriteMode {
 }
 
 /// What the database said of a group.
-struct Verdict {
+struct RecordResult {
     /// The calls that touch a partition with a later owner.
     fenced: HashMap<usize, Partition>,
     /// The transitions that were not written, by their place in the arrays, and what is on record.
-    skipped: HashMap<usize, Option<i64>>,
+    refused: HashMap<usize, Option<i64>>,
 }
 
 /// A group as arrays.
 #[derive(Default)]
-struct Plan {
+struct RecordArrays {
     calls: usize,
     fences: Fences,
     transitions: Transitions,
@@ -173,7 +178,7 @@ struct Transitions {
     round: Vec<i32>,
     id: Vec<Vec<u8>>,
     from_set: Vec<i64>,
-    standing: Vec<i64>,
+    state_code: Vec<i64>,
     due: Vec<Option<i64>>,
     reason: Vec<Option<i64>>,
     attempts: Vec<i64>,
@@ -227,23 +232,23 @@ struct AuditEntries {
     record: Vec<String>,
 }
 
-impl Plan {
+impl RecordArrays {
     fn new<'a>(batches: impl Iterator<Item = &'a RecordBatch>) -> Self {
-        let mut plan = Self::default();
+        let mut arrays = Self::default();
         let mut rounds: HashMap<DeliveryId, i32> = HashMap::new();
         for (call, batch) in batches.enumerate() {
-            plan.calls += 1;
+            arrays.calls += 1;
             let call = call as i32;
-            plan.fences.add(call, batch);
+            arrays.fences.add(call, batch);
             for (transition, detail) in &batch.transitions {
                 let round = rounds.entry(transition.delivery).or_default();
                 *round += 1;
-                plan.add(call, *round, transition, detail.as_deref());
+                arrays.add(call, *round, transition, detail.as_deref());
             }
-            batch.endpoints.iter().for_each(|record| plan.endpoints.add(call, record));
-            batch.audit.iter().for_each(|entry| plan.audit.add(call, entry));
+            batch.endpoints.iter().for_each(|record| arrays.endpoints.add(call, record));
+            batch.audit.iter().for_each(|entry| arrays.audit.add(call, entry));
         }
-        plan
+        arrays
     }
 
     fn add(
@@ -254,13 +259,13 @@ impl Plan {
         detail: Option<&AttemptDetail>,
     ) {
         let stage = transition.state.stage();
-        let told = detail.and_then(|detail| brief::encode(detail, stage));
+        let brief = detail.and_then(|detail| brief_attempt::encode(detail, stage));
         self.about.push((transition.delivery, transition.endpoint));
-        if let Some(detail) = detail.filter(|_| told.is_none()) {
+        if let Some(detail) = detail.filter(|_| brief.is_none()) {
             // Arrays of PostgreSQL count from 1.
             self.attempts.add(self.about.len() as i64, &attempt_view(detail, transition));
         }
-        self.transitions.add(call, round, transition, told);
+        self.transitions.add(call, round, transition, brief);
     }
 
     async fn write(
@@ -269,7 +274,7 @@ impl Plan {
         session: &Arc<Session>,
         holder: i64,
         mode: WriteMode,
-    ) -> Result<Verdict> {
+    ) -> Result<RecordResult> {
         let sql = "SELECT what, ord, standing FROM railpost_record($1, $2, $3, $4, $5, $6, $7, $8, \
                    $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, \
                    $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, \
@@ -287,7 +292,7 @@ impl Plan {
             &t.round,
             &t.id,
             &t.from_set,
-            &t.standing,
+            &t.state_code,
             &t.due,
             &t.reason,
             &t.attempts,
@@ -329,42 +334,44 @@ impl Plan {
             &u.record,
         ];
         let rows = link.query_on(session, sql, values).await?;
-        let mut verdict = Verdict { fenced: HashMap::new(), skipped: HashMap::new() };
+        let mut result = RecordResult { fenced: HashMap::new(), refused: HashMap::new() };
         for row in &rows {
-            let columns = &mut Found::new(row);
+            let columns = &mut RowReader::new(row);
             let (what, ord) = (columns.word()?, columns.number::<usize>("a place in an array")?);
             if what == "fenced" {
-                verdict.fenced.insert(ord, Partition(columns.number("a partition")?));
+                result.fenced.insert(ord, Partition(columns.number("a partition")?));
             } else {
-                verdict.skipped.insert(ord - 1, columns.int()?);
+                result.refused.insert(ord - 1, columns.int()?);
             }
         }
-        Ok(verdict)
+        Ok(result)
     }
 
     /// Whether it wrote anything, so that its commit had something to wait for.
-    fn changed_something(&self, verdict: &Verdict) -> bool {
-        let fenced = |call: &i32| verdict.fenced.contains_key(&(*call as usize));
+    fn changed_something(&self, result: &RecordResult) -> bool {
+        let fenced = |call: &i32| result.fenced.contains_key(&(*call as usize));
         let counted = self.transitions.call.iter().filter(|call| !fenced(call)).count();
-        counted > verdict.skipped.len()
+        counted > result.refused.len()
     }
 
-    fn answers(&self, verdict: &Verdict) -> Vec<Result<Recorded>> {
+    fn answers(&self, result: &RecordResult) -> Vec<Result<Recorded>> {
         let mut answers: Vec<_> = (0..self.calls).map(|_| Recorded::default()).collect();
         let mut strange = HashMap::new();
         for (index, (delivery, _)) in self.about.iter().enumerate() {
             let call = self.transitions.call[index] as usize;
-            match verdict.skipped.get(&index) {
+            match result.refused.get(&index) {
                 None => answers[call].applied += 1,
-                Some(standing) => match standing.map(stage).transpose() {
+                Some(code) => match code.map(stage).transpose() {
                     Ok(on_record) => {
-                        answers[call].skipped.push(Skipped { delivery: *delivery, on_record });
+                        answers[call]
+                            .refused
+                            .push(RefusedTransition { delivery: *delivery, on_record });
                     }
                     Err(error) => drop(strange.insert(call, error)),
                 },
             }
         }
-        let answer = |(call, recorded)| match verdict.fenced.get(&call) {
+        let answer = |(call, recorded)| match result.fenced.get(&call) {
             Some(partition) => Err(StoreError::Fenced { partition: *partition }),
             None => strange.remove(&call).map_or(Ok(recorded), Err),
         };
@@ -373,14 +380,14 @@ impl Plan {
 
     /// What follows an attempt follows an open state; whatever else closes a delivery is found by
     /// the next count.
-    fn count_closed(&self, node: &Node, verdict: &Verdict) {
+    fn count_closed(&self, node: &Node, result: &RecordResult) {
         let t = &self.transitions;
-        let fenced: HashSet<i32> = verdict.fenced.keys().map(|call| *call as i32).collect();
+        let fenced: HashSet<i32> = result.fenced.keys().map(|call| *call as i32).collect();
         for (index, (_, endpoint)) in self.about.iter().enumerate() {
-            let closed = t.from_set[index] & !OPEN == 0 && t.standing[index] > LAST_OPEN;
-            let written = !verdict.skipped.contains_key(&index) && !fenced.contains(&t.call[index]);
+            let closed = t.from_set[index] & !OPEN == 0 && t.state_code[index] > LAST_OPEN;
+            let written = !result.refused.contains_key(&index) && !fenced.contains(&t.call[index]);
             if closed && written {
-                node.directory.closed(*endpoint);
+                node.tenants.closed(*endpoint);
             }
         }
     }
@@ -398,23 +405,23 @@ impl Fences {
 }
 
 impl Transitions {
-    fn add(&mut self, call: i32, round: i32, transition: &Transition, told: Option<Vec<u8>>) {
-        let standing = Standing::from(transition.state);
+    fn add(&mut self, call: i32, round: i32, transition: &Transition, brief: Option<Vec<u8>>) {
+        let state = StateCode::from(transition.state);
         let progress = transition.progress;
         self.call.push(call);
         self.round.push(round);
         self.id.push(transition.delivery.to_bytes().to_vec());
         self.from_set.push(legal_from(transition.state.stage()));
-        self.standing.push(standing.number);
-        self.due.push(standing.due);
-        self.reason.push(standing.reason);
+        self.state_code.push(state.code);
+        self.due.push(state.due);
+        self.reason.push(state.reason);
         self.attempts.push(progress.attempts.into());
         self.round_attempts.push(progress.round_attempts.into());
         self.round_started_at.push(progress.round_started_at.map(millis));
         self.last_delay.push(span(progress.last_delay));
         self.replay.push(progress.replay);
         self.at.push(millis(transition.at));
-        self.brief.push(told);
+        self.brief.push(brief);
     }
 }
 
@@ -425,7 +432,7 @@ impl Attempts {
             AttemptResult::Response { status, retry_after } => {
                 (Some(i64::from(status)), retry_after.map(span), None)
             }
-            AttemptResult::Failed(failure) => (None, None, Some(failure_number(failure))),
+            AttemptResult::Failed(failure) => (None, None, Some(failure_code(failure))),
         };
         let timing = detail.timing;
         let headers = Some(&detail.response_headers).filter(|headers| !headers.is_empty());
@@ -453,8 +460,8 @@ impl Endpoints {
     fn add(&mut self, call: i32, record: &EndpointRecord) {
         self.call.push(call);
         self.id.push(record.endpoint.to_bytes().to_vec());
-        self.status.push(endpoint_status_number(record.status));
-        self.was.push(endpoint_status_number(record.was));
+        self.status.push(endpoint_status_code(record.status));
+        self.was.push(endpoint_status_code(record.was));
         self.failing_since.push(record.failing_since.map(millis));
         self.at.push(millis(record.at));
         // The database knows whose endpoint it is.
@@ -614,7 +621,7 @@ async fn load_lane(
     let last = one(&rows, |columns| columns.need_seq())?;
     let mut deliveries: Vec<Delivery> = Vec::new();
     for row in rows.iter().filter(|row| row.get::<_, Option<&[u8]>>(1).is_some()) {
-        let columns = &mut Found::new(row);
+        let columns = &mut RowReader::new(row);
         columns.need_seq()?;
         deliveries.push(rows::delivery(columns, endpoint)?);
     }
@@ -638,7 +645,7 @@ async fn follows(
     let rows = reader.query(sql, &[&numbers]).await?;
     let mut by_lane = HashMap::<LaneId, Vec<(Seq, u64)>>::new();
     for row in &rows {
-        let columns = &mut Found::new(row);
+        let columns = &mut RowReader::new(row);
         let (lane, seq) = (LaneId(columns.number("a lane")?), columns.need_seq()?);
         by_lane.entry(lane).or_default().push((seq, columns.number("a seq")?));
     }
@@ -646,7 +653,7 @@ async fn follows(
 }
 
 /// Walks deliveries by their ids, open or not, so many at most: a stretch that is closed costs no more.
-pub(super) async fn sweep(node: &Node, sweep: &Sweep) -> Result<Swept> {
+pub(super) async fn sweep(node: &Node, sweep: &Sweep) -> Result<SweepPage> {
     let sql = "WITH seen AS MATERIALIZED ( \
                  SELECT d.id, d.endpoint, d.lane, d.seq, d.standing, d.replay FROM deliveries AS d \
                  WHERE d.id > $1 AND d.id <= $2 ORDER BY d.id LIMIT $3), \
@@ -665,7 +672,7 @@ pub(super) async fn sweep(node: &Node, sweep: &Sweep) -> Result<Swept> {
     let (mut era, mut last_seen, mut seen) = (0, None, 0);
     let mut deliveries = Vec::new();
     for row in &rows {
-        let columns = &mut Found::new(row);
+        let columns = &mut RowReader::new(row);
         era = columns.number::<i64>("an era")?.cast_unsigned();
         last_seen = columns.maybe_array("a delivery's id")?.map(DeliveryId::from_bytes);
         seen = columns.number("a count")?;
@@ -677,10 +684,10 @@ pub(super) async fn sweep(node: &Node, sweep: &Sweep) -> Result<Swept> {
     deliveries.truncate(limit);
     let last_listed = deliveries.last().map(|accepted| accepted.id);
     let next = if cut { last_listed } else { last_seen.filter(|_| seen == scan) };
-    Ok(Swept { deliveries, next, era })
+    Ok(SweepPage { deliveries, next, era })
 }
 
-fn swept(id: DeliveryId, columns: &mut Found<'_>) -> Result<Accepted> {
+fn swept(id: DeliveryId, columns: &mut RowReader<'_>) -> Result<Accepted> {
     let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
     let (lane, seq) = (columns.maybe_number("a lane")?.map(LaneId), columns.seq()?);
     let place = lane.zip(seq).map(|(lane, seq)| Place { lane, seq });
@@ -722,8 +729,8 @@ async fn read_parcels(
     let ids: Vec<Vec<u8>> = deliveries.iter().map(|id| id.to_bytes().to_vec()).collect();
     let rows = node.reader().query(sql, &[&ids]).await?;
     let parcel = |row| {
-        let id = DeliveryId::from_bytes(Found::new(row).array("a delivery's id")?);
-        Ok((id, rows::parcel(&mut Found::new(row))))
+        let id = DeliveryId::from_bytes(RowReader::new(row).array("a delivery's id")?);
+        Ok((id, rows::parcel(&mut RowReader::new(row))))
     };
     rows.iter().map(parcel).collect()
 }

@@ -6,6 +6,9 @@
 //!
 //! The driver is tokio-postgres: it speaks the binary protocol, takes arrays as they are, pipelines
 //! what several callers ask at once, and brings no pool or query layer that would be in the way.
+//!
+//! No SQL and no type of the driver is public. Start with `groups.rs`, where calls become groups, and `node.rs`,
+//! the connections of a process; `schema/` has the tables and functions.
 
 mod limits;
 mod errors;
@@ -15,7 +18,7 @@ mod lock;
 mod groups;
 mod schema;
 mod rows;
-mod directory;
+mod tenant_cache;
 mod unflushed;
 mod node;
 mod intake;
@@ -40,7 +43,7 @@ use railpost_engine::{Accepted, LaneId, Load, Page, Span, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::task::AbortHandle;
 
-use errors::Translated;
+use errors::Translate;
 use groups::Queue;
 use link::{Address, Purpose};
 use lock::{LockWatch, ServerLock, TakenLock};
@@ -53,11 +56,7 @@ use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
     DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch,
     ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
-    HeldLaneQuery, IdempotencyKey, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel,
-    ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow, Partition, Period,
-    PruneStep, Pruned, Recall, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry,
-    ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup, SourceLease, SourceName,
-    SourcePosition, Sources, StoredEvent, Sweep, Swept, Tenant, Upkeep,
+    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup, SourceLease, SourceName, SourcePosition, Sources, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a PostgreSQL database.
@@ -212,7 +211,7 @@ impl Ledger for PostgresStore {
         ledger::parcels(&self.node, &deliveries).await
     }
 
-    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+    async fn sweep(&self, sweep: Sweep) -> Result<SweepPage> {
         check::sweep(&sweep)?;
         self.write_lost_records_again().await?;
         ledger::sweep(&self.node, &sweep).await
@@ -314,8 +313,12 @@ impl Access for PostgresStore {
         access::audit(&self.node, &query).await
     }
 
-    async fn recall(&self, key: &IdempotencyKey, fingerprint: &Digest) -> Result<Recall> {
-        access::recall(&self.node, key, fingerprint).await
+    async fn lookup_idempotency(
+        &self,
+        key: &IdempotencyKey,
+        fingerprint: &Digest,
+    ) -> Result<IdempotencyLookup> {
+        access::lookup_idempotency(&self.node, key, fingerprint).await
     }
 }
 

@@ -19,13 +19,13 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::errors::{Translated, is_collision};
+use super::errors::{Translate, is_collision};
 use super::lock::LockWatch;
 use crate::limits::{
-    CONNECT_PATIENCE, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, RECONNECT_AFTER,
-    STATEMENT_PATIENCE,
+    CONNECT_TIMEOUT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_RETRIES, RECONNECT_AFTER,
+    STATEMENT_TIMEOUT,
 };
-use railpost_store::limits::PATIENCE;
+use railpost_store::limits::CALL_TIMEOUT;
 use railpost_store::{Result, StoreError};
 
 /// What a statement's placeholders stand for.
@@ -54,12 +54,12 @@ impl Address {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             StoreError::invalid("url", format!("expected postgres://…: {error}"))
         })?;
-        config.connect_timeout(duration(CONNECT_PATIENCE));
+        config.connect_timeout(duration(CONNECT_TIMEOUT));
         config.application_name(application_name());
         config.keepalives_idle(duration(KEEPALIVE_IDLE));
         config.keepalives_interval(duration(KEEPALIVE_INTERVAL));
         config.keepalives_retries(KEEPALIVE_RETRIES);
-        config.tcp_user_timeout(duration(PATIENCE));
+        config.tcp_user_timeout(duration(CALL_TIMEOUT));
         let encrypted = config.get_ssl_mode() == SslMode::Require;
         let tls = if encrypted { Some(super::tls::connector(roots_pem)?) } else { None };
         if tls.is_none() {
@@ -84,8 +84,8 @@ impl Address {
                 }
             })
         };
-        timeout(duration(CONNECT_PATIENCE), connecting).await.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable(format!("no connection within {CONNECT_PATIENCE}")))
+        timeout(duration(CONNECT_TIMEOUT), connecting).await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable(format!("no connection within {CONNECT_TIMEOUT}")))
         })
     }
 
@@ -100,7 +100,7 @@ impl Address {
         set("synchronous_commit", if purpose == Purpose::Visible { "off" } else { "on" });
         let patience = match purpose {
             Purpose::LongWork => "0".to_owned(),
-            _ => STATEMENT_PATIENCE.as_millis().to_string(),
+            _ => STATEMENT_TIMEOUT.as_millis().to_string(),
         };
         for name in ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
             set(name, &patience);
@@ -228,7 +228,7 @@ impl Link {
         sql: &'static str,
         values: Values<'_>,
     ) -> Result<std::result::Result<Vec<Row>, tokio_postgres::Error>> {
-        match timeout(duration(PATIENCE), session.query(sql, values)).await {
+        match timeout(duration(CALL_TIMEOUT), session.query(sql, values)).await {
             Ok(Ok(rows)) => Ok(Ok(rows)),
             Ok(Err(error)) if is_collision(&error) => Ok(Err(error)),
             Ok(Err(error)) => {
@@ -317,7 +317,7 @@ pub(super) fn is_read_only(error: &tokio_postgres::Error) -> bool {
 }
 
 pub(super) fn unanswered() -> StoreError {
-    StoreError::Unavailable(format!("PostgreSQL does not answer within {PATIENCE}"))
+    StoreError::Unavailable(format!("PostgreSQL does not answer within {CALL_TIMEOUT}"))
 }
 
 /// A connection and its prepared statements.
@@ -332,9 +332,9 @@ impl Session {
     /// Connects, and asks who is there, within bounds.
     pub(super) async fn open(address: &Address, purpose: Purpose) -> Result<Self> {
         let (client, _) = address.connect(purpose).await?;
-        let asked = timeout(duration(CONNECT_PATIENCE), ServerIdentity::of(&client)).await;
+        let asked = timeout(duration(CONNECT_TIMEOUT), ServerIdentity::of(&client)).await;
         let server = asked.map_err(|_| {
-            let problem = format!("no answer on a new connection within {CONNECT_PATIENCE}");
+            let problem = format!("no answer on a new connection within {CONNECT_TIMEOUT}");
             StoreError::Unavailable(problem)
         })??;
         Ok(Self { client, server, statements: Mutex::default() })

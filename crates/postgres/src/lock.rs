@@ -1,7 +1,7 @@
 //! One server has a store at a time.
 //!
 //! A session of its own holds an advisory lock of the database, which the database releases as soon as that
-//! session ends: when the process stops or crashes, or its machine vanishes. Whoever has the lock writes a
+//! session ends: when the process stops or crashes, or its machine vanishes. The holder of the lock writes a
 //! random number of its own into `store.holder`, and everything that writes names that number: what is
 //! still on its way from a server that has lost the lock is refused by the database itself.
 //!
@@ -17,11 +17,11 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::link::{Address, Purpose, ServerIdentity, duration};
-use crate::limits::{CONNECT_PATIENCE, LOCK_PATIENCE, RECONNECT_AFTER};
-use railpost_store::backend::numbers::millis;
-use railpost_store::limits::PATIENCE;
+use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, RECONNECT_AFTER};
+use railpost_store::backend::codes::millis;
+use railpost_store::limits::CALL_TIMEOUT;
 use railpost_store::{Result, Setup, StoreError};
 
 /// Whether this process may write.
@@ -52,7 +52,7 @@ impl TakenLock {
             lock(&mut client).await?;
             Ok(server)
         };
-        let bound = duration(CONNECT_PATIENCE) + duration(LOCK_PATIENCE);
+        let bound = duration(CONNECT_TIMEOUT) + duration(LOCK_TIMEOUT);
         let taken = timeout(bound, taking).await.unwrap_or_else(|_| {
             Err(StoreError::Unavailable("no answer while taking the store's lock".to_owned()))
         });
@@ -92,7 +92,7 @@ macro_rules! server_key {
 /// Waits a little: a server that is just stopping may still have it.
 async fn lock(client: &mut Client) -> Result<()> {
     let attempt = client.transaction().await.translated()?;
-    let patience = format!("SET LOCAL lock_timeout = {}", LOCK_PATIENCE.as_millis());
+    let patience = format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis());
     attempt.batch_execute(&patience).await.translated()?;
     match attempt.execute(concat!("SELECT pg_advisory_lock(", server_key!(), ")"), &[]).await {
         Ok(_) => Ok(attempt.commit().await.translated()?),
@@ -200,7 +200,7 @@ impl ServerLock {
     pub(super) async fn holder(&self) -> Result<i64> {
         let mut state = self.watch.state.clone();
         let settled = state.wait_for(|state| !matches!(state, LockState::Retaking));
-        match timeout(duration(PATIENCE), settled).await {
+        match timeout(duration(CALL_TIMEOUT), settled).await {
             Ok(Ok(state)) => match &*state {
                 LockState::Lost(error) => Err(error.clone()),
                 LockState::Held(_) | LockState::Retaking => Ok(self.number),
@@ -247,11 +247,11 @@ impl LockTask {
             taken = loop {
                 match self.retake().await {
                     Ok(taken) => break taken,
-                    Err(Refused::ForGood(error)) => {
+                    Err(RetakeError::Permanent(error)) => {
                         self.state.send_replace(LockState::Lost(error));
                         return;
                     }
-                    Err(Refused::ForNow(error)) => {
+                    Err(RetakeError::Temporary(error)) => {
                         self.state.send_replace(LockState::Lost(error));
                         sleep(duration(RECONNECT_AFTER)).await;
                     }
@@ -261,24 +261,24 @@ impl LockTask {
         }
     }
 
-    async fn retake(&self) -> std::result::Result<TakenLock, Refused> {
-        let mut taken = TakenLock::take(&self.address).await.map_err(Refused::ForNow)?;
+    async fn retake(&self) -> std::result::Result<TakenLock, RetakeError> {
+        let mut taken = TakenLock::take(&self.address).await.map_err(RetakeError::Temporary)?;
         let (now, expected) = (millis(self.setup.source.now()), [self.number, self.before]);
         let becoming = taken.become_holder(self.number, Some(&expected), now);
-        match timeout(duration(PATIENCE), becoming).await {
+        match timeout(duration(CALL_TIMEOUT), becoming).await {
             Ok(Ok(_)) => Ok(taken),
             Ok(Err(StoreError::Locked(problem))) => {
                 let advice = "start this one again to use it when that one has stopped";
-                Err(Refused::ForGood(StoreError::Locked(format!("{problem}; {advice}"))))
+                Err(RetakeError::Permanent(StoreError::Locked(format!("{problem}; {advice}"))))
             }
-            Ok(Err(error)) => Err(Refused::ForNow(error)),
-            Err(_) => Err(Refused::ForNow(super::link::unanswered())),
+            Ok(Err(error)) => Err(RetakeError::Temporary(error)),
+            Err(_) => Err(RetakeError::Temporary(super::link::unanswered())),
         }
     }
 }
 
 /// Why the lock could not be taken again.
-enum Refused {
-    ForNow(StoreError),
-    ForGood(StoreError),
+enum RetakeError {
+    Temporary(StoreError),
+    Permanent(StoreError),
 }

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use railpost_engine::Timestamp;
 use tokio_postgres::Transaction;
 
-use super::directory::Directory;
-use super::errors::Translated;
+use super::errors::Translate;
 use super::link::{Address, Link, Purpose, ServerIdentity, Session, duration, unanswered};
 use super::lock::ServerLock;
+use super::tenant_cache::TenantCache;
 use super::unflushed::Unflushed;
 use crate::limits::POSTGRES_READERS;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::delivery_ids::DeliveryIds;
-use railpost_store::backend::numbers::millis;
-use railpost_store::limits::PATIENCE;
+use railpost_store::limits::CALL_TIMEOUT;
 use railpost_store::{Result, Setup, StoreError};
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Node {
     pub(super) setup: Setup,
     pub(super) address: Address,
     pub(super) lock: Arc<ServerLock>,
-    pub(super) directory: Directory,
+    pub(super) tenants: TenantCache,
     pub(super) ids: Mutex<DeliveryIds>,
     /// Where accepts go: they wait for the disk.
     pub(super) accepts: Link,
@@ -53,7 +53,7 @@ impl Node {
         };
         Self {
             setup,
-            directory: Directory::default(),
+            tenants: TenantCache::default(),
             ids: Mutex::default(),
             accepts: link(Purpose::Durable),
             records: link(Purpose::Visible),
@@ -143,16 +143,16 @@ impl HeldTransaction<'_> {
 }
 
 impl Transactions {
-    /// Runs `work` in a transaction of its own. All of it is committed, or nothing. Nobody else becomes
+    /// Runs `work` in a transaction of its own. All of it is committed, or nothing. No other process becomes
     /// the store's holder meanwhile.
     pub(super) async fn run<T>(
         &self,
         work: impl AsyncFnOnce(&HeldTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let holder = self.lock.holder().await?;
-        let turn = tokio::time::timeout(duration(PATIENCE), self.session.lock()).await;
+        let turn = tokio::time::timeout(duration(CALL_TIMEOUT), self.session.lock()).await;
         let mut place = turn.map_err(|_| {
-            StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {PATIENCE}"))
+            StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {CALL_TIMEOUT}"))
         })?;
         let lock = self.lock.watch();
         let useful =
@@ -164,7 +164,8 @@ impl Transactions {
         if !lock.is_held_on(session.server) {
             return Err(lock.moved());
         }
-        let done = tokio::time::timeout(duration(PATIENCE), run(&mut session, holder, work)).await;
+        let done =
+            tokio::time::timeout(duration(CALL_TIMEOUT), run(&mut session, holder, work)).await;
         let done = done.unwrap_or_else(|_| Err(unanswered()));
         // A connection in trouble is not used again.
         if !done.as_ref().is_err_and(StoreError::is_environment) {

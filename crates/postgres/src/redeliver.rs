@@ -3,14 +3,14 @@
 use railpost_engine::Accepted;
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key};
 
-use super::directory::TenantEntry;
-use super::errors::Translated;
+use super::errors::Translate;
 use super::intake::{lane_key, new_place};
 use super::node::{HeldTransaction, Node};
 use super::registry::{remember, write_audit};
 use super::rows::{all, one};
+use super::tenant_cache::TenantEntry;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::fanout::Subscriber;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::Columns;
 use railpost_store::{RedeliverBatch, Result, StoreError};
 
@@ -18,25 +18,25 @@ pub(super) async fn redeliver(node: &Node, batch: &RedeliverBatch) -> Result<Vec
     let mut entry = tenant_entry(node, batch).await?;
     if let Err(StoreError::NotFound(_)) = orders(&entry, batch) {
         // What is remembered may be older than the endpoint.
-        node.directory.forget(&[entry.num]);
+        node.tenants.forget(&[entry.num]);
         entry = tenant_entry(node, batch).await?;
     }
     let orders = orders(&entry, batch)?;
-    node.directory.check_backlog(node.reader(), &entry, orders.len() as u64).await?;
+    node.tenants.check_backlog(node.reader(), &entry, orders.len() as u64).await?;
     let done = node
         .changes
         .run(async |transaction| write(node, transaction, &entry, batch, &orders).await)
         .await;
     match &done {
-        Ok(accepted) => node.directory.opened(entry.num, accepted.len() as u64),
-        Err(_) => node.directory.forget(&[entry.num]),
+        Ok(accepted) => node.tenants.opened(entry.num, accepted.len() as u64),
+        Err(_) => node.tenants.forget(&[entry.num]),
     }
     done
 }
 
 async fn tenant_entry(node: &Node, batch: &RedeliverBatch) -> Result<TenantEntry> {
     let tenants = std::iter::once(&batch.tenant);
-    node.directory.entries(node.reader(), tenants).await?.remove(0)
+    node.tenants.entries(node.reader(), tenants).await?.remove(0)
 }
 
 /// Which event goes where.

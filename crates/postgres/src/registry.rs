@@ -3,17 +3,17 @@
 use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::link::Values;
 use super::node::{HeldTransaction, Node};
 use super::rows::{all, one};
 use railpost_store::backend::check::{created, found, tenant_created};
+use railpost_store::backend::codes::{endpoint_status_code, millis};
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::{endpoint_status_number, millis};
 use railpost_store::backend::rows::{
     self, Columns, endpoint_columns, erasing_tenant_columns, tenant_columns, to_json,
 };
-use railpost_store::backend::{check, private};
+use railpost_store::backend::{check, encryption};
 use railpost_store::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use railpost_store::{
     ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
@@ -30,8 +30,8 @@ pub(super) async fn commit(node: &Node, change: &Change) -> Result<()> {
             ChangeTransaction { transaction, setup, now, changed }.commit(change).await
         })
         .await?;
-    node.directory.forget(&changed.tenants);
-    node.directory.forget_backlogs(&changed.backlogs);
+    node.tenants.forget(&changed.tenants);
+    node.tenants.forget_backlogs(&changed.backlogs);
     Ok(())
 }
 
@@ -125,7 +125,7 @@ impl ChangeTransaction<'_> {
                            CASE WHEN $4 THEN NULL ELSE failing_since END \
                            WHERE id = $1 AND removed_at IS NULL";
                 let on = *status == EndpointStatus::Active;
-                let (bytes, number) = (id.to_bytes(), endpoint_status_number(*status));
+                let (bytes, number) = (id.to_bytes(), endpoint_status_code(*status));
                 let changed = self.execute(sql, &[&bytes.as_slice(), &number, &at, &on]).await?;
                 found(changed, "endpoint", id)
             }
@@ -155,9 +155,9 @@ impl ChangeTransaction<'_> {
             }
             Write::CreateApiKey(key) => self.create_api_key(key).await,
             Write::RevokeApiKey(id, at) => {
-                let all = self.api_keys_of_nobody().await?;
+                let all = self.api_keys_without_tenant().await?;
                 let revoke = |key: &mut ApiKey| {
-                    check::an_admin_stays(key, *at, &all)?;
+                    check::admin_key_remains(key, *at, &all)?;
                     key.revoked_at = key.revoked_at.or(Some(*at));
                     Ok(())
                 };
@@ -227,11 +227,11 @@ impl ChangeTransaction<'_> {
 
     async fn create_endpoint(&mut self, new: &NewEndpoint, at: i64) -> Result<()> {
         let tenant = self.tenant(&new.tenant).await?;
-        let sealed = private::seal_endpoint(self.setup, new.id, &new.private);
+        let sealed = encryption::seal_endpoint(self.setup, new.id, &new.private);
         let sql = "INSERT INTO endpoints \
                    (id, tenant, settings, private, status, revision, created_at, updated_at) \
                    VALUES ($1, $2, $3, $4, $5, 1, $6, $6) ON CONFLICT DO NOTHING";
-        let status = endpoint_status_number(EndpointStatus::Active);
+        let status = endpoint_status_code(EndpointStatus::Active);
         let (id, settings) = (new.id.to_bytes(), to_json(&new.settings));
         let values: Values<'_> = &[&id.as_slice(), &tenant, &settings, &sealed, &status, &at];
         created(self.execute(sql, values).await?, "endpoint", new.id)?;
@@ -245,7 +245,7 @@ impl ChangeTransaction<'_> {
         private: &EndpointPrivate,
         at: i64,
     ) -> Result<()> {
-        let sealed = private::seal_endpoint(self.setup, id, private);
+        let sealed = encryption::seal_endpoint(self.setup, id, private);
         let sql = "UPDATE endpoints SET settings = $2, private = $3, updated_at = $4, \
                    revision = revision + 1 WHERE id = $1 AND removed_at IS NULL";
         let (bytes, settings) = (id.to_bytes(), to_json(settings));
@@ -265,7 +265,7 @@ impl ChangeTransaction<'_> {
 
     async fn create_secret(&self, new: &NewSecret, at: i64) -> Result<()> {
         let StoredEndpoint { num: endpoint, .. } = self.endpoint(new.endpoint).await?;
-        let sealed = private::seal_secret(self.setup, new.id, &new.value);
+        let sealed = encryption::seal_secret(self.setup, new.id, &new.value);
         let sql = "INSERT INTO secrets (id, endpoint, sealed, created_at, expires_at) \
                    VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
         let (id, expires_at) = (new.id.to_bytes(), new.expires_at.map(millis));
@@ -296,8 +296,8 @@ impl ChangeTransaction<'_> {
         created(self.execute(sql, values).await?, "API key", key.id)
     }
 
-    /// The API keys that are no tenant's: there are few. Nobody else changes them before this is committed.
-    async fn api_keys_of_nobody(&self) -> Result<Vec<ApiKey>> {
+    /// The API keys that are no tenant's: there are few. No other transaction changes them before this one is committed.
+    async fn api_keys_without_tenant(&self) -> Result<Vec<ApiKey>> {
         let sql = "SELECT record FROM api_keys WHERE tenant IS NULL ORDER BY id FOR UPDATE";
         let rows = self.transaction.query(sql, &[]).await.translated()?;
         all(&rows, |columns| columns.json("an API key"))

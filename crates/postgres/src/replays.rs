@@ -2,14 +2,14 @@
 
 use railpost_wire::{ReplayId, TenantId};
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::link::Values;
 use super::node::Node;
 use super::registry::ChangeTransaction;
-use super::rows::{Found, all, one};
+use super::rows::{RowReader, all, one};
 use railpost_store::backend::check::{self, RunningReplays, replay_put};
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::{Columns, to_json};
 use railpost_store::{Listing, PageRequest, Replay, Result};
 
@@ -33,7 +33,7 @@ impl ChangeTransaction<'_> {
     }
 }
 
-fn running(columns: &mut Found<'_>) -> Result<RunningReplays> {
+fn running(columns: &mut RowReader<'_>) -> Result<RunningReplays> {
     Ok(RunningReplays { of_tenant: columns.number("a count")?, of_all: columns.number("a count")? })
 }
 

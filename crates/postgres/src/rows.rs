@@ -7,12 +7,12 @@ use railpost_store::backend::rows::Columns;
 use railpost_store::{Result, StoreError};
 
 /// A row of PostgreSQL.
-pub(super) struct Found<'r> {
+pub(super) struct RowReader<'r> {
     row: &'r Row,
     next: usize,
 }
 
-impl<'r> Found<'r> {
+impl<'r> RowReader<'r> {
     pub(super) fn new(row: &'r Row) -> Self {
         Self { row, next: 0 }
     }
@@ -23,7 +23,7 @@ impl<'r> Found<'r> {
     }
 }
 
-impl Columns for Found<'_> {
+impl Columns for RowReader<'_> {
     fn int(&mut self) -> Result<Option<i64>> {
         if self.row.columns().get(self.next).is_some_and(|column| *column.type_() == Type::INT4) {
             return Ok(self.get::<Option<i32>>()?.map(i64::from));
@@ -47,17 +47,17 @@ impl Columns for Found<'_> {
 /// All rows, read.
 pub(super) fn all<T>(
     rows: &[Row],
-    mut read: impl FnMut(&mut Found<'_>) -> Result<T>,
+    mut read: impl FnMut(&mut RowReader<'_>) -> Result<T>,
 ) -> Result<Vec<T>> {
-    rows.iter().map(|row| read(&mut Found::new(row))).collect()
+    rows.iter().map(|row| read(&mut RowReader::new(row))).collect()
 }
 
 /// The first row, read.
 pub(super) fn one<T>(
     rows: &[Row],
-    read: impl FnOnce(&mut Found<'_>) -> Result<T>,
+    read: impl FnOnce(&mut RowReader<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
-    rows.first().map(|row| read(&mut Found::new(row))).transpose()
+    rows.first().map(|row| read(&mut RowReader::new(row))).transpose()
 }
 
 /// The open deliveries of the endpoints in `whose`, as a table. In two parts, because each has an index

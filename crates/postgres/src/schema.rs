@@ -5,7 +5,7 @@
 
 use tokio_postgres::{Client, Transaction};
 
-use super::errors::Translated;
+use super::errors::Translate;
 use railpost_store::{Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of nothing.

@@ -11,7 +11,7 @@ use super::registry::write_audit;
 use super::rows::{all, one};
 use railpost_store::backend::check;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::rows::{self, Columns, parked_columns, to_json};
 use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
@@ -113,21 +113,30 @@ pub(super) async fn park(node: &Node, batch: &ParkBatch, bytes: u64) -> Result<P
         if !check::parked_fit(summary, batch.rows.len(), bytes) {
             return Ok(ParkOutcome::Full(summary));
         }
-        add_parked(held, batch, now).await?;
-        count_parked(held, &batch.source, batch.rows.len() as i64, bytes as i64).await?;
+        let (rows, bytes) = add_parked(held, batch, now).await?;
+        count_parked(held, &batch.source, rows, bytes).await?;
         Ok(ParkOutcome::Parked)
     };
     node.changes.run(parking).await
 }
 
-/// In one statement, in order.
-async fn add_parked(held: &HeldTransaction<'_>, batch: &ParkBatch, now: i64) -> Result<()> {
+/// In one statement, in order. Answers how many rows were not parked yet, and their bytes.
+async fn add_parked(
+    held: &HeldTransaction<'_>,
+    batch: &ParkBatch,
+    now: i64,
+) -> Result<(i64, i64)> {
     let sql = "
-        INSERT INTO parked (source, hold, tenant, parked_at, bytes, refusal, fields, payload)
-        SELECT $1, r.hold, r.tenant, $2, r.bytes, r.refusal, r.fields, r.payload
-        FROM unnest($3::bytea[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bytea[])
-            WITH ORDINALITY AS r (hold, tenant, bytes, refusal, fields, payload, ord)
-        ORDER BY r.ord";
+        WITH added AS (
+            INSERT INTO parked (source, hold, tenant, parked_at, bytes, refusal, fields, payload, digest)
+            SELECT $1, r.hold, r.tenant, $2, r.bytes, r.refusal, r.fields, r.payload, r.digest
+            FROM unnest($3::bytea[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bytea[], $9::bytea[])
+                WITH ORDINALITY AS r (hold, tenant, bytes, refusal, fields, payload, digest, ord)
+            ORDER BY r.ord
+            ON CONFLICT (source, digest) DO NOTHING
+            RETURNING bytes
+        )
+        SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM added";
     let rows = &batch.rows;
     let holds: Vec<_> = rows.iter().map(|row| row.hold.as_ref().map(|hold| &hold.0[..])).collect();
     // A text cannot hold every character: then it is no tenant's id either.

@@ -1,7 +1,7 @@
 //! Records that were answered before they were on disk.
 //!
-//! A crash of the database loses the last of them while this process lives on, and whoever recorded them
-//! has no reason to say them again: their deliveries would stay open for ever. So they are kept until the
+//! A crash of the database loses the last of them while this process lives on, and the caller that recorded them
+//! has no reason to send them again: their deliveries would stay open for ever. So they are kept until the
 //! disk has them, and written again on a new session. That is safe, because a record is checked against
 //! the state on record.
 
@@ -18,7 +18,7 @@ use railpost_store::RecordBatch;
 /// What the disk may not have yet, in the order in which it was written.
 #[derive(Debug)]
 pub(super) struct Unflushed<S = Session> {
-    batches: VecDeque<Kept>,
+    batches: VecDeque<UnflushedBatch>,
     bytes: usize,
     /// How many there ever were.
     count: u64,
@@ -27,7 +27,7 @@ pub(super) struct Unflushed<S = Session> {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct UnflushedBatch {
     batch: Arc<RecordBatch>,
     bytes: usize,
     since: Instant,
@@ -35,7 +35,7 @@ struct Kept {
 
 /// A moment: all that was kept until then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark(u64);
+pub(super) struct FlushMark(u64);
 
 impl<S> Default for Unflushed<S> {
     fn default() -> Self {
@@ -49,13 +49,13 @@ impl<S> Unflushed<S> {
     }
 
     /// To be taken before a commit that waits for the disk is asked for.
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.count)
+    pub(super) fn mark(&self) -> FlushMark {
+        FlushMark(self.count)
     }
 
     /// A commit that was asked for after the mark is on disk: the log is written in order, so all that was
     /// answered before it is on disk too.
-    pub(super) fn flushed(&mut self, mark: Mark) {
+    pub(super) fn flushed(&mut self, mark: FlushMark) {
         let first = self.count - self.batches.len() as u64;
         for _ in first..mark.0 {
             self.bytes -= self.batches.pop_front().map_or(0, |kept| kept.bytes);
@@ -66,14 +66,14 @@ impl<S> Unflushed<S> {
     pub(super) fn keep(&mut self, batch: Arc<RecordBatch>, session: &Arc<S>) {
         let bytes = weight(&batch).bytes;
         self.session = Arc::downgrade(session);
-        self.batches.push_back(Kept { batch, bytes, since: Instant::now() });
+        self.batches.push_back(UnflushedBatch { batch, bytes, since: Instant::now() });
         self.bytes += bytes;
         self.count += 1;
     }
 
     /// Whether the next records should wait for the disk, so that these may go.
     pub(super) fn is_due(&self) -> bool {
-        let old = |kept: &Kept| kept.since.elapsed() >= duration(UNFLUSHED_AGE_MAX);
+        let old = |kept: &UnflushedBatch| kept.since.elapsed() >= duration(UNFLUSHED_AGE_MAX);
         self.batches.len() >= UNFLUSHED_CALLS_MAX
             || self.bytes >= UNFLUSHED_BYTES_MAX
             || self.batches.front().is_some_and(old)

@@ -7,17 +7,17 @@ use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
 
 use super::backup::TABLES;
-use super::errors::{Translated, translate};
+use super::errors::{Translate, translate};
 use super::figures::{erase_figures, prune_figures};
 use super::link::{Purpose, Values};
 use super::node::{HeldTransaction, Node};
 use super::registry::write_audit;
-use super::rows::{Found, one};
+use super::rows::{RowReader, one};
 use super::schema::SCHEMA;
 use super::sources::erase_parked;
 use railpost_store::backend::check;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::Columns;
 use railpost_store::limits::UPKEEP_STEP_MAX;
 use railpost_store::{AuditEntry, Cursor, Health, PruneStep, Pruned, Result, StoreError};
@@ -83,7 +83,7 @@ async fn prune_lanes(node: &Node, held: &HeldTransaction<'_>, step: &PruneStep) 
     let sql = "SELECT gone, looked_at FROM railpost_prune_lanes($1, $2, $3)";
     let values: Values<'_> = &[&after, &i64::from(step.limit), &millis(step.lanes_before)];
     let row = held.query_one(sql, values).await.translated()?;
-    let columns = &mut Found::new(&row);
+    let columns = &mut RowReader::new(&row);
     let (gone, looked_at) = (columns.number("a count")?, columns.int()?);
     node.lanes_pruned_to.store(looked_at.unwrap_or(0), Ordering::Relaxed);
     Ok(gone)

@@ -35,7 +35,7 @@ impl Backend for Postgres {
         Choices {
             keeps_order: false,
             exact_backlog: false,
-            skips_in_turn: false,
+            refusals_in_turn: false,
             first_refusal: false,
         }
     }

@@ -244,7 +244,7 @@ async fn a_standby_that_takes_over_begins_an_era() {
     let before = era(&store).await;
     first.crash();
     second.promote();
-    // Nobody has accepted anything there: whoever sweeps learns of it all the same.
+    // Nothing was accepted there: a sweep reports it all the same.
     let heard = async { while era(&store).await == before {} };
     timeout(Duration::from_secs(20), heard).await.expect("the era is another one");
     let new = made(until_ok(async || accept(&store, 2).await).await).remove(0);

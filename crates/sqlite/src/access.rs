@@ -5,12 +5,13 @@ use railpost_wire::{ApiKeyId, TenantId};
 use rusqlite::Connection;
 
 use super::rows::{Scan, all, listing, one};
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::{self, Columns};
 use railpost_store::limits::LIST_SCAN_MAX;
 use railpost_store::{
-    ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, Listing, PageRequest, Recall, Result,
+    ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, IdempotencyLookup, Listing,
+    PageRequest, Result,
 };
 
 pub(super) fn api_key(db: &Connection, id: ApiKeyId) -> Result<Option<ApiKey>> {
@@ -24,7 +25,7 @@ pub(super) fn api_key_by_hash(db: &Connection, hash: &Digest) -> Result<Option<A
 }
 
 /// The API keys that are no tenant's: there are few.
-pub(super) fn api_keys_of_nobody(db: &Connection) -> Result<Vec<ApiKey>> {
+pub(super) fn api_keys_without_tenant(db: &Connection) -> Result<Vec<ApiKey>> {
     let sql = "SELECT record FROM api_keys WHERE tenant IS NULL";
     all(db, sql, [], |columns| columns.json("an API key"))
 }
@@ -60,15 +61,15 @@ pub(super) fn audit(db: &Connection, query: &AuditQuery) -> Result<Listing<Audit
     })
 }
 
-pub(super) fn recall(
+pub(super) fn lookup_idempotency(
     db: &Connection,
     key: &IdempotencyKey,
     fingerprint: &Digest,
     now: Timestamp,
-) -> Result<Recall> {
+) -> Result<IdempotencyLookup> {
     let sql = "SELECT fingerprint, status, body FROM idempotency \
                WHERE owner = ?1 AND route = ?2 AND key = ?3 AND expires_at > ?4";
     let values = (&key.owner, &key.route, &key.key, millis(now));
-    let found = one(db, sql, values, |columns| rows::recall(columns, fingerprint))?;
-    Ok(found.unwrap_or(Recall::Absent))
+    let found = one(db, sql, values, |columns| rows::idempotency(columns, fingerprint))?;
+    Ok(found.unwrap_or(IdempotencyLookup::Absent))
 }

@@ -5,7 +5,7 @@ use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use rusqlite::{Connection, Params};
 
 use super::rows::{Scan, all, listing, one, open_deliveries};
-use railpost_store::backend::brief;
+use railpost_store::backend::brief_attempt;
 use railpost_store::backend::delivery_ids::nth;
 use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::rows::{
@@ -180,9 +180,9 @@ pub(super) fn attempts(
 ) -> Result<Listing<AttemptView>> {
     let (limit, after) = (page.limit()?, page.position::<i64>(ListKind::Attempts)?.unwrap_or(0));
     let sql = "SELECT brief FROM deliveries WHERE id = ?1 AND brief IS NOT NULL";
-    let told = one(db, sql, [delivery.to_bytes()], |columns| columns.bytes())?;
-    if let Some(told) = told {
-        let only = Some(brief::decode(&told)?).filter(|_| after < 1);
+    let brief = one(db, sql, [delivery.to_bytes()], |columns| columns.bytes())?;
+    if let Some(brief) = brief {
+        let only = Some(brief_attempt::decode(&brief)?).filter(|_| after < 1);
         return Ok(Listing { items: only.into_iter().collect(), next: None, looked_at: 1 });
     }
     let sql = concat!(
@@ -213,8 +213,8 @@ pub(super) fn last_attempts(
 fn last_attempt(db: &Connection, delivery: DeliveryId) -> Result<Option<LastAttempt>> {
     let id = delivery.to_bytes();
     let sql = "SELECT brief FROM deliveries WHERE id = ?1 AND brief IS NOT NULL";
-    if let Some(told) = one(db, sql, [id], |columns| columns.bytes())? {
-        return Ok(Some(brief::decode(&told)?.into()));
+    if let Some(brief) = one(db, sql, [id], |columns| columns.bytes())? {
+        return Ok(Some(brief_attempt::decode(&brief)?.into()));
     }
     let sql = concat!(
         "SELECT ",

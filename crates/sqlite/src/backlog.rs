@@ -6,7 +6,7 @@
 use rusqlite::Connection;
 use rustc_hash::FxHashMap;
 
-use super::errors::At;
+use super::errors::Translate;
 use super::rows::open_deliveries;
 use railpost_store::Result;
 

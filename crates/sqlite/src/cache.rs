@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
 use super::backlog::Backlog;
-use super::errors::At;
+use super::errors::Translate;
 use super::lanes::Lanes;
 use super::rows::all;
 use railpost_store::backend::delivery_ids::DeliveryIds;

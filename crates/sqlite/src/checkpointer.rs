@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
-use super::errors::At;
+use super::errors::Translate;
 use super::stop::{StopReason, is_sync_failure};
 use crate::limits::SQLITE_CHECKPOINT_LEFT_SHARE;
 use railpost_store::{Result, StoreError};

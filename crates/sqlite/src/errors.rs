@@ -5,7 +5,7 @@ use rusqlite::{Error, ErrorCode};
 use railpost_store::StoreError;
 
 /// Says what was being done when SQLite failed.
-pub(super) trait At<T>: Sized {
+pub(super) trait Translate<T>: Sized {
     fn at(self, doing: &str) -> Result<T, StoreError>;
 
     /// Without words for what was being done: the statement is in the message if it matters.
@@ -14,7 +14,7 @@ pub(super) trait At<T>: Sized {
     }
 }
 
-impl<T> At<T> for Result<T, Error> {
+impl<T> Translate<T> for Result<T, Error> {
     fn at(self, doing: &str) -> Result<T, StoreError> {
         self.map_err(|error| translate(&error, doing))
     }

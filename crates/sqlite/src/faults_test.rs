@@ -7,7 +7,7 @@ use railpost_engine::{Accepted, DeliveryState, Progress, Timestamp, Transition};
 use railpost_wire::{EndpointId, EventId, TenantId};
 use tempfile::TempDir;
 
-use super::errors::At;
+use super::errors::Translate;
 use super::{SqliteStore, durable};
 use railpost_store::{
     AcceptBatch, Archive, EndpointPrivate, EndpointSettings, Event, EventQuery, Intake, Ledger,
@@ -41,12 +41,12 @@ impl World {
 
     /// Tells the writer's connection something, outside of any group.
     async fn pragma(&self, pragma: &'static str) {
-        let told = self.store.writer.write(durable(1, 0), move |session| {
+        let done = self.store.writer.write(durable(1, 0), move |session| {
             // A pragma that a group holds up takes effect with the next one.
             session.db.execute_batch(pragma).translated()?;
             Ok(())
         });
-        told.await.unwrap();
+        done.await.unwrap();
     }
 
     async fn accept(&self, number: u64, len: usize) -> Result<Accepted> {

@@ -7,10 +7,10 @@ use rusqlite::Connection;
 
 use super::rows::{all, one};
 use super::session::WriteSession;
-use railpost_store::backend::figures::{Bucket, READ_MAX, answer};
-use railpost_store::backend::numbers::{
-    SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_number, scope_number,
+use railpost_store::backend::codes::{
+    SCOPE_ENDPOINT, SCOPE_TENANT, millis, resolution_code, scope_code,
 };
+use railpost_store::backend::figures::{Bucket, READ_MAX, read_buckets};
 use railpost_store::backend::rows::Columns;
 use railpost_store::limits::FIGURES_PRUNE_MAX;
 use railpost_store::{Figures, FiguresScope, Period, Resolution, Result};
@@ -32,13 +32,13 @@ impl WriteSession<'_> {
     }
 
     fn add_to_bucket(&self, bucket: &Bucket, num: i64, figures: &Figures) -> Result<()> {
-        let (resolution, at) = (resolution_number(bucket.resolution), millis(bucket.at));
-        let scope = scope_number(&bucket.scope);
+        let (resolution, at) = (resolution_code(bucket.resolution), millis(bucket.at));
+        let scope = scope_code(&bucket.scope);
         let sql = "SELECT figures FROM figures \
                    WHERE resolution = ?1 AND at = ?2 AND scope = ?3 AND num = ?4";
         let key = (resolution, at, scope, num);
         let stored = one(self.db, sql, key, |columns| columns.bytes())?;
-        let sum = figures.on_top_of(stored.as_deref())?;
+        let sum = figures.merged_with_stored(stored.as_deref())?;
         let sql = "REPLACE INTO figures (resolution, at, scope, num, figures) \
                    VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, (resolution, at, scope, num, sum))?;
@@ -52,7 +52,7 @@ impl WriteSession<'_> {
                     WHERE resolution = ?1 AND at < ?2 ORDER BY at LIMIT ?3)";
         let prune = |resolution: Resolution| {
             let from = millis(resolution.kept_from(self.now()));
-            self.execute(sql, (resolution_number(resolution), from, FIGURES_PRUNE_MAX))
+            self.execute(sql, (resolution_code(resolution), from, FIGURES_PRUNE_MAX))
         };
         Ok(prune(Resolution::Minute)? + prune(Resolution::Hour)?)
     }
@@ -70,9 +70,9 @@ impl WriteSession<'_> {
     }
 }
 
-/// What a scope is called in a row; nothing if it is not there any more.
+/// What a scope is called in a row; nothing if it was deleted.
 fn scope_num(db: &Connection, scope: &FiguresScope) -> Result<Option<i64>> {
-    let num = |columns: &mut super::rows::Found<'_, '_>| columns.number("a scope's number");
+    let num = |columns: &mut super::rows::RowReader<'_, '_>| columns.number("a scope's number");
     match scope {
         FiguresScope::All => Ok(Some(0)),
         FiguresScope::Tenant(id) => {
@@ -98,7 +98,7 @@ pub(super) fn figures(
     let sql = "SELECT at, figures FROM figures INDEXED BY figures_by_scope \
                WHERE scope = ?1 AND num = ?2 AND resolution = ?3 AND at >= ?4 AND at < ?5 \
                ORDER BY at LIMIT ?6";
-    let resolution = resolution_number(resolution);
-    let values = (scope_number(scope), num, resolution, from, before, READ_MAX);
-    answer(all(db, sql, values, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
+    let resolution = resolution_code(resolution);
+    let values = (scope_code(scope), num, resolution, from, before, READ_MAX);
+    read_buckets(all(db, sql, values, |columns| Ok((columns.instant()?, columns.bytes()?)))?)
 }

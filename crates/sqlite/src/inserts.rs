@@ -13,7 +13,7 @@ use rusqlite::{Connection, Result, Statement, ToSql};
 use super::lanes::{Lane, LaneKey, key_bytes};
 use crate::limits::INSERT_ROWS;
 use railpost_store::AcceptBatch;
-use railpost_store::backend::numbers::{PENDING, millis};
+use railpost_store::backend::codes::{PENDING, millis};
 use railpost_store::backend::rows::to_json;
 
 /// An event that was accepted.
@@ -63,6 +63,7 @@ macro_rules! event_values {
 /// What is to be added, and the statements that do it.
 #[derive(Debug)]
 pub(super) struct Inserts<'f> {
+    db: &'f Connection,
     events: Vec<NewEvent>,
     lanes: Vec<NewLane>,
     deliveries: Vec<DeliveryInsert>,
@@ -76,6 +77,7 @@ pub(super) struct Inserts<'f> {
 impl<'f> Inserts<'f> {
     pub(super) fn new(db: &'f Connection) -> Result<Self> {
         Ok(Self {
+            db,
             events: Vec::new(),
             lanes: Vec::new(),
             deliveries: Vec::new(),
@@ -103,7 +105,10 @@ impl<'f> Inserts<'f> {
         })
     }
 
+    /// The events of a group have consecutive numbers: [`Inserts::run`] relies on it.
     pub(super) fn add_event(&mut self, event: NewEvent) {
+        let follows = self.events.last().is_none_or(|last| last.num + 1 == event.num);
+        assert!(follows, "event number {} is not the next one of its group", event.num);
         self.events.push(event);
     }
 
@@ -123,13 +128,26 @@ impl<'f> Inserts<'f> {
     /// Adds everything. If it fails, the group must be given up.
     pub(super) fn run(&mut self) -> Result<()> {
         let (first, later) = self.events.split_at(self.events.len().min(1));
-        self.into_first_event.run(first, give_numbered_event)?;
-        self.into_later_events.run(later, give_event)?;
-        self.into_lanes.run(&self.lanes, give_lane)?;
-        self.into_lane_keys.run(&self.lanes, give_lane_key)?;
-        self.into_deliveries.run(&self.deliveries, give_delivery)?;
+        self.into_first_event.run(first, bind_numbered_event)?;
+        self.into_later_events.run(later, bind_event)?;
+        self.assert_event_numbers();
+        self.into_lanes.run(&self.lanes, bind_lane)?;
+        self.into_lane_keys.run(&self.lanes, bind_lane_key)?;
+        self.into_deliveries.run(&self.deliveries, bind_delivery)?;
         self.forget();
         Ok(())
+    }
+
+    /// SQLite numbered the later events itself. If the last one has its number, all of them do, because each
+    /// got the highest number plus one. Deliveries name their events by these numbers.
+    fn assert_event_numbers(&self) {
+        if let Some(last) = self.events.last() {
+            let stored = self.db.last_insert_rowid();
+            assert_eq!(
+                stored, last.num,
+                "SQLite gave an event another number than its deliveries know"
+            );
+        }
     }
 
     /// Forgets what was to be added.
@@ -140,68 +158,68 @@ impl<'f> Inserts<'f> {
     }
 }
 
-fn give_numbered_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
-    values.give(new.num)?;
-    give_event(new, values)
+fn bind_numbered_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
+    values.bind(new.num)?;
+    bind_event(new, values)
 }
 
-/// Without its number. SQLite counts on from the last event, which is the one before.
-fn give_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
+/// Without its number: SQLite counts on from the event before. [`Inserts::assert_event_numbers`] checks it.
+fn bind_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
     let event = &new.batch.events[new.index];
-    values.give(new.tenant)?;
-    values.give(event.id.to_string())?;
-    values.give(event.event_type.as_str())?;
-    values.give(event.key.as_ref().map(|key| key.as_str().as_bytes()))?;
-    values.give(event.content_type.as_str())?;
-    values.give(event.schema_version)?;
-    values.give(millis(event.time))?;
-    values.give(millis(new.accepted_at))?;
-    values.give(&event.traceparent)?;
-    values.give(event.cloudevent.as_ref().map(to_json))?;
-    values.give(new.first.to_bytes())?;
-    values.give(new.fanout)?;
-    values.give(&event.payload[..])
+    values.bind(new.tenant)?;
+    values.bind(event.id.to_string())?;
+    values.bind(event.event_type.as_str())?;
+    values.bind(event.key.as_ref().map(|key| key.as_str().as_bytes()))?;
+    values.bind(event.content_type.as_str())?;
+    values.bind(event.schema_version)?;
+    values.bind(millis(event.time))?;
+    values.bind(millis(new.accepted_at))?;
+    values.bind(&event.traceparent)?;
+    values.bind(event.cloudevent.as_ref().map(to_json))?;
+    values.bind(new.first.to_bytes())?;
+    values.bind(new.fanout)?;
+    values.bind(&event.payload[..])
 }
 
-fn give_lane(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
+fn bind_lane(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
     let Lane { id, last, era, line_before, used_at, .. } = new.lane;
-    values.give(id.0)?;
-    values.give(new.at.0)?;
-    values.give(last)?;
-    values.give(era)?;
-    values.give(line_before)?;
-    values.give(used_at)
+    values.bind(id.0)?;
+    values.bind(new.at.0)?;
+    values.bind(last)?;
+    values.bind(era)?;
+    values.bind(line_before)?;
+    values.bind(used_at)
 }
 
-fn give_lane_key(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
+fn bind_lane_key(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
     let (endpoint, key) = &new.at;
-    values.give(*endpoint)?;
-    values.give(key_bytes(key.as_ref()))?;
-    values.give(new.lane.id.0)
+    values.bind(*endpoint)?;
+    values.bind(key_bytes(key.as_ref()))?;
+    values.bind(new.lane.id.0)
 }
 
-fn give_delivery(new: &DeliveryInsert, values: &mut Values<'_, '_>) -> Result<()> {
-    values.give(new.id.to_bytes())?;
-    values.give(new.event)?;
-    values.give(new.endpoint)?;
-    values.give(new.place.map(|place| place.lane.0))?;
-    values.give(new.place.map(|place| place.seq.get()))?;
-    values.give(PENDING)?;
-    values.give(new.again)?;
-    values.give(new.again)?;
-    values.give(millis(new.made_at))
+fn bind_delivery(new: &DeliveryInsert, values: &mut Values<'_, '_>) -> Result<()> {
+    values.bind(new.id.to_bytes())?;
+    values.bind(new.event)?;
+    values.bind(new.endpoint)?;
+    values.bind(new.place.map(|place| place.lane.0))?;
+    values.bind(new.place.map(|place| place.seq.get()))?;
+    values.bind(PENDING)?;
+    values.bind(new.again)?;
+    values.bind(new.again)?;
+    values.bind(millis(new.made_at))
 }
 
 /// The values of a statement, one after the other.
 struct Values<'a, 'f> {
     statement: &'a mut Statement<'f>,
-    given: usize,
+    bound: usize,
 }
 
 impl Values<'_, '_> {
-    fn give(&mut self, value: impl ToSql) -> Result<()> {
-        self.given += 1;
-        self.statement.raw_bind_parameter(self.given, value)
+    fn bind(&mut self, value: impl ToSql) -> Result<()> {
+        self.bound += 1;
+        self.statement.raw_bind_parameter(self.bound, value)
     }
 }
 
@@ -224,13 +242,13 @@ impl<'f> Insert<'f> {
     fn run<R>(
         &mut self,
         rows: &[R],
-        give: fn(&R, &mut Values<'_, '_>) -> Result<()>,
+        bind: fn(&R, &mut Values<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let mut rest = rows;
         for (count, statement) in &mut self.by_rows {
             while let Some((rows, later)) = rest.split_at_checked(*count) {
-                let mut values = Values { statement, given: 0 };
-                rows.iter().try_for_each(|row| give(row, &mut values))?;
+                let mut values = Values { statement, bound: 0 };
+                rows.iter().try_for_each(|row| bind(row, &mut values))?;
                 statement.raw_execute()?;
                 // They are copies, and payloads may be large.
                 statement.clear_bindings();
@@ -241,8 +259,8 @@ impl<'f> Insert<'f> {
     }
 }
 
-/// `OR FAIL`, because nobody needs what a run added before it failed to be taken back: the whole group is.
-/// To be able to, SQLite would copy every page that a run changes.
+/// `OR FAIL`, because a group that fails is rolled back whole. To undo a single run, SQLite would copy every
+/// page that the run changes.
 ///
 /// It does that nevertheless where many rows come with their row numbers, because those may not be numbers. So
 /// events leave theirs out. Lanes do not: theirs are not the next ones, and lie on one page.
@@ -371,6 +389,35 @@ mod tests {
         assert_eq!(numbers(&session, keys), Vec::from_iter((0..5).chain(10..30)));
     }
 
+    #[test]
+    #[should_panic(expected = "another number than its deliveries know")]
+    fn an_event_that_sqlite_numbers_otherwise_is_never_committed() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        session.begin(true).unwrap();
+        session.accept(&batch(0..3)).unwrap();
+        let elsewhere = concat!(
+            "INSERT INTO events (num, ",
+            event_values!(),
+            ") SELECT 99, num, 'x', 'a', NULL, 'text/plain', NULL, 0, 0, NULL, NULL, x'', 0, x'' FROM tenants"
+        );
+        session.db.execute_batch(elsewhere).unwrap();
+        let _ = session.end();
+    }
+
+    #[test]
+    #[should_panic(expected = "event number 3 is not the next one of its group")]
+    fn a_gap_in_the_numbers_of_a_group_is_noticed() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        session.begin(true).unwrap();
+        session.accept(&batch([0])).unwrap();
+        session.cache.next_event(session.db).unwrap();
+        let _ = session.accept(&batch([1]));
+    }
+
     /// A statement of many rows that may have to be undone by itself keeps a copy of each page that it
     /// changes, in a temporary file if there are many.
     #[test]
@@ -396,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_finds_what_the_group_accepted() {
+    fn a_look_up_finds_what_its_own_group_accepted() {
         let folder = TempDir::new().unwrap();
         let file = open(&folder);
         let mut session = file.session().unwrap();

@@ -7,14 +7,14 @@ use railpost_wire::{DeliveryId, Key, TenantId};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::cache::{TenantEntry, WriterCache};
-use super::errors::At;
+use super::errors::Translate;
 use super::inserts::{DeliveryInsert, Inserts, NewEvent};
 use super::rows::one;
 use super::session::WriteSession;
 use railpost_store::backend::check;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::delivery_ids::nth;
 use railpost_store::backend::fanout::Subscriber;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::{self, Columns, event_columns};
 use railpost_store::{
     AcceptBatch, Event, EventOutcome, IdempotencyRecord, NewDelivery, Receipt, RedeliverBatch,

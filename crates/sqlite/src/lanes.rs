@@ -10,10 +10,10 @@ use railpost_wire::{Key, Seq};
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
-use super::errors::At;
+use super::errors::Translate;
 use super::inserts::{Inserts, NewLane};
 use crate::limits::{LANE_IDS_TAKEN, LANES_CACHED};
-use railpost_store::backend::numbers::millis;
+use railpost_store::backend::codes::millis;
 use railpost_store::{LinePlace, Result, StoreError};
 
 /// Whose lane it is (`endpoints.num`), and the key; nothing for an endpoint's one lane for everything.

@@ -8,23 +8,23 @@ use railpost_wire::{DeliveryId, EndpointId, NodeId, Seq, TenantId};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
 use super::cache::WriterCache;
-use super::errors::At;
+use super::errors::Translate;
 use super::lanes;
-use super::rows::{Found, all, first, one};
+use super::rows::{RowReader, all, first, one};
 use super::session::WriteSession;
-use railpost_store::backend::brief;
-use railpost_store::backend::loading::{attempt_view, lane_page};
-use railpost_store::backend::numbers::{
-    DEAD, LAST_OPEN, OPEN, Standing, endpoint_status_number, failure_number, legal_from, millis,
+use railpost_store::backend::brief_attempt;
+use railpost_store::backend::codes::{
+    DEAD, LAST_OPEN, OPEN, StateCode, endpoint_status_code, failure_code, legal_from, millis,
     stage, timestamp,
 };
+use railpost_store::backend::loading::{attempt_view, lane_page};
 use railpost_store::backend::rows::{
     self, Columns, delivery_columns, parcel_columns, to_json, view_joins,
 };
 use railpost_store::limits::LIST_SCAN_MAX;
 use railpost_store::{
     AttemptDetail, AttemptView, AuditEntry, Epoch, Parcel, Partition, RecordBatch, Recorded,
-    Result, Skipped, StoreError, Sweep, Swept,
+    RefusedTransition, Result, StoreError, Sweep, SweepPage,
 };
 
 /// Writes a transition if the record allows it, and something more.
@@ -49,7 +49,7 @@ impl WriteSession<'_> {
         for (transition, detail) in &batch.transitions {
             match writer.record(transition, detail.as_deref())? {
                 None => recorded.applied += 1,
-                Some(skipped) => recorded.skipped.push(skipped),
+                Some(refused) => recorded.refused.push(refused),
             }
         }
         drop(writer);
@@ -79,10 +79,10 @@ impl WriteSession<'_> {
             sql,
             (
                 record.endpoint.to_bytes(),
-                endpoint_status_number(record.status),
+                endpoint_status_code(record.status),
                 record.failing_since.map(millis),
                 millis(record.at),
-                endpoint_status_number(record.was),
+                endpoint_status_code(record.was),
             ),
         )?;
         let entry = AuditEntry::of_switch_off(record, None).filter(|_| changed > 0);
@@ -117,8 +117,8 @@ struct TransitionWriter<'a> {
 }
 
 /// A delivery's row before a transition.
-struct Before {
-    standing: i64,
+struct StoredDelivery {
+    state_code: i64,
     /// Its endpoint's num, its lane and its seq, if it has a place.
     place: Option<(i64, i64, i64)>,
 }
@@ -134,52 +134,52 @@ impl<'a> TransitionWriter<'a> {
         &mut self,
         transition: &Transition,
         detail: Option<&AttemptDetail>,
-    ) -> Result<Option<Skipped>> {
-        let standing = Standing::from(transition.state);
+    ) -> Result<Option<RefusedTransition>> {
+        let state = StateCode::from(transition.state);
         let stage = transition.state.stage();
-        let (told, from) =
-            (detail.and_then(|detail| brief::encode(detail, stage)), legal_from(stage));
+        let (brief, from) =
+            (detail.and_then(|detail| brief_attempt::encode(detail, stage)), legal_from(stage));
         // What follows an attempt follows an open state: one statement does it. A person's decision
         // may follow a dead letter too, which may have been open or not.
         let was_open = from & !OPEN == 0;
         let skips = transition.state.is_skipped();
-        let before = if was_open && !skips { None } else { self.before(transition.delivery)? };
-        if self.write_transition(transition, standing, from, told.as_deref())? == 0 {
-            return self.skipped(transition.delivery).map(Some);
+        let stored = if was_open && !skips { None } else { self.stored(transition.delivery)? };
+        if self.write_transition(transition, state, from, brief.as_deref())? == 0 {
+            return self.refused(transition.delivery).map(Some);
         }
-        let was_open = before.as_ref().map_or(was_open, |before| before.standing <= LAST_OPEN);
-        match (was_open, standing.number <= LAST_OPEN) {
+        let was_open = stored.as_ref().map_or(was_open, |stored| stored.state_code <= LAST_OPEN);
+        match (was_open, state.code <= LAST_OPEN) {
             (true, false) => self.cache.backlog_changed(self.db, transition.endpoint, -1)?,
             (false, true) => self.cache.backlog_changed(self.db, transition.endpoint, 1)?,
             _ => {}
         }
         if let Some((endpoint, lane, seq)) =
-            before.and_then(|before| before.place).filter(|_| skips)
+            stored.and_then(|stored| stored.place).filter(|_| skips)
         {
             lanes::skip(self.db, endpoint, lane, seq)?;
         }
-        if let Some(detail) = detail.filter(|_| told.is_none()) {
+        if let Some(detail) = detail.filter(|_| brief.is_none()) {
             let view = attempt_view(detail, transition);
-            self.write_attempt(transition.delivery, standing, &view)?;
+            self.write_attempt(transition.delivery, state, &view)?;
         }
         Ok(None)
     }
 
-    fn before(&self, delivery: DeliveryId) -> Result<Option<Before>> {
+    fn stored(&self, delivery: DeliveryId) -> Result<Option<StoredDelivery>> {
         let sql = "SELECT standing, endpoint, lane, seq FROM deliveries WHERE id = ?1";
         one(self.db, sql, [delivery.to_bytes()], |columns| {
-            let standing = columns.number("a standing")?;
+            let state_code = columns.number("a state code")?;
             let (endpoint, lane, seq) = (columns.int()?, columns.int()?, columns.int()?);
             let place = endpoint.zip(lane).zip(seq);
             let place = place.map(|((endpoint, lane), seq)| (endpoint, lane, seq));
-            Ok(Before { standing, place })
+            Ok(StoredDelivery { state_code, place })
         })
     }
 
-    fn skipped(&self, delivery: DeliveryId) -> Result<Skipped> {
-        let before = self.before(delivery)?;
-        let on_record = before.map(|before| stage(before.standing)).transpose()?;
-        Ok(Skipped { delivery, on_record })
+    fn refused(&self, delivery: DeliveryId) -> Result<RefusedTransition> {
+        let stored = self.stored(delivery)?;
+        let on_record = stored.map(|stored| stage(stored.state_code)).transpose()?;
+        Ok(RefusedTransition { delivery, on_record })
     }
 
     /// Writes the transition if the record allows it, and says how many rows that changed. A dead
@@ -187,26 +187,26 @@ impl<'a> TransitionWriter<'a> {
     fn write_transition(
         &mut self,
         transition: &Transition,
-        standing: Standing,
+        state: StateCode,
         from: i64,
-        told: Option<&[u8]>,
+        brief: Option<&[u8]>,
     ) -> Result<usize> {
         let progress = transition.progress;
         let values = (
             transition.delivery.to_bytes(),
-            standing.number,
-            standing.due,
-            standing.reason,
+            state.code,
+            state.due,
+            state.reason,
             progress.attempts,
             progress.round_attempts,
             progress.round_started_at.map(millis),
             i64::try_from(progress.last_delay.as_millis()).unwrap_or(i64::MAX),
             progress.replay,
             millis(transition.at),
-            told,
+            brief,
             from,
         );
-        if standing.number == DEAD {
+        if state.code == DEAD {
             let leave = update_sql!(
                 ", left_lane = coalesce(lane, left_lane), left_seq = coalesce(seq, left_seq), \
                  lane = NULL, seq = NULL"
@@ -219,13 +219,13 @@ impl<'a> TransitionWriter<'a> {
     fn write_attempt(
         &self,
         delivery: DeliveryId,
-        standing: Standing,
+        state: StateCode,
         view: &AttemptView,
     ) -> Result<()> {
         let AttemptView { detail, next_at, .. } = view;
         let (status, retry_after, failure) = match detail.result {
             AttemptResult::Response { status, retry_after } => (Some(status), retry_after, None),
-            AttemptResult::Failed(failure) => (None, None, Some(failure_number(failure))),
+            AttemptResult::Failed(failure) => (None, None, Some(failure_code(failure))),
         };
         let headers = Some(&detail.response_headers).filter(|headers| !headers.is_empty());
         let headers = headers.map(to_json);
@@ -246,7 +246,7 @@ impl<'a> TransitionWriter<'a> {
                 status,
                 retry_after.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
                 failure,
-                standing.number,
+                state.code,
                 next_at.map(millis),
                 timing.dns_us,
                 timing.connect_us,
@@ -381,7 +381,7 @@ impl EndpointReader<'_> {
     }
 }
 
-/// A lane's number as a column holds it; one beyond that is nobody's.
+/// A lane's number as a column holds it; no lane has one beyond that.
 fn row_number(lane: LaneId) -> i64 {
     i64::try_from(lane.0).unwrap_or(i64::MAX)
 }
@@ -410,7 +410,7 @@ pub(super) fn parcels(
 }
 
 /// Looks at a stretch of the table, and at no more rows of it than a list does.
-pub(super) fn sweep(db: &Connection, sweep: &Sweep) -> Result<Swept> {
+pub(super) fn sweep(db: &Connection, sweep: &Sweep) -> Result<SweepPage> {
     let sql = "SELECT d.id, p.id, d.lane, d.seq, d.replay, \
                d.standing <= 3 AND p.removed_at IS NULL FROM deliveries AS d \
                CROSS JOIN endpoints AS p ON p.num = d.endpoint \
@@ -425,7 +425,7 @@ pub(super) fn sweep(db: &Connection, sweep: &Sweep) -> Result<Swept> {
             next = Some(last);
             break;
         }
-        let (accepted, is_open) = swept(&mut Found::new(row))?;
+        let (accepted, is_open) = swept(&mut RowReader::new(row))?;
         if is_open && deliveries.len() == sweep.limit as usize {
             next = Some(last);
             break;
@@ -436,11 +436,11 @@ pub(super) fn sweep(db: &Connection, sweep: &Sweep) -> Result<Swept> {
     let sql = "SELECT id FROM eras ORDER BY num DESC LIMIT 1";
     let era: i64 =
         db.prepare_cached(sql).translated()?.query_row([], |row| row.get(0)).translated()?;
-    Ok(Swept { deliveries, next, era: era.cast_unsigned() })
+    Ok(SweepPage { deliveries, next, era: era.cast_unsigned() })
 }
 
 /// A delivery, and whether it is open.
-fn swept(columns: &mut Found<'_, '_>) -> Result<(Accepted, bool)> {
+fn swept(columns: &mut RowReader<'_, '_>) -> Result<(Accepted, bool)> {
     let id = DeliveryId::from_bytes(columns.array("a delivery's id")?);
     let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
     let (lane, seq) = (columns.maybe_number("a lane")?, columns.seq()?);

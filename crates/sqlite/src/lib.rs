@@ -2,6 +2,9 @@
 //!
 //! One thread writes, in groups; readers have connections of their own. A lock file beside the
 //! database keeps a second process out.
+//!
+//! No SQL and no type of the driver is public. Start with `writer.rs`, where calls become groups, and
+//! `session.rs`, what a group works with; `schema/` has the tables.
 
 mod limits;
 mod errors;
@@ -46,7 +49,7 @@ use readers::Readers;
 use session::OpenFile;
 use sources::Leases;
 use stop::StopReason;
-use writer::{Order, Writer};
+use writer::{JobSpec, Writer};
 
 use railpost_store::backend::check;
 use railpost_store::backend::figures::by_bucket;
@@ -55,12 +58,7 @@ use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
     Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope,
-    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyRecord, Intake, LastAttempt,
-    Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Recall, Receipt, RecordBatch,
-    Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result,
-    Setup, SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent, Sweep, Swept,
-    Tenant, Upkeep,
+    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup, SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.
@@ -132,8 +130,8 @@ fn lock(path: &Path) -> Result<Lock> {
 }
 
 /// What is durable before it is answered.
-fn durable(items: usize, bytes: usize) -> Order {
-    Order { durability: Durability::Durable, items, bytes }
+fn durable(items: usize, bytes: usize) -> JobSpec {
+    JobSpec { durability: Durability::Durable, items, bytes }
 }
 
 /// How many bytes the answer has that is kept for a request that may come again.
@@ -142,8 +140,8 @@ fn response_len(record: &Option<Box<IdempotencyRecord>>) -> usize {
 }
 
 /// What is seen when it is answered: a crash may lose it.
-fn visible(items: usize) -> Order {
-    Order { durability: Durability::Visible, items, bytes: 0 }
+fn visible(items: usize) -> JobSpec {
+    JobSpec { durability: Durability::Visible, items, bytes: 0 }
 }
 
 #[async_trait]
@@ -152,14 +150,14 @@ impl Intake for SqliteStore {
         check::accept(&batch)?;
         let payloads: usize = batch.events.iter().map(Event::bytes).sum();
         let answer = batch.idempotency.as_ref().map_or(0, |record| record.body_len_max);
-        let order = durable(batch.events.len(), payloads + answer);
-        self.writer.write(order, move |session| session.accept(&batch)).await
+        let spec = durable(batch.events.len(), payloads + answer);
+        self.writer.write(spec, move |session| session.accept(&batch)).await
     }
 
     async fn redeliver(&self, batch: RedeliverBatch) -> Result<Vec<Accepted>> {
         check::redeliver(&batch)?;
-        let order = durable(batch.orders.len(), response_len(&batch.idempotency));
-        self.writer.write(order, move |session| session.redeliver(&batch)).await
+        let spec = durable(batch.orders.len(), response_len(&batch.idempotency));
+        self.writer.write(spec, move |session| session.redeliver(&batch)).await
     }
 }
 
@@ -170,8 +168,8 @@ impl Ledger for SqliteStore {
         let details = batch.transitions.iter().filter_map(|(_, detail)| detail.as_deref());
         let bytes = details.map(AttemptDetail::stored_len).sum();
         let items = batch.transitions.len();
-        let order = Order { durability: batch.durability, items, bytes };
-        self.writer.write(order, move |session| session.record(&batch)).await
+        let spec = JobSpec { durability: batch.durability, items, bytes };
+        self.writer.write(spec, move |session| session.record(&batch)).await
     }
 
     async fn load(&self, load: Load) -> Result<Page> {
@@ -195,7 +193,7 @@ impl Ledger for SqliteStore {
         self.readers.read(move |db| ledger::parcels(db, &deliveries)).await
     }
 
-    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+    async fn sweep(&self, sweep: Sweep) -> Result<SweepPage> {
         check::sweep(&sweep)?;
         self.readers.read(move |db| ledger::sweep(db, &sweep)).await
     }
@@ -210,8 +208,8 @@ impl Ledger for SqliteStore {
 impl Registry for SqliteStore {
     async fn commit(&self, change: Change) -> Result<()> {
         check::change(&change)?;
-        let order = durable(1, response_len(&change.idempotency));
-        self.writer.write(order, move |session| session.commit(&change)).await
+        let spec = durable(1, response_len(&change.idempotency));
+        self.writer.write(spec, move |session| session.commit(&change)).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
@@ -307,9 +305,13 @@ impl Access for SqliteStore {
         self.readers.read(move |db| access::audit(db, &query)).await
     }
 
-    async fn recall(&self, key: &IdempotencyKey, fingerprint: &Digest) -> Result<Recall> {
+    async fn lookup_idempotency(
+        &self,
+        key: &IdempotencyKey,
+        fingerprint: &Digest,
+    ) -> Result<IdempotencyLookup> {
         let (key, fingerprint, now) = (key.clone(), *fingerprint, self.setup.source.now());
-        self.readers.read(move |db| access::recall(db, &key, &fingerprint, now)).await
+        self.readers.read(move |db| access::lookup_idempotency(db, &key, &fingerprint, now)).await
     }
 }
 
@@ -387,22 +389,22 @@ impl Upkeep for SqliteStore {
     async fn prune(&self, step: PruneStep) -> Result<Pruned> {
         check::prune(&step)?;
         // What a crash brings back is pruned again.
-        let order = visible(step.limit as usize);
-        self.writer.write(order, move |session| session.prune(&step)).await
+        let spec = visible(step.limit as usize);
+        self.writer.write(spec, move |session| session.prune(&step)).await
     }
 
     async fn erase_tenant(&self, tenant: &TenantId, ended: &AuditEntry) -> Result<bool> {
         check::audit(ended)?;
         let (tenant, ended) = (tenant.clone(), ended.clone());
-        let order = durable(1, 0);
-        self.writer.write(order, move |session| session.erase_tenant(&tenant, &ended)).await
+        let spec = durable(1, 0);
+        self.writer.write(spec, move |session| session.erase_tenant(&tenant, &ended)).await
     }
 
     async fn close_removed(&self, limit: u32) -> Result<u64> {
         check::step(limit)?;
         // What a crash opens again is closed again.
-        let order = visible(limit as usize);
-        self.writer.write(order, move |session| session.close_removed(limit)).await
+        let spec = visible(limit as usize);
+        self.writer.write(spec, move |session| session.close_removed(limit)).await
     }
 
     async fn begin_era(&self) -> Result<()> {
@@ -410,23 +412,23 @@ impl Upkeep for SqliteStore {
     }
 
     async fn verify(&self) -> Result<()> {
-        self.readers.read_apart(upkeep::verify).await
+        self.readers.read_on_new_connection(upkeep::verify).await
     }
 
     async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();
-        self.readers.read_alone(move |db| upkeep::backup(db, &to)).await
+        self.readers.read_without_transaction(move |db| upkeep::backup(db, &to)).await
     }
 
     async fn add_figures(&self, batch: Vec<(FiguresScope, Timestamp, Figures)>) -> Result<()> {
         check::figures(&batch)?;
-        let order = visible(batch.len());
+        let spec = visible(batch.len());
         let sums = by_bucket(batch);
-        self.writer.write(order, move |session| session.add_figures(&sums)).await
+        self.writer.write(spec, move |session| session.add_figures(&sums)).await
     }
 
     async fn check(&self) -> Result<Health> {
-        self.writer.write(durable(1, 0), session::touch).await?;
+        self.writer.write(durable(1, 0), session::check_writable).await?;
         let size = std::fs::metadata(&self.path).map(|data| data.len());
         let size_bytes = size.map_err(|error| {
             StoreError::Unavailable(format!("cannot see {}: {error}", self.path.display()))

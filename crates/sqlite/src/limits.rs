@@ -58,4 +58,4 @@ pub(crate) const LANE_IDS_TAKEN: u64 = 1_024;
 pub(crate) const LANES_PRUNED_MAX: usize = 1_000;
 
 /// Problems that a check of the whole file names: a few tell where to look.
-pub(crate) const PROBLEMS_TOLD_MAX: usize = 10;
+pub(crate) const PROBLEMS_LISTED_MAX: usize = 10;

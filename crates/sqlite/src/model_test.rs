@@ -40,7 +40,12 @@ impl Backend for Sqlite {
     }
 
     fn choices(&self) -> Choices {
-        Choices { keeps_order: true, exact_backlog: true, skips_in_turn: true, first_refusal: true }
+        Choices {
+            keeps_order: true,
+            exact_backlog: true,
+            refusals_in_turn: true,
+            first_refusal: true,
+        }
     }
 
     async fn restart(&mut self, setup: Setup) {

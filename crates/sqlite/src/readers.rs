@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
-use super::errors::At;
+use super::errors::Translate;
 use super::statements;
 use crate::limits::{SQLITE_READER_CACHE_KIB, SQLITE_READERS};
 use railpost_store::{Result, StoreError};
@@ -34,11 +34,11 @@ impl Readers {
             let snapshot = db.unchecked_transaction().at("the start of a read")?;
             work(&snapshot)
         };
-        self.read_alone(on_snapshot).await
+        self.read_without_transaction(on_snapshot).await
     }
 
     /// The same, for work that is one statement with a snapshot of its own.
-    pub(super) async fn read_alone<T: Send + 'static>(
+    pub(super) async fn read_without_transaction<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -54,7 +54,7 @@ impl Readers {
     }
 
     /// The same on a connection of its own, for work that takes long: no reader waits for it.
-    pub(super) async fn read_apart<T: Send + 'static>(
+    pub(super) async fn read_on_new_connection<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -75,7 +75,7 @@ impl Readers {
 fn open(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).at("opening the file for reading")?;
-    statements::keep(&db).at("opening the file for reading")?;
+    statements::configure(&db).at("opening the file for reading")?;
     db.pragma_update(None, "cache_size", -SQLITE_READER_CACHE_KIB)
         .at("opening the file for reading")?;
     Ok(db)

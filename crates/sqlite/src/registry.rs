@@ -4,16 +4,16 @@ use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
-use super::errors::At;
+use super::errors::Translate;
 use super::rows::{all, one};
 use super::session::WriteSession;
 use railpost_store::backend::check::{created, found, tenant_created};
+use railpost_store::backend::codes::{endpoint_status_code, millis};
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::{endpoint_status_number, millis};
 use railpost_store::backend::rows::{
     self, Columns, endpoint_columns, erasing_tenant_columns, tenant_columns, to_json,
 };
-use railpost_store::backend::{check, private};
+use railpost_store::backend::{check, encryption};
 use railpost_store::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use railpost_store::{
     ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
@@ -94,7 +94,7 @@ impl WriteSession<'_> {
                            CASE WHEN ?4 THEN NULL ELSE failing_since END \
                            WHERE id = ?1 AND removed_at IS NULL";
                 let on = *status == EndpointStatus::Active;
-                let values = (id.to_bytes(), endpoint_status_number(*status), at, on);
+                let values = (id.to_bytes(), endpoint_status_code(*status), at, on);
                 found(self.execute(sql, values)?, "endpoint", id)
             }
             Write::RemoveEndpoint(id) => self.remove_endpoint(*id, at),
@@ -125,9 +125,9 @@ impl WriteSession<'_> {
             }
             Write::CreateApiKey(key) => self.create_api_key(key),
             Write::RevokeApiKey(id, at) => {
-                let all = super::access::api_keys_of_nobody(self.db)?;
+                let all = super::access::api_keys_without_tenant(self.db)?;
                 self.change_api_key(*id, |key| {
-                    check::an_admin_stays(key, *at, &all)?;
+                    check::admin_key_remains(key, *at, &all)?;
                     key.revoked_at = key.revoked_at.or(Some(*at));
                     Ok(())
                 })
@@ -194,11 +194,11 @@ impl WriteSession<'_> {
 
     fn create_endpoint(&self, new: &NewEndpoint, at: i64) -> Result<()> {
         let tenant = self.tenant_num(&new.tenant)?;
-        let sealed = private::seal_endpoint(self.setup, new.id, &new.private);
+        let sealed = encryption::seal_endpoint(self.setup, new.id, &new.private);
         let sql = "INSERT INTO endpoints \
                    (id, tenant, settings, private, status, revision, created_at, updated_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?6) ON CONFLICT DO NOTHING";
-        let status = endpoint_status_number(EndpointStatus::Active);
+        let status = endpoint_status_code(EndpointStatus::Active);
         let values = (new.id.to_bytes(), tenant, to_json(&new.settings), sealed, status, at);
         created(self.execute(sql, values)?, "endpoint", new.id)
     }
@@ -210,7 +210,7 @@ impl WriteSession<'_> {
         private: &EndpointPrivate,
         at: i64,
     ) -> Result<()> {
-        let sealed = private::seal_endpoint(self.setup, id, private);
+        let sealed = encryption::seal_endpoint(self.setup, id, private);
         let sql = "UPDATE endpoints SET settings = ?2, private = ?3, updated_at = ?4, \
                    revision = revision + 1 WHERE id = ?1 AND removed_at IS NULL";
         let changed = self.execute(sql, (id.to_bytes(), to_json(settings), sealed, at))?;
@@ -228,7 +228,7 @@ impl WriteSession<'_> {
 
     fn create_secret(&self, new: &NewSecret, at: i64) -> Result<()> {
         let endpoint = self.endpoint_num(new.endpoint)?;
-        let sealed = private::seal_secret(self.setup, new.id, &new.value);
+        let sealed = encryption::seal_secret(self.setup, new.id, &new.value);
         let sql = "INSERT INTO secrets (id, endpoint, sealed, created_at, expires_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let values = (new.id.to_bytes(), endpoint, sealed, at, new.expires_at.map(millis));

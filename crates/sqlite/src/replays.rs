@@ -3,11 +3,11 @@
 use railpost_wire::{ReplayId, TenantId};
 use rusqlite::Connection;
 
-use super::rows::{Found, all, one};
+use super::rows::{RowReader, all, one};
 use super::session::WriteSession;
 use railpost_store::backend::check::{self, RunningReplays, replay_put};
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
 use railpost_store::backend::rows::{Columns, to_json};
 use railpost_store::{Listing, PageRequest, Replay, Result};
 
@@ -30,7 +30,7 @@ impl WriteSession<'_> {
     }
 }
 
-fn running(columns: &mut Found<'_, '_>) -> Result<RunningReplays> {
+fn running(columns: &mut RowReader<'_, '_>) -> Result<RunningReplays> {
     Ok(RunningReplays { of_tenant: columns.number("a count")?, of_all: columns.number("a count")? })
 }
 

@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use rusqlite::Connection;
 
-use super::errors::{At, refuse_not_ours};
+use super::errors::{Translate, refuse_not_ours};
 use super::session::{FLAGS, connect};
 use super::{schema, upkeep};
 use railpost_store::backend::lines;

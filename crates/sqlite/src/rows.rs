@@ -3,18 +3,18 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row, Statement};
 
-use super::errors::At;
+use super::errors::Translate;
 use railpost_store::backend::listing::{ListKind, Position, scan};
 use railpost_store::backend::rows::Columns;
 use railpost_store::{Listing, Result};
 
 /// A row of SQLite.
-pub(super) struct Found<'r, 's> {
+pub(super) struct RowReader<'r, 's> {
     row: &'r Row<'s>,
     next: usize,
 }
 
-impl<'r, 's> Found<'r, 's> {
+impl<'r, 's> RowReader<'r, 's> {
     pub(super) fn new(row: &'r Row<'s>) -> Self {
         Self { row, next: 0 }
     }
@@ -25,7 +25,7 @@ impl<'r, 's> Found<'r, 's> {
     }
 }
 
-impl Columns for Found<'_, '_> {
+impl Columns for RowReader<'_, '_> {
     fn int(&mut self) -> Result<Option<i64>> {
         self.get()
     }
@@ -57,7 +57,7 @@ pub(super) fn one<T>(
     db: &Connection,
     sql: &str,
     values: impl Params,
-    read: impl FnOnce(&mut Found<'_, '_>) -> Result<T>,
+    read: impl FnOnce(&mut RowReader<'_, '_>) -> Result<T>,
 ) -> Result<Option<T>> {
     first(&mut *db.prepare_cached(sql).translated()?, values, read)
 }
@@ -66,10 +66,10 @@ pub(super) fn one<T>(
 pub(super) fn first<T>(
     statement: &mut Statement<'_>,
     values: impl Params,
-    read: impl FnOnce(&mut Found<'_, '_>) -> Result<T>,
+    read: impl FnOnce(&mut RowReader<'_, '_>) -> Result<T>,
 ) -> Result<Option<T>> {
     let mut found = statement.query(values).translated()?;
-    found.next().translated()?.map(|row| read(&mut Found::new(row))).transpose()
+    found.next().translated()?.map(|row| read(&mut RowReader::new(row))).transpose()
 }
 
 /// All rows that a query finds.
@@ -77,13 +77,13 @@ pub(super) fn all<T>(
     db: &Connection,
     sql: &str,
     values: impl Params,
-    mut read: impl FnMut(&mut Found<'_, '_>) -> Result<T>,
+    mut read: impl FnMut(&mut RowReader<'_, '_>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let mut statement = db.prepare_cached(sql).translated()?;
     let mut found = statement.query(values).translated()?;
     let mut all = Vec::new();
     while let Some(row) = found.next().translated()? {
-        all.push(read(&mut Found::new(row))?);
+        all.push(read(&mut RowReader::new(row))?);
     }
     Ok(all)
 }
@@ -94,12 +94,12 @@ pub(super) fn listing<P: Position, T>(
     sql: &str,
     values: impl Params,
     page: &Scan<'_, T>,
-    mut read: impl FnMut(&mut Found<'_, '_>) -> Result<(P, T)>,
+    mut read: impl FnMut(&mut RowReader<'_, '_>) -> Result<(P, T)>,
 ) -> Result<Listing<T>> {
     let mut statement = db.prepare_cached(sql).translated()?;
     let mut found = statement.query(values).translated()?;
     let next = || match found.next() {
-        Ok(row) => row.map(|row| read(&mut Found::new(row))),
+        Ok(row) => row.map(|row| read(&mut RowReader::new(row))),
         Err(error) => Some(Err(error).translated()),
     };
     scan(std::iter::from_fn(next), (page.limit, page.most), page.kind, page.wants)

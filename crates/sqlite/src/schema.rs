@@ -8,10 +8,10 @@
 
 use rusqlite::Connection;
 
-use super::errors::{At, refuse_not_ours};
+use super::errors::{Translate, refuse_not_ours};
 use super::rows::all;
-use railpost_store::backend::numbers::millis;
-use railpost_store::backend::packed;
+use railpost_store::backend::codes::millis;
+use railpost_store::backend::packed_figures;
 use railpost_store::backend::rows::Columns;
 use railpost_store::{Result, Setup, StoreError};
 
@@ -93,7 +93,7 @@ fn move_given_seqs(db: &Connection) -> Result<()> {
     let mut update =
         db.prepare("UPDATE lanes SET last_seq = max(last_seq, ?2) WHERE id = ?1").translated()?;
     for places in &given {
-        for (lane, last) in packed::decode_places(places)? {
+        for (lane, last) in packed_figures::decode_places(places)? {
             update.execute((lane.0, last.get())).translated()?;
         }
     }

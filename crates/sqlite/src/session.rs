@@ -8,7 +8,7 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
 use super::cache::WriterCache;
 use super::checkpointer::WalCheckpointer;
-use super::errors::At;
+use super::errors::Translate;
 use super::inserts::Inserts;
 use super::stop::{StopReason, is_io_failure, is_sync_failure};
 use super::{schema, statements};
@@ -32,7 +32,7 @@ pub(super) struct OpenFile {
 pub(super) struct WriteSession<'f> {
     pub(super) db: &'f Connection,
     pub(super) setup: &'f Setup,
-    /// Whoever looks for events or deliveries that this group may have accepted adds these first.
+    /// A look-up of events or deliveries that this group may have accepted adds these first.
     pub(super) inserts: Inserts<'f>,
     pub(super) cache: WriterCache,
     /// Whether commits are synced.
@@ -57,7 +57,7 @@ pub(super) fn connect(path: &Path, setup: &Setup) -> Result<Connection> {
         return Err(StoreError::ReadOnly(format!("{} may only be read", path.display())));
     }
     let found = schema::check(&db, setup)?;
-    statements::keep(&db).at("opening the file")?;
+    statements::configure(&db).at("opening the file")?;
     // Counts for a new file only.
     db.pragma_update(None, "page_size", SQLITE_PAGE_LEN).at("opening the file")?;
     db.pragma_update(None, "journal_mode", "WAL").at("opening the file")?;
@@ -175,7 +175,7 @@ impl WriteSession<'_> {
 }
 
 /// Writes something that changes nothing, to see whether writing works.
-pub(super) fn touch(session: &mut WriteSession<'_>) -> Result<()> {
+pub(super) fn check_writable(session: &mut WriteSession<'_>) -> Result<()> {
     let sql = "UPDATE store SET key_check = key_check";
     session.db.execute(sql, []).at("the health check")?;
     Ok(())

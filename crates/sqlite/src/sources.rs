@@ -10,12 +10,12 @@ use super::session::WriteSession;
 use railpost_store::backend::check;
 use railpost_store::backend::leases::SourceLeases;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::millis;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::rows::{self, Columns, parked_columns, to_json};
 use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
     Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
+    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result, RowToPark,
     SourceName, SourcePosition,
 };
 
@@ -65,23 +65,34 @@ impl WriteSession<'_> {
         if !check::parked_fit(summary, batch.rows.len(), bytes) {
             return Ok(ParkOutcome::Full(summary));
         }
-        let sql = "INSERT INTO parked (source, hold, tenant, parked_at, bytes, refusal, fields, payload) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let (mut rows, mut added) = (0, 0);
         for row in &batch.rows {
-            let values = (
-                batch.source.as_str(),
-                row.hold.map(|hold| hold.0),
-                &row.fields.tenant,
-                millis(self.now()),
-                check::parked_len(row),
-                row.refusal.as_ref().map(to_json),
-                to_json(&row.fields),
-                row.payload.as_deref(),
-            );
-            self.execute(sql, values)?;
+            if self.park_row(&batch.source, row)? {
+                rows += 1;
+                added += check::parked_len(row) as i64;
+            }
         }
-        self.count_parked(&batch.source, batch.rows.len() as i64, bytes as i64)?;
+        self.count_parked(&batch.source, rows, added)?;
         Ok(ParkOutcome::Parked)
+    }
+
+    /// Whether the row was not parked yet.
+    fn park_row(&self, source: &SourceName, row: &RowToPark) -> Result<bool> {
+        let sql = "INSERT INTO parked \
+                   (source, hold, tenant, parked_at, bytes, digest, refusal, fields, payload) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (source, digest) DO NOTHING";
+        let values = (
+            source.as_str(),
+            row.hold.map(|hold| hold.0),
+            &row.fields.tenant,
+            millis(self.now()),
+            check::parked_len(row),
+            check::parked_digest(row),
+            row.refusal.as_ref().map(to_json),
+            to_json(&row.fields),
+            row.payload.as_deref(),
+        );
+        Ok(self.execute(sql, values)? > 0)
     }
 
     fn count_parked(&self, source: &SourceName, rows: i64, bytes: i64) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::limits::SQLITE_STATEMENTS_CACHED;
 /// Left alone, SQLite prepares a statement again whenever a value is bound that could make another plan
 /// better, be it a limit or a number to compare with. There is one good plan for each of ours, and making
 /// it takes longer than most of them run.
-pub(super) fn keep(db: &Connection) -> Result<()> {
+pub(super) fn configure(db: &Connection) -> Result<()> {
     db.set_prepared_statement_cache_capacity(SQLITE_STATEMENTS_CACHED);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn a_kept_statement_is_not_prepared_again_for_other_values() {
         let db = Connection::open_in_memory().unwrap();
-        keep(&db).unwrap();
+        configure(&db).unwrap();
         db.execute_batch("CREATE TABLE t (a INTEGER, b INTEGER); CREATE INDEX i ON t (a, b)")
             .unwrap();
         let sql = "SELECT b FROM t WHERE a = ?1 AND b >= ?2 ORDER BY b LIMIT ?3";

@@ -6,16 +6,16 @@ use railpost_engine::{DeliveryState, DiscardReason};
 use railpost_wire::{DeliveryId, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
-use super::errors::At;
+use super::errors::Translate;
 use super::lanes::LaneKey;
-use super::rows::{Found, all};
+use super::rows::{RowReader, all};
 use super::schema;
 use super::session::WriteSession;
-use crate::limits::{LANES_PRUNED_MAX, PROBLEMS_TOLD_MAX};
+use crate::limits::{LANES_PRUNED_MAX, PROBLEMS_LISTED_MAX};
 use railpost_store::backend::check;
+use railpost_store::backend::codes::{DEAD, LAST_OPEN, StateCode, millis};
 use railpost_store::backend::delivery_ids::nth;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::numbers::{DEAD, LAST_OPEN, Standing, millis};
 use railpost_store::backend::rows::Columns;
 use railpost_store::limits::UPKEEP_STEP_MAX;
 use railpost_store::{AuditEntry, Cursor, PruneStep, Pruned, Result, StoreError};
@@ -31,7 +31,7 @@ struct OldEvent {
 /// A delivery's row, as far as deleting it needs to know it.
 struct OldDelivery {
     id: [u8; 16],
-    standing: i64,
+    state_code: i64,
     removed: bool,
 }
 
@@ -158,9 +158,10 @@ impl WriteSession<'_> {
 
     fn old_deliveries(&self, event: &OldEvent) -> Result<Vec<OldDelivery>> {
         const COLUMNS: &str = "d.id, d.standing, p.removed_at IS NOT NULL";
-        let read = |columns: &mut Found<'_, '_>| {
-            let (id, standing) = (columns.array("a delivery's id")?, columns.number("a standing")?);
-            Ok(OldDelivery { id, standing, removed: columns.flag()? })
+        let read = |columns: &mut RowReader<'_, '_>| {
+            let (id, state_code) =
+                (columns.array("a delivery's id")?, columns.number("a state code")?);
+            Ok(OldDelivery { id, state_code, removed: columns.flag()? })
         };
         let sql = format!(
             "SELECT {COLUMNS} FROM deliveries AS d JOIN endpoints AS p ON p.num = d.endpoint \
@@ -272,11 +273,11 @@ impl WriteSession<'_> {
                    WHERE p.removed_at IS NOT NULL LIMIT ?1";
         ids.extend(self.delivery_ids(sql, limit - ids.len() as u32)?);
         let reason = DiscardReason::EndpointRemoved;
-        let closed = Standing::from(DeliveryState::Discarded { reason });
+        let closed = StateCode::from(DeliveryState::Discarded { reason });
         let sql = "UPDATE deliveries SET standing = ?2, due = NULL, reason = ?3, changed_at = ?4 \
                    WHERE id = ?1";
         for id in &ids {
-            self.execute(sql, (id, closed.number, closed.reason, millis(self.now())))?;
+            self.execute(sql, (id, closed.code, closed.reason, millis(self.now())))?;
         }
         Ok(ids.len() as u64)
     }
@@ -286,7 +287,7 @@ impl WriteSession<'_> {
     }
 }
 
-fn old_lane(columns: &mut Found<'_, '_>) -> Result<OldLane> {
+fn old_lane(columns: &mut RowReader<'_, '_>) -> Result<OldLane> {
     Ok(OldLane {
         endpoint: columns.number("an endpoint's number")?,
         key: columns.bytes()?,
@@ -307,10 +308,10 @@ impl OldLane {
 
 impl OldDelivery {
     fn is_prunable(&self, event: &OldEvent, step: &PruneStep) -> bool {
-        match self.standing {
+        match self.state_code {
             _ if self.removed => true,
             DEAD => event.accepted_at < millis(step.dead_before),
-            standing => standing > LAST_OPEN,
+            code => code > LAST_OPEN,
         }
     }
 }
@@ -340,7 +341,7 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<()> {
 /// Looks through the whole file for damage.
 pub(super) fn verify(db: &Connection) -> Result<()> {
     let mut statement =
-        db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_TOLD_MAX})")).translated()?;
+        db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_LISTED_MAX})")).translated()?;
     let problems = statement.query_map([], |row| row.get::<_, String>(0));
     let problems: Vec<String> =
         problems.translated()?.collect::<rusqlite::Result<_>>().at("the integrity check")?;

@@ -1,9 +1,9 @@
-//! The one thread that writes: whatever waits for it goes into one transaction.
+//! The one thread that writes: all jobs that wait for it go into one transaction.
 //!
 //! A group that holds an accept, a change or a durable record is flushed to the disk before anyone is
 //! answered. A group of plain records is not: it becomes durable with the next group that is.
 //!
-//! If the disk fails to keep a group, nothing is written any more ([`StopReason`]).
+//! If the disk fails to keep a group, the store stops writing ([`StopReason`]).
 
 use std::thread::JoinHandle;
 
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::session::{OpenFile, WriteSession};
 use super::stop::StopReason;
 use crate::limits::{CROWD_ITEMS, CROWD_JOBS, CROWD_NAP, CROWD_NAPS};
-use railpost_store::limits::{GROUP_BYTES_MAX, GROUP_ITEMS_MAX, PATIENCE, QUEUE_MAX};
+use railpost_store::limits::{CALL_TIMEOUT, GROUP_BYTES_MAX, GROUP_ITEMS_MAX, QUEUE_MAX};
 use railpost_store::{Durability, Result, StoreError};
 
 /// A handle to the writer's thread. Dropping it ends the thread, after all that waits is written.
@@ -28,19 +28,19 @@ impl Writer {
     /// Writes to the file, until there is a reason to stop.
     pub(super) fn start(file: OpenFile, stop: StopReason) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let (send, received) = std::sync::mpsc::sync_channel(1);
         let write = move || match file.session() {
             Ok(session) => {
-                let _ = tell.send(Ok(()));
+                let _ = send.send(Ok(()));
                 serve(session, jobs);
             }
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(send.send(Err(error))),
         };
         let thread = std::thread::Builder::new().name("railpost-sqlite".to_owned()).spawn(write);
         let thread = thread.map_err(|error| {
             StoreError::Unavailable(format!("no thread to write with: {error}"))
         })?;
-        told.recv().unwrap_or_else(|_| Err(gone()))?;
+        received.recv().unwrap_or_else(|_| Err(gone()))?;
         Ok(Self { queue: Some(queue), thread: Some(thread), stop })
     }
 
@@ -50,12 +50,12 @@ impl Writer {
     /// not the surroundings' fault, it must not have written anything.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        order: Order,
+        spec: JobSpec,
         work: impl FnMut(&mut WriteSession<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.stop.check()?;
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Task { order, work, output: None, reply });
+        let job = Box::new(Task { spec, work, output: None, reply });
         let queue = self.queue.as_ref().ok_or_else(gone)?;
         if let Err(refused) = queue.try_send(job) {
             wait_for_turn(queue, refused).await?;
@@ -70,10 +70,10 @@ async fn wait_for_turn(
     refused: TrySendError<Box<dyn Job>>,
 ) -> Result<()> {
     let TrySendError::Full(job) = refused else { return Err(gone()) };
-    let patience = std::time::Duration::from_millis(PATIENCE.as_millis());
+    let patience = std::time::Duration::from_millis(CALL_TIMEOUT.as_millis());
     let sent = Box::pin(tokio::time::timeout(patience, queue.send(job))).await;
     let sent = sent.map_err(|_| {
-        StoreError::Unavailable(format!("the writer is busy: no turn within {PATIENCE}"))
+        StoreError::Unavailable(format!("the writer is busy: no turn within {CALL_TIMEOUT}"))
     })?;
     sent.map_err(|_| gone())
 }
@@ -92,7 +92,7 @@ impl Drop for Writer {
 
 /// What a piece of work asks of its group.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(super) struct JobSpec {
     /// How safe it must be before it is answered.
     pub(super) durability: Durability,
     /// How many events or records it brings.
@@ -103,7 +103,7 @@ pub(super) struct Order {
 
 /// Work, its result, and who waits for it.
 trait Job: Send {
-    fn order(&self) -> Order;
+    fn spec(&self) -> JobSpec;
     /// Does the work. An error means that the group must be given up.
     fn run(&mut self, session: &mut WriteSession<'_>) -> Result<()>;
     /// Answers, once it is known what became of the group.
@@ -111,15 +111,15 @@ trait Job: Send {
 }
 
 struct Task<T, F> {
-    order: Order,
+    spec: JobSpec,
     work: F,
     output: Option<Result<T>>,
     reply: oneshot::Sender<Result<T>>,
 }
 
 impl<T: Send, F: FnMut(&mut WriteSession<'_>) -> Result<T> + Send> Job for Task<T, F> {
-    fn order(&self) -> Order {
-        self.order
+    fn spec(&self) -> JobSpec {
+        self.spec
     }
 
     fn run(&mut self, session: &mut WriteSession<'_>) -> Result<()> {
@@ -132,7 +132,7 @@ impl<T: Send, F: FnMut(&mut WriteSession<'_>) -> Result<T> + Send> Job for Task<
     fn answer(self: Box<Self>, group: Result<()>) {
         let gone = || Err(StoreError::Unavailable("the work was not done".to_owned()));
         let Task { output, reply, .. } = *self;
-        // Whoever asked may have gone away.
+        // The caller may have gone away.
         let _ = reply.send(group.and_then(|()| output.unwrap_or_else(gone)));
     }
 }
@@ -156,14 +156,14 @@ fn serve(mut session: WriteSession<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
     }
 }
 
-/// The first job and whatever else waits, up to the bounds; the last one may pass them. In a crowd more are on their way: the writer
-/// naps as long as that brings more, because what comes is in this commit then instead of the next.
+/// The first job and all that wait, up to the bounds; the last one may pass them. In a crowd more are on
+/// their way: the writer naps as long as that brings more, because they join this commit and not the next.
 fn gather(
     first: Box<dyn Job>,
     jobs: &mut mpsc::Receiver<Box<dyn Job>>,
     crowded: bool,
 ) -> Vec<Box<dyn Job>> {
-    let Order { mut items, mut bytes, .. } = first.order();
+    let JobSpec { mut items, mut bytes, .. } = first.spec();
     let mut group = vec![first];
     let mut naps = if crowded { CROWD_NAPS } else { 0 };
     loop {
@@ -172,8 +172,8 @@ fn gather(
             && bytes < GROUP_BYTES_MAX
             && let Ok(job) = jobs.try_recv()
         {
-            items += job.order().items;
-            bytes += job.order().bytes;
+            items += job.spec().items;
+            bytes += job.spec().bytes;
             group.push(job);
         }
         let in_vain = naps < CROWD_NAPS && group.len() == before;
@@ -192,12 +192,12 @@ fn commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<
     if done.is_err() && session.looks_up_next() {
         done = try_commit(session, group);
     }
-    // What a sync lost is not known: callers that wait are told why nothing is written any more.
+    // What a sync lost is not known: callers that wait learn why the store stopped writing.
     session.stop.check().and(done)
 }
 
 fn try_commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
-    let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
+    let durable = group.iter().any(|job| job.spec().durability == Durability::Durable);
     session.begin(durable)?;
     let done = group.iter_mut().try_for_each(|job| job.run(session));
     let done = done.and_then(|()| session.end());
@@ -219,14 +219,14 @@ mod tests {
         items: usize,
         work: impl FnMut(&mut WriteSession<'_>) -> Result<()> + Send + 'static,
     ) -> Box<dyn Job> {
-        let order = Order { durability: Durability::Durable, items, bytes: 0 };
-        Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
+        let spec = JobSpec { durability: Durability::Durable, items, bytes: 0 };
+        Box::new(Task { spec, work, output: None, reply: oneshot::channel().0 })
     }
 
     fn job_of_bytes(bytes: usize) -> Box<dyn Job> {
-        let order = Order { durability: Durability::Durable, items: 1, bytes };
+        let spec = JobSpec { durability: Durability::Durable, items: 1, bytes };
         let work = |_: &mut WriteSession<'_>| Ok(());
-        Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
+        Box::new(Task { spec, work, output: None, reply: oneshot::channel().0 })
     }
 
     /// What an insert of a known event does to a group that did not look for it.
@@ -257,14 +257,14 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let file = open(&folder.path().join("store.db"));
         let mut session = file.session().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send, received) = std::sync::mpsc::channel();
         let fails = move |_: &mut WriteSession<'_>| {
-            tell.send(()).unwrap();
+            send.send(()).unwrap();
             Err(StoreError::Full("the disk".to_owned()))
         };
         let result = commit(&mut session, &mut [job(1, fails)]);
         assert_eq!(result, Err(StoreError::Full("the disk".to_owned())));
-        assert_eq!(told.iter().count(), 1);
+        assert_eq!(received.iter().count(), 1);
     }
 
     #[test]

@@ -315,7 +315,7 @@ fn a_folder_that_is_not_there_is_named() {
     assert!(error.to_string().contains("/no/such/folder/store.db.lock"), "{error}");
 }
 
-/// Whoever is stopped by no permission (a superuser) finds the file writable, and it opens.
+/// A superuser is stopped by no permission: the file opens.
 #[tokio::test]
 async fn a_write_protected_file_is_refused() {
     let dir = TempDir::new().unwrap();

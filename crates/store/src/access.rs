@@ -9,7 +9,7 @@ use railpost_wire::{ApiKeyId, AuditId, TenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::backend::numbers::endpoint_status_number;
+use crate::backend::codes::endpoint_status_code;
 use crate::{Listing, PageRequest, Period, Result};
 
 /// API keys, audit and idempotency. They are written by [`Registry::commit`](crate::Registry::commit),
@@ -34,7 +34,11 @@ pub trait Access: Send + Sync {
 
     /// Whether a request was answered before. Ask before the work; the commit of the work asks
     /// again, so that of two requests at once only one does it.
-    async fn recall(&self, key: &IdempotencyKey, fingerprint: &Digest) -> Result<Recall>;
+    async fn lookup_idempotency(
+        &self,
+        key: &IdempotencyKey,
+        fingerprint: &Digest,
+    ) -> Result<IdempotencyLookup>;
 }
 
 /// A SHA-256.
@@ -45,7 +49,7 @@ pub type Digest = [u8; 32];
 pub struct ApiKey {
     /// Its id.
     pub id: ApiKeyId,
-    /// Whose it is; nothing for one that is nobody's in particular.
+    /// The tenant it belongs to; nothing for a key of the whole server.
     pub tenant: Option<TenantId>,
     /// What people call it.
     pub name: String,
@@ -115,7 +119,7 @@ impl AuditEntry {
         }
         let mut unique = [0; 10];
         unique.copy_from_slice(&record.endpoint.to_bytes()[6..]);
-        unique[0] ^= endpoint_status_number(record.status) as u8;
+        unique[0] ^= endpoint_status_code(record.status) as u8;
         Some(Self {
             id: AuditId::generate(record.at.as_millis(), unique),
             at: record.at,
@@ -188,7 +192,7 @@ pub struct StoredResponse {
 
 /// Whether a request was answered before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recall {
+pub enum IdempotencyLookup {
     /// It was not: do the work.
     Absent,
     /// It was, with this.

@@ -5,7 +5,7 @@ use railpost_engine::{AttemptResult, DeadReason, Delivery, LaneId, Stage, Timest
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::backend::numbers;
+use crate::backend::codes;
 use crate::{
     AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution,
     Result,
@@ -153,8 +153,8 @@ impl Period {
 
     /// Its bounds as columns hold instants: the first one in it, and the first one after it.
     pub fn millis(&self) -> (i64, i64) {
-        let from = self.from.map_or(i64::MIN, numbers::millis);
-        (from, self.before.map_or(i64::MAX, numbers::millis))
+        let from = self.from.map_or(i64::MIN, codes::millis);
+        (from, self.before.map_or(i64::MAX, codes::millis))
     }
 
     /// The first id of a delivery that was made in it, and the first one after it: ids begin with
@@ -324,18 +324,18 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The counts out of those by standing, and the oldest that is open.
-    pub(crate) fn by_standing(
-        counts: &[u64; numbers::STANDINGS],
+    /// The counts out of those by state code, and the oldest that is open.
+    pub(crate) fn by_state_code(
+        counts: &[u64; codes::STATE_CODES],
         oldest_open_at: Option<Timestamp>,
     ) -> Self {
-        let of = |standing: i64| counts[standing as usize];
+        let of = |code: i64| counts[code as usize];
         Self {
-            pending: of(numbers::PENDING),
-            in_flight: of(numbers::IN_FLIGHT),
-            waiting: of(numbers::WAITING),
-            held: of(numbers::HELD),
-            dead: of(numbers::DEAD),
+            pending: of(codes::PENDING),
+            in_flight: of(codes::IN_FLIGHT),
+            waiting: of(codes::WAITING),
+            held: of(codes::HELD),
+            dead: of(codes::DEAD),
             oldest_open_at,
         }
     }

@@ -19,7 +19,7 @@ pub enum StoreError {
     ReadOnly(String),
     /// What is stored does not read back as it was written.
     Corrupt(String),
-    /// The disk failed to keep what it was given, so the store writes nothing any more: the process
+    /// The disk failed to keep what it was given, so the store stops writing: the process
     /// must end, and another one begin. What the failed call wrote may be there then, or not.
     Stopped(String),
     /// Another process has the store.
@@ -44,7 +44,7 @@ pub enum StoreError {
     Repeated,
     /// There is no such thing.
     NotFound(String),
-    /// No other admin key would stay valid for ever: nobody could manage the store any more.
+    /// No other admin key is valid without an end. Without one the store could not be managed.
     LastAdminKey,
     /// The tenant has as many open deliveries as it may have.
     BacklogFull {

@@ -6,7 +6,7 @@ use railpost_engine::{Span, Timestamp};
 use railpost_wire::{EndpointId, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::backend::packed;
+use crate::backend::packed_figures;
 use crate::limits::{FIGURES_BUCKETS_MAX, FIGURES_HOURS_KEPT, FIGURES_MINUTES_KEPT};
 use crate::{Histogram, Result, StoreError};
 
@@ -103,10 +103,10 @@ impl Figures {
     }
 
     /// What is to be stored where `stored` is, if anything.
-    pub fn on_top_of(&self, stored: Option<&[u8]>) -> Result<Vec<u8>> {
-        let mut sum = stored.map_or_else(|| Ok(Self::default()), packed::decode)?;
+    pub fn merged_with_stored(&self, stored: Option<&[u8]>) -> Result<Vec<u8>> {
+        let mut sum = stored.map_or_else(|| Ok(Self::default()), packed_figures::decode)?;
         sum.merge(self);
-        Ok(packed::encode(&sum))
+        Ok(packed_figures::encode(&sum))
     }
 }
 
@@ -140,12 +140,12 @@ pub fn by_bucket(batch: Vec<(FiguresScope, Timestamp, Figures)>) -> BTreeMap<Buc
 pub const READ_MAX: usize = FIGURES_BUCKETS_MAX + 1;
 
 /// The answer made of up to [`READ_MAX`] rows; refused if there are as many.
-pub fn answer(rows: Vec<(Timestamp, Vec<u8>)>) -> Result<Vec<(Timestamp, Figures)>> {
+pub fn read_buckets(rows: Vec<(Timestamp, Vec<u8>)>) -> Result<Vec<(Timestamp, Figures)>> {
     if rows.len() == READ_MAX {
         let problem = format!("expected one of at most {FIGURES_BUCKETS_MAX} minutes or hours");
         return Err(StoreError::invalid("period", problem));
     }
-    rows.into_iter().map(|(at, bytes)| Ok((at, packed::decode(&bytes)?))).collect()
+    rows.into_iter().map(|(at, bytes)| Ok((at, packed_figures::decode(&bytes)?))).collect()
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::{AuditEntry, Epoch, Event, LinePlace, Partition, Result};
 /// The record of what happened to deliveries.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Writes down a batch. Whatever is loaded or listed after the answer shows it. It is shared, because
-    /// whoever sends it keeps it to try again.
+    /// Writes down a batch. Loads and lists that begin after the answer show it. It is shared, because
+    /// the caller keeps it to try again.
     ///
     /// A transition that the record does not allow ([`Stage::may_be_recorded_as`]) is skipped with
     /// its attempt, and the rest is written: late news must not undo what is known. A batch that
@@ -51,7 +51,7 @@ pub trait Ledger: Send + Sync {
 
     /// Deliveries made in a stretch of ids that are open, by ascending id, whatever their endpoints. Those
     /// of removed endpoints are not. What was committed without anybody hearing of it is found so.
-    async fn sweep(&self, sweep: Sweep) -> Result<Swept>;
+    async fn sweep(&self, sweep: Sweep) -> Result<SweepPage>;
 
     /// Makes `epoch` the owner's epoch of a partition: records with a lower one are refused from
     /// then on. Refused itself, as [`Fenced`](crate::StoreError::Fenced), if a higher one is on
@@ -109,7 +109,7 @@ pub struct Sweep {
 
 /// What a sweep found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepPage {
     /// The open ones.
     pub deliveries: Vec<Accepted>,
     /// Where to go on from; nothing when the stretch is done.
@@ -179,13 +179,13 @@ pub struct Timing {
 pub struct Recorded {
     /// How many transitions were written.
     pub applied: usize,
-    /// Those that were not.
-    pub skipped: Vec<Skipped>,
+    /// The transitions that the record does not allow.
+    pub refused: Vec<RefusedTransition>,
 }
 
-/// A transition that was not written.
+/// A transition that was not written, because the delivery is in another state or unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct RefusedTransition {
     /// Whose.
     pub delivery: DeliveryId,
     /// What is on record instead; nothing when the delivery is unknown.

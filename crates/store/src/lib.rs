@@ -16,7 +16,7 @@
 //!
 //! - An accept is answered when it is durable, a change too; a record when it is visible, unless it
 //!   asks for more ([`Durability`]).
-//! - Whoever asks after an answer sees what it answered for.
+//! - A call that begins after an answer sees what was answered for.
 //! - A refused call has written nothing, and says which field or state was in the way.
 //! - Callers at once share one commit: speed comes from batches and from many callers.
 //!
@@ -52,7 +52,7 @@ mod memory;
 
 pub use access::{
     AUDIT_ACTOR_SELF, AUDIT_SWITCH_OFF, Access, ApiKey, AuditEntry, AuditQuery, Digest,
-    IdempotencyKey, IdempotencyRecord, Recall, Scope, StoredResponse,
+    IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
 pub use archive::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
@@ -68,7 +68,8 @@ pub use intake::{
     Receipt, RedeliverBatch,
 };
 pub use ledger::{
-    AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, Skipped, Sweep, Swept, Timing,
+    AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, RefusedTransition, Sweep,
+    SweepPage, Timing,
 };
 pub use listing::{Cursor, Listing, PageRequest};
 pub use memory::MemoryStore;

@@ -150,7 +150,7 @@ pub const UPKEEP_STEP_MAX: u32 = 1_000;
 pub const FIGURES_PRUNE_MAX: u32 = 5_000;
 
 /// How long a caller waits for its turn with a backend that has stopped answering.
-pub const PATIENCE: Span = Span::from_secs(5);
+pub const CALL_TIMEOUT: Span = Span::from_secs(5);
 
 /// Jobs that may wait for the writer. Past it callers wait to be let in.
 pub const QUEUE_MAX: usize = 4096;
@@ -163,7 +163,7 @@ pub const GROUP_ITEMS_MAX: usize = 4096;
 pub const GROUP_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// Random bytes that a thread fetches at once: enough for a few dozen ids, few enough to be near.
-pub(crate) const RANDOM_AHEAD: usize = 512;
+pub(crate) const RANDOM_BUFFER_LEN: usize = 512;
 
 // Of sources.
 

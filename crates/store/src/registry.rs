@@ -83,8 +83,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether accepts that are answered later may come out otherwise. Progress of a replay is
-    /// written often, and nobody who accepts events should have to look anew for it.
+    /// Whether it can change the result of later accepts. Progress of a replay cannot: it is written often, and
+    /// caches that accepts use stay valid.
     pub fn concerns_accepts(&self) -> bool {
         self.writes.iter().any(|write| !matches!(write, Write::PutReplay(_)))
     }
@@ -104,13 +104,13 @@ pub enum Write {
     /// A tenant's settings are these from here on.
     UpdateTenant(TenantId, TenantSettings),
     /// A tenant is to be erased: from here on it is unknown, its keys and secrets are deleted, its
-    /// endpoints get nothing any more, and its id is taken until
+    /// endpoints get no more events, and its id is taken until
     /// [`erase_tenant`](crate::Upkeep::erase_tenant) has deleted the rest.
     EraseTenant(TenantId),
     /// An endpoint appears, switched on.
     CreateEndpoint(NewEndpoint),
     /// An endpoint's settings are these from here on. If a revision is given, it must be the stored
-    /// one: nobody's change in between is lost.
+    /// one: no change in between is lost.
     UpdateEndpoint {
         /// Which.
         id: EndpointId,
@@ -123,7 +123,7 @@ pub enum Write {
     },
     /// A person switched an endpoint on or off. Switching it on forgets its failures.
     SetEndpointStatus(EndpointId, EndpointStatus),
-    /// An endpoint goes: it gets nothing any more, its secrets are deleted, its open deliveries are
+    /// An endpoint is removed: it gets no more events, its secrets are deleted, its open deliveries are
     /// forgotten.
     RemoveEndpoint(EndpointId),
     /// An endpoint gets another secret.
@@ -158,7 +158,7 @@ pub enum Write {
     /// An API key was used.
     TouchApiKey(ApiKeyId, Timestamp),
     /// A replay is this from here on, whether it existed or not. One that has finished cannot be
-    /// changed: whoever writes progress learns that it was cancelled meanwhile.
+    /// changed: the job that writes progress learns that it was cancelled meanwhile.
     PutReplay(Box<Replay>),
 }
 
@@ -404,7 +404,7 @@ pub struct EventTypeRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validation {
-    /// Nobody looks.
+    /// The schema is not checked.
     Off,
     /// It is accepted, and its producer is told.
     #[default]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use railpost_engine::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::limits::RANDOM_AHEAD;
+use crate::limits::RANDOM_BUFFER_LEN;
 
 /// The time and randomness that a backend needs of its surroundings.
 pub trait Source: Send + Sync + fmt::Debug {
@@ -39,8 +39,8 @@ impl Source for SystemSource {
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
-        thread_local!(static AHEAD: RefCell<Ahead> = const { RefCell::new(Ahead::EMPTY) });
-        AHEAD.with_borrow_mut(|ahead| ahead.fill(bytes));
+        thread_local!(static BUFFER: RefCell<RandomBuffer> = const { RefCell::new(RandomBuffer::EMPTY) });
+        BUFFER.with_borrow_mut(|buffer| buffer.fill(bytes));
     }
 }
 
@@ -59,22 +59,22 @@ fn steady() -> Duration {
     START.elapsed()
 }
 
-/// Random bytes fetched ahead: every event needs a few, and a call of the system for each would cost more
+/// Random bytes, fetched before they are needed: every event needs a few, and a call of the system for each would cost more
 /// than they do.
-struct Ahead {
-    bytes: [u8; RANDOM_AHEAD],
+struct RandomBuffer {
+    bytes: [u8; RANDOM_BUFFER_LEN],
     /// How many of them are used.
     used: usize,
 }
 
-impl Ahead {
-    const EMPTY: Self = Self { bytes: [0; RANDOM_AHEAD], used: RANDOM_AHEAD };
+impl RandomBuffer {
+    const EMPTY: Self = Self { bytes: [0; RANDOM_BUFFER_LEN], used: RANDOM_BUFFER_LEN };
 
     fn fill(&mut self, bytes: &mut [u8]) {
-        if bytes.len() > RANDOM_AHEAD {
+        if bytes.len() > RANDOM_BUFFER_LEN {
             return fetch(bytes);
         }
-        if bytes.len() > RANDOM_AHEAD - self.used {
+        if bytes.len() > RANDOM_BUFFER_LEN - self.used {
             fetch(&mut self.bytes);
             self.used = 0;
         }
@@ -98,23 +98,30 @@ mod tests {
 
     #[test]
     fn random_bytes_are_never_given_out_twice() {
-        let mut ahead = Ahead::EMPTY;
+        let mut buffer = RandomBuffer::EMPTY;
         let mut seen = HashSet::new();
-        for _ in 0..4 * RANDOM_AHEAD {
+        for _ in 0..4 * RANDOM_BUFFER_LEN {
             let mut bytes = [0; 10];
-            ahead.fill(&mut bytes);
+            buffer.fill(&mut bytes);
             assert!(seen.insert(bytes));
-            assert!(ahead.bytes[..ahead.used].iter().all(|byte| *byte == 0), "a copy stays");
+            assert!(buffer.bytes[..buffer.used].iter().all(|byte| *byte == 0), "a copy stays");
         }
     }
 
     #[test]
     fn any_number_of_bytes_can_be_had() {
-        for len in [0, 1, RANDOM_AHEAD - 1, RANDOM_AHEAD, RANDOM_AHEAD + 1, 3 * RANDOM_AHEAD] {
-            let mut ahead = Ahead::EMPTY;
+        for len in [
+            0,
+            1,
+            RANDOM_BUFFER_LEN - 1,
+            RANDOM_BUFFER_LEN,
+            RANDOM_BUFFER_LEN + 1,
+            3 * RANDOM_BUFFER_LEN,
+        ] {
+            let mut buffer = RandomBuffer::EMPTY;
             let (mut one, mut other) = (vec![0; len], vec![0; len]);
-            ahead.fill(&mut one);
-            ahead.fill(&mut other);
+            buffer.fill(&mut one);
+            buffer.fill(&mut other);
             assert!(len < 16 || one != other, "{len}");
         }
     }

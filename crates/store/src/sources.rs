@@ -44,7 +44,8 @@ pub trait Sources: Send + Sync {
         position: SourcePosition,
     ) -> Result<()>;
 
-    /// Parks rows in the order given, all or none. Durable when it answers. Refused ([`lease_lost`]) if the
+    /// Parks rows in the order given, all or none. Durable when it answers. A row that is parked already, with all that
+    /// it holds, stays where it is. Refused ([`lease_lost`]) if the
     /// batch's epoch is not the lease's.
     async fn park(&self, batch: ParkBatch) -> Result<ParkOutcome>;
 

@@ -1,4 +1,4 @@
-//! The calls of a story, and what is answered.
+//! The calls of a scenario, and what is answered.
 
 use railpost_engine::{Accepted, Timestamp};
 

@@ -206,7 +206,7 @@ impl Model {
         EndpointRecord { endpoint, status, was, failing_since, at: self.now() }
     }
 
-    /// An instant that most stories come to.
+    /// An instant that most scenarios come to.
     fn later(&mut self) -> Timestamp {
         Timestamp::from_millis(self.now().as_millis() + self.dice.u64(1..800))
     }

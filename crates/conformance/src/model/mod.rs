@@ -1,6 +1,6 @@
 //! A backend beside the memory store: both are given the same calls, and must give the same answers.
 //!
-//! Every seed is a story: groups of calls at once, some of which fail, crashes, restarts, and between them every
+//! Every seed is a scenario: groups of calls at once, some of which fail, crashes, restarts, and between them every
 //! list and load of the contract. What a store names itself (deliveries, lanes, eras) is translated.
 //!
 //! It finds, for example, a lane whose row is behind its deliveries. A store that wrote the
@@ -12,7 +12,7 @@
 //! `RAILPOST_MODEL_SEEDS` is how many seeds are tried, `RAILPOST_MODEL_SEED` the only one.
 
 mod calls;
-mod stories;
+mod scenarios;
 mod changes;
 mod running;
 mod reads;
@@ -63,23 +63,23 @@ pub struct Choices {
     /// Calls at once are carried out in the order in which they were made. If not, only accepts are made
     /// at once.
     pub keeps_order: bool,
-    /// A tenant's open deliveries are counted exactly for every accept. If not, stories do not lower
+    /// A tenant's open deliveries are counted exactly for every accept. If not, scenarios do not lower
     /// the bound.
     pub exact_backlog: bool,
-    /// A skipped transition is answered with the stage on record at its turn. If not, with the one on
+    /// A refused transition is answered with the stage on record at its turn. If not, with the one on
     /// record after the whole call.
-    pub skips_in_turn: bool,
+    pub refusals_in_turn: bool,
     /// A redelivery with several reasons to be refused names the one that the memory store names.
     pub first_refusal: bool,
 }
 
-/// Compares a backend with the memory store, by `seeds` stories unless the environment says otherwise.
+/// Compares a backend with the memory store, by `seeds` scenarios unless the environment says otherwise.
 /// `open` makes an empty store.
 pub fn run(seeds: u64, open: impl AsyncFn(Setup) -> Box<dyn Backend> + Sync) {
     let seeds = chosen_seeds(seeds);
     std::thread::scope(|scope| {
         for part in seeds.chunks(seeds.len().div_ceil(THREADS).max(1)) {
-            scope.spawn(|| part.iter().for_each(|seed| tell(*seed, &open)));
+            scope.spawn(|| part.iter().for_each(|seed| run_scenario(*seed, &open)));
         }
     });
 }
@@ -92,7 +92,7 @@ fn chosen_seeds(default: u64) -> Vec<u64> {
     }
 }
 
-fn tell(seed: u64, open: &impl AsyncFn(Setup) -> Box<dyn Backend>) {
+fn run_scenario(seed: u64, open: &impl AsyncFn(Setup) -> Box<dyn Backend>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut model = Model::new(seed, open).await;
@@ -123,7 +123,7 @@ impl Source for ModelSource {
     }
 }
 
-/// Both stores, and what the story knows of them.
+/// Both stores, and what the scenario knows of them.
 struct Model {
     seed: u64,
     dice: Rng,

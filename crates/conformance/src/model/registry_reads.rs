@@ -80,8 +80,8 @@ impl Model {
             assert_eq!(by_hash, self.memory.api_key_by_hash(&hash).await, "seed {}", self.seed);
             for fingerprint in [0, 1].map(fingerprint) {
                 let key = request_key(number);
-                let backend = self.backend().recall(&key, &fingerprint).await;
-                let memory = self.memory.recall(&key, &fingerprint).await;
+                let backend = self.backend().lookup_idempotency(&key, &fingerprint).await;
+                let memory = self.memory.lookup_idempotency(&key, &fingerprint).await;
                 assert_eq!(backend, memory, "seed {}: {key:?} {fingerprint:?}", self.seed);
             }
         }

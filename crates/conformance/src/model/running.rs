@@ -70,11 +70,11 @@ impl Model {
     /// The memory store's answer as the backend chooses to give it.
     async fn as_chosen(&self, mut answer: Answer) -> Answer {
         if let Answer::Record(Ok(recorded)) = &mut answer
-            && !self.backend.choices().skips_in_turn
+            && !self.backend.choices().refusals_in_turn
         {
-            for skipped in &mut recorded.skipped {
-                let view = self.memory.delivery(skipped.delivery).await.unwrap();
-                skipped.on_record = view.map(|view| view.delivery.state.stage());
+            for refused in &mut recorded.refused {
+                let view = self.memory.delivery(refused.delivery).await.unwrap();
+                refused.on_record = view.map(|view| view.delivery.state.stage());
             }
         }
         answer

@@ -8,7 +8,7 @@ use railpost_wire::{DeliveryId, LineId, Seq};
 use rustc_hash::FxHashMap;
 
 use railpost_store::{
-    DeliveryView, HeldLane, LinePlace, NewDelivery, Parcel, Receipt, Recorded, Skipped,
+    DeliveryView, HeldLane, LinePlace, NewDelivery, Parcel, Receipt, Recorded, RefusedTransition,
 };
 
 /// Names that the backend and the memory store gave to the same things.
@@ -110,11 +110,11 @@ impl Translator {
     }
 
     pub(super) fn recorded(&self, recorded: Recorded) -> Recorded {
-        let skipped = recorded.skipped.into_iter().map(|skipped| Skipped {
-            delivery: self.deliveries.memory(skipped.delivery),
-            ..skipped
+        let refused = recorded.refused.into_iter().map(|refused| RefusedTransition {
+            delivery: self.deliveries.memory(refused.delivery),
+            ..refused
         });
-        Recorded { skipped: skipped.collect(), ..recorded }
+        Recorded { refused: refused.collect(), ..recorded }
     }
 
     pub(super) fn lane_page(&self, page: LanePage) -> LanePage {

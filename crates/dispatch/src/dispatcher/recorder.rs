@@ -152,7 +152,7 @@ impl Recorder {
         again: bool,
     ) {
         let refused: FxHashMap<_, _> =
-            recorded.skipped.iter().map(|skipped| (skipped.delivery, skipped.on_record)).collect();
+            recorded.refused.iter().map(|refused| (refused.delivery, refused.on_record)).collect();
         for (delivery, token) in firsts {
             let ours = again && refused.get(delivery) == Some(&Some(Stage::InFlight));
             let may_leave = ours || !refused.contains_key(delivery);

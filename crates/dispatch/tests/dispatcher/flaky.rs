@@ -235,7 +235,7 @@ impl Ledger for Flaky {
         Ok(parcels)
     }
 
-    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+    async fn sweep(&self, sweep: Sweep) -> Result<SweepPage> {
         self.up()?.sweep(sweep).await
     }
 
@@ -358,7 +358,7 @@ passes_on!(Access {
     fn api_key_by_hash(hash: &Digest) -> Option<ApiKey>;
     fn api_keys(tenant: Option<&TenantId>, page: PageRequest) -> Listing<ApiKey>;
     fn audit(query: AuditQuery) -> Listing<AuditEntry>;
-    fn recall(key: &IdempotencyKey, fingerprint: &Digest) -> Recall;
+    fn lookup_idempotency(key: &IdempotencyKey, fingerprint: &Digest) -> IdempotencyLookup;
 });
 
 passes_on!(Archive {

@@ -148,7 +148,7 @@ CREATE TABLE deliveries (
     replay            boolean NOT NULL DEFAULT false,
     again             boolean NOT NULL DEFAULT false,  -- a redelivery, outside of its event's range
     id                bytea PRIMARY KEY,
-    brief             bytea                  -- brief.rs: its only attempt, when that was all
+    brief             bytea                  -- brief_attempt.rs: its only attempt, when that was all
 ) WITH (fillfactor = 80);
 CREATE INDEX deliveries_by_endpoint ON deliveries (endpoint, id);
 CREATE INDEX deliveries_in_lane ON deliveries (endpoint, lane, seq)

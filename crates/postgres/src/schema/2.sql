@@ -17,7 +17,7 @@ CREATE TABLE figures (
     at          bigint NOT NULL,
     scope       bigint NOT NULL,             -- numbers.rs: scopes
     num         bigint NOT NULL,             -- tenants.num or endpoints.num, by scope; 0 for all
-    figures     bytea NOT NULL,              -- packed.rs; empty while it is being made
+    figures     bytea NOT NULL,              -- packed_figures.rs; empty while it is being made
     PRIMARY KEY (resolution, at, scope, num)
 ) WITH (fillfactor = 50);
 CREATE INDEX figures_by_scope ON figures (scope, num, resolution, at);

@@ -23,11 +23,13 @@ CREATE TABLE parked (
     tenant     text,                            -- as the row has it
     parked_at  bigint NOT NULL,
     bytes      bigint NOT NULL,
+    digest     bytea NOT NULL,                  -- of all that the row holds: a row that is read again is parked once
     refusal    text,                            -- JSON; none: it waits behind another one
     fields     text NOT NULL,                   -- JSON
     payload    bytea
 );
 CREATE INDEX parked_by_source ON parked (source, num);
+CREATE UNIQUE INDEX parked_by_digest ON parked (source, digest);
 CREATE INDEX parked_by_hold ON parked (source, hold, num) WHERE hold IS NOT NULL;
 CREATE INDEX parked_released ON parked (source, num) WHERE released;
 CREATE INDEX parked_by_tenant ON parked (tenant);

@@ -1,4 +1,4 @@
-//! A wire to the test server that can be cut and mended.
+//! A wire to the test server that can be cut and restored.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use tokio::sync::watch;
 pub(crate) enum Wire {
     /// Whole.
     Whole,
-    /// Nobody gets through; what was open is closed.
+    /// No connection gets through; open ones are closed.
     Cut,
-    /// Nobody hears anything any more, and nothing is closed. What was open then stays so for ever.
+    /// No byte gets through, and nothing is closed: open connections stay open for ever.
     Silent,
     /// What the client says gets through; at the first word of an answer the connection breaks.
     BreaksBeforeAnswers,
@@ -55,7 +55,7 @@ async fn forward(mut client: TcpStream, server: SocketAddr, mut wire: watch::Rec
         tokio::select! {
             () = cut(&mut wire) => return,
             () = silenced(&mut silence) => {
-                // Open until the wire is cut, for whoever still waits for an answer.
+                // Open until the wire is cut, for a client that still waits for an answer.
                 cut(&mut wire).await;
                 return;
             }

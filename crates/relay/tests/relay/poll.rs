@@ -199,10 +199,10 @@ async fn a_table_that_is_altered_in_mid_stream_is_read_on() {
     database.emit("e2", "order.paid", Some("1")).await;
     world.until_accepted(2).await;
     database.run("ALTER TABLE railpost_outbox RENAME traceparent TO trace").await;
+    database.run("INSERT INTO railpost_outbox (id, type, payload) VALUES ('e3', 'a', '{}')").await;
     let trouble = world.until_trouble("shop", "wrong").await;
     assert!(trouble.to_string().contains("traceparent"), "{trouble}");
     assert!(trouble.remedy().is_some());
-    database.run("INSERT INTO railpost_outbox (id, type, payload) VALUES ('e3', 'a', '{}')").await;
     database.run("ALTER TABLE railpost_outbox RENAME trace TO traceparent").await;
     world.until_accepted(3).await;
     assert_eq!(world.ids(), ["e1", "e2", "e3"]);

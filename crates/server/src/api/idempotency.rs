@@ -10,7 +10,9 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
-use railpost_store::{Digest, IdempotencyKey, IdempotencyRecord, Recall, StoredResponse};
+use railpost_store::{
+    Digest, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, StoredResponse,
+};
 use railpost_wire::TenantId;
 use ring::digest::{Context, SHA256};
 
@@ -93,10 +95,10 @@ async fn reserve(
 impl IdempotentRequest {
     /// The answer given before, if there was one.
     pub(crate) async fn recall(&self) -> Result<Option<Response>, Problem> {
-        match self.app.store.recall(&self.key, &self.fingerprint).await? {
-            Recall::Absent => Ok(None),
-            Recall::Match(stored) => Ok(Some(replayed(&self.app, &stored)?)),
-            Recall::Mismatch => {
+        match self.app.store.lookup_idempotency(&self.key, &self.fingerprint).await? {
+            IdempotencyLookup::Absent => Ok(None),
+            IdempotencyLookup::Match(stored) => Ok(Some(replayed(&self.app, &stored)?)),
+            IdempotencyLookup::Mismatch => {
                 let detail = "this idempotency key was used for another request: choose a new one";
                 Err(Problem::new(Code::IdempotencyKeyReused, detail))
             }

@@ -150,7 +150,7 @@ CREATE TABLE deliveries (
     replay            INTEGER NOT NULL DEFAULT 0,
     again             INTEGER NOT NULL DEFAULT 0,  -- 1: a redelivery, outside of its event's range
     changed_at        INTEGER NOT NULL,
-    brief             BLOB                   -- brief.rs: its only attempt, when that was all
+    brief             BLOB                   -- brief_attempt.rs: its only attempt, when that was all
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX deliveries_by_endpoint ON deliveries (endpoint, id);
 -- What is open: lanes by seq, and those without a place by id. The rest of the columns spare a look at

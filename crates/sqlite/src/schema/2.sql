@@ -17,7 +17,7 @@ CREATE TABLE figures (
     at          INTEGER NOT NULL,
     scope       INTEGER NOT NULL,            -- numbers.rs: scopes
     num         INTEGER NOT NULL,            -- tenants.num or endpoints.num, by scope; 0 for all
-    figures     BLOB NOT NULL,               -- packed.rs
+    figures     BLOB NOT NULL,               -- packed_figures.rs
     PRIMARY KEY (resolution, at, scope, num)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX figures_by_scope ON figures (scope, num, resolution, at);

@@ -4,5 +4,5 @@
 -- are in `lanes`. A lane's last seq is the highest of its own row and of all rows here.
 CREATE TABLE given (
     num     INTEGER PRIMARY KEY,
-    places  BLOB NOT NULL                    -- packed.rs: lanes, each with its last seq
+    places  BLOB NOT NULL                    -- packed_figures.rs: lanes, each with its last seq
 ) STRICT;

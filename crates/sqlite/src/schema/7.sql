@@ -20,11 +20,13 @@ CREATE TABLE parked (
     tenant     TEXT,                            -- as the row has it
     parked_at  INTEGER NOT NULL,
     bytes      INTEGER NOT NULL,
+    digest     BLOB NOT NULL,                   -- of all that the row holds: a row that is read again is parked once
     refusal    TEXT,                            -- JSON; none: it waits behind another one
     fields     TEXT NOT NULL,                   -- JSON
     payload    BLOB
 ) STRICT;
 CREATE INDEX parked_by_source ON parked (source, num);
+CREATE UNIQUE INDEX parked_by_digest ON parked (source, digest);
 CREATE INDEX parked_by_hold ON parked (source, hold, num) WHERE hold IS NOT NULL;
 CREATE INDEX parked_released ON parked (source, num) WHERE released;
 CREATE INDEX parked_by_tenant ON parked (tenant);

@@ -8,10 +8,12 @@ use railpost_engine::{Load, Timestamp};
 use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, TenantId};
 
+use ring::digest::{Context, SHA256};
+
 use crate::backend::rows::to_json;
 use crate::limits::*;
 use crate::{
-    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, EndpointPrivate, EndpointSettings,
+    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, Digest, EndpointPrivate, EndpointSettings,
     Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, ParkBatch,
     ParkedSummary, PruneStep, RecordBatch, RedeliverBatch, ReleaseStep, Replay, ReplayState,
     Result, RowRefusal, RowToPark, Scope, SourceName, SourcePosition, StoreError, Sweep,
@@ -150,7 +152,7 @@ fn write(write: &Write) -> Result<()> {
 }
 
 /// Whether `key` may be revoked at `at`, given all keys that are no tenant's.
-pub fn an_admin_stays(key: &ApiKey, at: Timestamp, all: &[ApiKey]) -> Result<()> {
+pub fn admin_key_remains(key: &ApiKey, at: Timestamp, all: &[ApiKey]) -> Result<()> {
     let is_worth_something = key.revoked_at.is_none() && key.expires_at.is_none_or(|end| at < end);
     let stays = |other: &ApiKey| {
         let lasts = other.revoked_at.is_none() && other.expires_at.is_none();
@@ -328,6 +330,17 @@ pub fn park(batch: &ParkBatch) -> Result<u64> {
 pub fn parked_len(row: &RowToPark) -> u64 {
     let payload = row.payload.as_ref().map_or(0, Bytes::len);
     (payload + to_json(&row.fields).len()) as u64
+}
+
+/// What tells a parked row from others: all that it holds. A row that was parked and not removed at its source is read
+/// again, and is the same.
+pub fn parked_digest(row: &RowToPark) -> Digest {
+    let mut context = Context::new(&SHA256);
+    let fields = to_json(&row.fields);
+    context.update(&(fields.len() as u64).to_be_bytes());
+    context.update(fields.as_bytes());
+    context.update(row.payload.as_deref().unwrap_or_default());
+    context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// Whether rows may be parked beside those that are.

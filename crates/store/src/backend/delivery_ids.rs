@@ -16,7 +16,7 @@ pub struct DeliveryIds {
 
 impl DeliveryIds {
     /// The first of the ids of one event accepted at `now`; the others follow by [`nth`]. With
-    /// `count` 0 it is an id that nobody gets.
+    /// `count` 0 it is an id that no delivery gets.
     pub fn take(&mut self, source: &dyn Source, now: Timestamp, count: usize) -> DeliveryId {
         let first = self.next_free(source, now);
         self.last = first + count.saturating_sub(1) as u128;
@@ -24,7 +24,7 @@ impl DeliveryIds {
     }
 
     /// Counts on within a millisecond (and while a clock that was set back catches up), and starts
-    /// anew from a random number with the next.
+    /// again from a random number with the next.
     fn next_free(&self, source: &dyn Source, now: Timestamp) -> u128 {
         let last = DeliveryId::from_u128(self.last);
         if self.last != 0 && last.unix_ms() >= now.as_millis() {

@@ -5,30 +5,30 @@
 //! | [`check`] | bounds and conflicts, refused before anything is written |
 //! | [`fanout`], [`delivery_ids`] | which endpoints get an event, and the ids of its deliveries |
 //! | [`listing`], [`loading`] | pages of lists for people, and of lanes for the engine |
-//! | [`numbers`], [`brief`], [`packed`] | stored values in numbers and bytes: stable |
-//! | [`private`] | encryption of what is secret, for its own row |
+//! | [`codes`], [`brief_attempt`], [`packed_figures`] | stored values in numbers and bytes: stable |
+//! | [`encryption`] | encryption of what is secret, for its own row |
 //! | [`leases`] | leases of sources, for backends that one process has |
 //! | [`figures`] | figures by the minute and by the hour |
 //! | [`rows`], [`lines`] | for databases in SQL: columns that are read back, a restored store's new lines |
 //!
 //! A new backend passes the suite of `railpost-conformance`.
 
-pub mod brief;
+pub mod brief_attempt;
 pub mod check;
 pub mod delivery_ids;
 pub mod fanout;
 pub mod leases;
 pub mod lines;
 pub mod loading;
-pub mod numbers;
-pub mod packed;
-pub mod private;
+pub mod codes;
+pub mod packed_figures;
+pub mod encryption;
 pub mod rows;
 
 pub mod figures {
     //! Figures by the minute and by the hour, as rows.
 
-    pub use crate::figures::{Bucket, READ_MAX, answer, by_bucket};
+    pub use crate::figures::{Bucket, READ_MAX, by_bucket, read_buckets};
 }
 
 pub mod listing {

@@ -11,14 +11,12 @@ use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
+use crate::backend::codes::{self, StateCode, timestamp};
+use crate::backend::encryption;
 use crate::backend::fanout::Subscriber;
-use crate::backend::numbers::{self, Standing, timestamp};
-use crate::backend::private;
 use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold, LastAttempt,
-    LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary, Recall, ReleasedRow, Result,
-    StoreError, StoredResponse, Tenant, Timing,
+    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold, IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary, ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
 };
 
 /// The columns of one row, one after the other.
@@ -34,13 +32,13 @@ pub trait Columns {
 
     /// A number that must be there.
     fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T> {
-        self.maybe_number(what)?.ok_or_else(|| strange(what, "nothing"))
+        self.maybe_number(what)?.ok_or_else(|| corrupt(what, "nothing"))
     }
 
     /// A number that fits, or nothing.
     fn maybe_number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<Option<T>> {
         let number = self.int()?;
-        number.map(|number| T::try_from(number).map_err(|_| strange(what, number))).transpose()
+        number.map(|number| T::try_from(number).map_err(|_| corrupt(what, number))).transpose()
     }
 
     /// An instant that must be there.
@@ -55,29 +53,29 @@ pub trait Columns {
 
     /// Bytes that must be there.
     fn bytes(&mut self) -> Result<Vec<u8>> {
-        self.blob()?.ok_or_else(|| strange("bytes", "nothing"))
+        self.blob()?.ok_or_else(|| corrupt("bytes", "nothing"))
     }
 
     /// So many bytes, which must be there.
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
-        self.maybe_array(what)?.ok_or_else(|| strange(what, "nothing"))
+        self.maybe_array(what)?.ok_or_else(|| corrupt(what, "nothing"))
     }
 
     /// So many bytes, or nothing.
     fn maybe_array<const N: usize>(&mut self, what: &str) -> Result<Option<[u8; N]>> {
         let bytes = self.blob()?.map(<[u8; N]>::try_from).transpose();
-        bytes.map_err(|bytes| strange(what, format!("{bytes:?}")))
+        bytes.map_err(|bytes| corrupt(what, format!("{bytes:?}")))
     }
 
     /// A text that must be there.
     fn word(&mut self) -> Result<String> {
-        self.text()?.ok_or_else(|| strange("a text", "nothing"))
+        self.text()?.ok_or_else(|| corrupt("a text", "nothing"))
     }
 
     /// A text with rules of its own.
     fn parsed<T: FromStr>(&mut self, what: &str) -> Result<T> {
         let text = self.word()?;
-        text.parse().map_err(|_| strange(what, text))
+        text.parse().map_err(|_| corrupt(what, text))
     }
 
     /// A record in JSON.
@@ -90,7 +88,7 @@ pub trait Columns {
         let Some(bytes) = self.blob()? else { return Ok(None) };
         let text = String::from_utf8(bytes).ok();
         let key = text.and_then(|text| text.parse().ok());
-        key.map(Some).ok_or_else(|| strange("a key", "bytes that are none"))
+        key.map(Some).ok_or_else(|| corrupt("a key", "bytes that are none"))
     }
 
     /// A seq, or nothing.
@@ -100,13 +98,13 @@ pub trait Columns {
 
     /// A seq that must be there.
     fn need_seq(&mut self) -> Result<Seq> {
-        self.seq()?.ok_or_else(|| strange("a seq", "nothing"))
+        self.seq()?.ok_or_else(|| corrupt("a seq", "nothing"))
     }
 }
 
 /// Reads a record in JSON.
 pub fn json<T: DeserializeOwned>(text: &str, what: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| strange(what, error))
+    serde_json::from_str(text).map_err(|error| corrupt(what, error))
 }
 
 /// What is written into a column that holds JSON.
@@ -114,7 +112,7 @@ pub fn to_json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("records are maps with texts for keys")
 }
 
-fn strange(what: &str, found: impl std::fmt::Display) -> StoreError {
+fn corrupt(what: &str, found: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(format!("{what} does not read back: {found}"))
 }
 
@@ -187,16 +185,16 @@ fn rest_of_endpoint(
     let settings = columns.json("an endpoint's settings")?;
     let private = match columns.bytes()?.as_slice() {
         [] => Ok(EndpointPrivate::default()),
-        sealed => private::open_endpoint(key, id, sealed),
+        sealed => encryption::open_endpoint(key, id, sealed),
     };
     let status: i64 = columns.number("an endpoint's status")?;
-    let status = numbers::endpoint_status(status);
+    let status = codes::endpoint_status(status);
     Ok(Endpoint {
         id,
         tenant,
         settings,
         private,
-        status: status.ok_or_else(|| strange("an endpoint's status", id))?,
+        status: status.ok_or_else(|| corrupt("an endpoint's status", id))?,
         failing_since: columns.maybe_instant()?,
         revision: columns.number("a revision")?,
         created_at: columns.instant()?,
@@ -223,18 +221,22 @@ pub fn secret(
     Ok(EndpointSecret {
         id,
         endpoint,
-        value: private::open_secret(key, id, &columns.bytes()?)?,
+        value: encryption::open_secret(key, id, &columns.bytes()?)?,
         created_at: columns.instant()?,
         expires_at: columns.maybe_instant()?,
     })
 }
 
 /// Reads `fingerprint, status, body`.
-pub fn recall(columns: &mut impl Columns, fingerprint: &Digest) -> Result<Recall> {
+pub fn idempotency(columns: &mut impl Columns, fingerprint: &Digest) -> Result<IdempotencyLookup> {
     let stored: Digest = columns.array("a fingerprint")?;
     let status = columns.number("a status")?;
     let response = StoredResponse { status, body: columns.bytes()?.into() };
-    Ok(if stored == *fingerprint { Recall::Match(response) } else { Recall::Mismatch })
+    Ok(if stored == *fingerprint {
+        IdempotencyLookup::Match(response)
+    } else {
+        IdempotencyLookup::Mismatch
+    })
 }
 
 /// For [`event`].
@@ -384,8 +386,8 @@ fn rest_of_delivery(
 ) -> Result<Delivery> {
     let (lane, seq) = (columns.maybe_number("a lane")?, columns.seq()?);
     let place = lane.map(LaneId).zip(seq).map(|(lane, seq)| Place { lane, seq });
-    let standing = Standing {
-        number: columns.number("a standing")?,
+    let state = StateCode {
+        code: columns.number("a state code")?,
         due: columns.int()?,
         reason: columns.int()?,
     };
@@ -396,7 +398,7 @@ fn rest_of_delivery(
         last_delay: Span::from_millis(columns.number("a delay")?),
         replay: columns.flag()?,
     };
-    Ok(Delivery { id, endpoint, place, state: standing.state()?, progress })
+    Ok(Delivery { id, endpoint, place, state: state.state()?, progress })
 }
 
 /// For [`view`].
@@ -485,7 +487,7 @@ pub use attempt_columns;
 pub fn attempt(columns: &mut impl Columns) -> Result<AttemptView> {
     let (number, started_at) = (columns.number("an attempt's number")?, columns.instant()?);
     let result = attempt_result(columns)?;
-    let led_to = numbers::stage(columns.number("a standing")?)?;
+    let led_to = codes::stage(columns.number("a state code")?)?;
     let next_at = columns.maybe_instant()?;
     let mut part = || columns.maybe_number("a time in microseconds");
     let timing = Timing {
@@ -519,18 +521,18 @@ fn response_headers(columns: &mut impl Columns) -> Result<Vec<(String, String)>>
 fn dead_reason(columns: &mut impl Columns) -> Result<DeadReason> {
     let number = columns.int()?;
     number
-        .and_then(numbers::dead_reason)
-        .ok_or_else(|| strange("a dead letter's reason", format!("{number:?}")))
+        .and_then(codes::dead_reason)
+        .ok_or_else(|| corrupt("a dead letter's reason", format!("{number:?}")))
 }
 
 fn attempt_result(columns: &mut impl Columns) -> Result<AttemptResult> {
     let status = columns.maybe_number("a status")?;
     let retry_after = columns.maybe_number("a delay")?.map(Span::from_millis);
     let failure = columns.int()?;
-    match (status, failure.and_then(numbers::failure)) {
+    match (status, failure.and_then(codes::failure)) {
         (Some(status), _) => Ok(AttemptResult::Response { status, retry_after }),
         (None, Some(failure)) => Ok(AttemptResult::Failed(failure)),
-        (None, None) => Err(strange("an attempt's failure", format!("{failure:?}"))),
+        (None, None) => Err(corrupt("an attempt's failure", format!("{failure:?}"))),
     }
 }
 

@@ -6,8 +6,8 @@ use railpost_wire::{ApiKeyId, TenantId};
 use super::MemoryStore;
 use crate::listing::ListKind;
 use crate::{
-    Access, ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, Listing, PageRequest, Recall,
-    Result,
+    Access, ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, IdempotencyLookup, Listing,
+    PageRequest, Result,
 };
 
 #[async_trait]
@@ -47,16 +47,20 @@ impl Access for MemoryStore {
         Ok(Listing::cut(rows.collect(), limit, ListKind::Audit))
     }
 
-    async fn recall(&self, key: &IdempotencyKey, fingerprint: &Digest) -> Result<Recall> {
+    async fn lookup_idempotency(
+        &self,
+        key: &IdempotencyKey,
+        fingerprint: &Digest,
+    ) -> Result<IdempotencyLookup> {
         let now = self.setup.source.now();
         let state = self.state();
         let record = state.registry.idempotency.get(key).filter(|record| record.expires_at > now);
         Ok(match record {
-            None => Recall::Absent,
+            None => IdempotencyLookup::Absent,
             Some(record) if record.fingerprint == *fingerprint => {
-                Recall::Match(record.response.clone())
+                IdempotencyLookup::Match(record.response.clone())
             }
-            Some(_) => Recall::Mismatch,
+            Some(_) => IdempotencyLookup::Mismatch,
         })
     }
 }

@@ -4,7 +4,7 @@ use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
 
 use super::state::State;
-use crate::figures::{Bucket, READ_MAX, answer, by_bucket};
+use crate::figures::{Bucket, READ_MAX, by_bucket, read_buckets};
 use crate::{Figures, FiguresScope, Period, Resolution, Result};
 
 impl State {
@@ -14,7 +14,8 @@ impl State {
     ) -> Result<()> {
         for (bucket, figures) in by_bucket(batch) {
             if self.has_scope(&bucket.scope) {
-                let sum = figures.on_top_of(self.rows.figures.get(&bucket).map(Vec::as_slice))?;
+                let sum = figures
+                    .merged_with_stored(self.rows.figures.get(&bucket).map(Vec::as_slice))?;
                 self.rows.figures.insert(bucket, sum);
             }
         }
@@ -42,7 +43,7 @@ impl State {
             return Ok(vec![]);
         }
         let rows = self.rows.figures.iter().filter(|(bucket, _)| wanted(bucket));
-        answer(rows.take(READ_MAX).map(|(bucket, sum)| (bucket.at, sum.clone())).collect())
+        read_buckets(rows.take(READ_MAX).map(|(bucket, sum)| (bucket.at, sum.clone())).collect())
     }
 
     /// Deletes what is past its time and says how many rows that were.

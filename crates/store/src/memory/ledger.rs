@@ -16,8 +16,8 @@ use crate::backend::check;
 use crate::backend::loading::{attempt_view, lane_page};
 use crate::limits::PARCELS_MAX;
 use crate::{
-    AttemptDetail, AuditEntry, Epoch, Ledger, Parcel, Partition, RecordBatch, Recorded, Result,
-    Skipped, StoreError, Sweep, Swept,
+    AttemptDetail, AuditEntry, Epoch, Ledger, Parcel, Partition, RecordBatch, Recorded,
+    RefusedTransition, Result, StoreError, Sweep, SweepPage,
 };
 
 #[async_trait]
@@ -30,7 +30,7 @@ impl Ledger for MemoryStore {
         for (transition, detail) in &batch.transitions {
             match state.record(transition, detail.as_deref()) {
                 Ok(()) => recorded.applied += 1,
-                Err(skipped) => recorded.skipped.push(skipped),
+                Err(refused) => recorded.refused.push(refused),
             }
         }
         for endpoint in &batch.endpoints {
@@ -65,7 +65,7 @@ impl Ledger for MemoryStore {
         Ok(deliveries.into_iter().filter_map(|id| Some((id, Ok(state.parcel(id)?)))).collect())
     }
 
-    async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
+    async fn sweep(&self, sweep: Sweep) -> Result<SweepPage> {
         check::sweep(&sweep)?;
         let state = self.state();
         Ok(state.sweep(&sweep))
@@ -98,14 +98,14 @@ impl State {
         &mut self,
         transition: &Transition,
         detail: Option<&AttemptDetail>,
-    ) -> std::result::Result<(), Skipped> {
+    ) -> std::result::Result<(), RefusedTransition> {
         let id = transition.delivery;
         let Some(row) = self.rows.deliveries.get_mut(&id) else {
-            return Err(Skipped { delivery: id, on_record: None });
+            return Err(RefusedTransition { delivery: id, on_record: None });
         };
         let (on_record, next) = (row.state.stage(), transition.state.stage());
         if !on_record.may_be_recorded_as(next) {
-            return Err(Skipped { delivery: id, on_record: Some(on_record) });
+            return Err(RefusedTransition { delivery: id, on_record: Some(on_record) });
         }
         let (endpoint, was, place) = (row.endpoint, row.state, row.place);
         row.state = transition.state;
@@ -197,7 +197,7 @@ impl State {
         Page::Unkeyed { deliveries, next, next_due }
     }
 
-    fn sweep(&self, sweep: &Sweep) -> Swept {
+    fn sweep(&self, sweep: &Sweep) -> SweepPage {
         let stretch = (Bound::Excluded(sweep.after), Bound::Included(sweep.through));
         // A stretch that ends before it begins is empty, and no range.
         let rows = (sweep.after < sweep.through).then(|| self.rows.deliveries.range(stretch));
@@ -216,7 +216,7 @@ impl State {
         let more = deliveries.len() > limit;
         deliveries.truncate(limit);
         let next = deliveries.last().map(|last| last.id).filter(|_| more);
-        Swept { deliveries, next, era: self.era() }
+        SweepPage { deliveries, next, era: self.era() }
     }
 
     fn parcel(&self, id: DeliveryId) -> Option<Parcel> {

@@ -1,4 +1,4 @@
-//! The store in memory: for tests, the simulation and whoever needs nothing after a restart.
+//! The store in memory: for tests, and for servers that need nothing after a restart.
 //!
 //! It is no mock: the same contract, the same suite. All of it lies behind one lock, and a call is
 //! one visit.

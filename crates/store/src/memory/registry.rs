@@ -7,7 +7,7 @@ use railpost_wire::{ApiKeyId, EndpointId, EventType, ReplayId, SecretId, TenantI
 use super::MemoryStore;
 use super::state::{EndpointRow, RegistryRows, SecretRow};
 use crate::backend::check::RunningReplays;
-use crate::backend::{check, private};
+use crate::backend::{check, encryption};
 use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::{
@@ -23,15 +23,16 @@ impl Registry for MemoryStore {
         let now = self.setup.source.now();
         let mut state = self.state();
         state.check_idempotency(change.idempotency.as_deref(), now)?;
-        let mut desk = Desk { rows: state.registry.clone(), setup: &self.setup, now };
-        change.writes.into_iter().try_for_each(|write| desk.write(write))?;
+        let mut transaction =
+            ChangeTransaction { rows: state.registry.clone(), setup: &self.setup, now };
+        change.writes.into_iter().try_for_each(|write| transaction.write(write))?;
         if let Some(entry) = change.audit {
-            desk.rows.audit.insert(entry.id, entry);
+            transaction.rows.audit.insert(entry.id, entry);
         }
         if let Some(record) = change.idempotency {
-            desk.rows.idempotency.insert(record.key.clone(), *record);
+            transaction.rows.idempotency.insert(record.key.clone(), *record);
         }
-        state.registry = desk.rows;
+        state.registry = transaction.rows;
         state.subscribers.clear();
         Ok(())
     }
@@ -86,7 +87,7 @@ impl Registry for MemoryStore {
         let state = self.state();
         let rows = state.registry.secrets.iter().filter(|(_, row)| row.endpoint == endpoint);
         rows.map(|(id, row)| {
-            let value = private::open_secret(&self.setup.master_key, *id, &row.sealed)?;
+            let value = encryption::open_secret(&self.setup.master_key, *id, &row.sealed)?;
             let SecretRow { endpoint, created_at, expires_at, .. } = *row;
             Ok(EndpointSecret { id: *id, endpoint, value, created_at, expires_at })
         })
@@ -139,7 +140,7 @@ impl MemoryStore {
     fn endpoint_of(&self, id: EndpointId, row: &EndpointRow) -> Endpoint {
         let private = match row.removed_at {
             Some(_) => Ok(EndpointPrivate::default()),
-            None => private::open_endpoint(&self.setup.master_key, id, &row.private),
+            None => encryption::open_endpoint(&self.setup.master_key, id, &row.private),
         };
         let EndpointRow { tenant, settings, .. } = row.clone();
         Endpoint {
@@ -181,13 +182,13 @@ impl RegistryRows {
 }
 
 /// A copy of the registry that a change is made on.
-struct Desk<'a> {
+struct ChangeTransaction<'a> {
     rows: RegistryRows,
     setup: &'a Setup,
     now: Timestamp,
 }
 
-impl Desk<'_> {
+impl ChangeTransaction<'_> {
     fn write(&mut self, write: Write) -> Result<()> {
         let now = self.now;
         match write {
@@ -206,7 +207,7 @@ impl Desk<'_> {
             Write::EraseTenant(id) => self.mark_erasing(id)?,
             Write::CreateEndpoint(new) => self.create_endpoint(new)?,
             Write::UpdateEndpoint { id, settings, private, revision } => {
-                let private = private::seal_endpoint(self.setup, id, &private);
+                let private = encryption::seal_endpoint(self.setup, id, &private);
                 let row = self.rows.endpoint_mut(id)?;
                 check::revision(id, row.revision, revision)?;
                 (row.settings, row.private, row.updated_at) = (settings, private, now);
@@ -245,7 +246,7 @@ impl Desk<'_> {
             Write::RevokeApiKey(id, at) => {
                 let all: Vec<_> = self.rows.api_keys.values().cloned().collect();
                 let row = self.api_key_mut(id)?;
-                check::an_admin_stays(row, at, &all)?;
+                check::admin_key_remains(row, at, &all)?;
                 row.revoked_at = row.revoked_at.or(Some(at));
             }
             Write::RenameApiKey(id, name) => self.api_key_mut(id)?.name = name,
@@ -282,7 +283,7 @@ impl Desk<'_> {
         let row = EndpointRow {
             tenant,
             settings,
-            private: private::seal_endpoint(self.setup, id, &private),
+            private: encryption::seal_endpoint(self.setup, id, &private),
             status: EndpointStatus::Active,
             failing_since: None,
             revision: 1,
@@ -303,7 +304,7 @@ impl Desk<'_> {
         check::at_most("secrets (entries)", others + 1, SECRETS_MAX)?;
         let row = SecretRow {
             endpoint: new.endpoint,
-            sealed: private::seal_secret(self.setup, new.id, &new.value),
+            sealed: encryption::seal_secret(self.setup, new.id, &new.value),
             created_at: self.now,
             expires_at: new.expires_at,
         };

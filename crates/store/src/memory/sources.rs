@@ -15,7 +15,7 @@ use crate::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use crate::listing::ListKind;
 use crate::{
     Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
+    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result, RowToPark,
     SourceLease, SourceName, SourcePosition, Sources,
 };
 
@@ -81,6 +81,9 @@ impl Sources for MemoryStore {
             return Ok(ParkOutcome::Full(summary));
         }
         for row in batch.rows {
+            if state.is_parked(&batch.source, &row) {
+                continue;
+            }
             state.rows.last_parked += 1;
             let parked = ParkedRow {
                 number: state.rows.last_parked,
@@ -211,6 +214,13 @@ impl State {
     fn parked_of(&self, source: &SourceName) -> impl Iterator<Item = &ParkedRow> {
         let of_source = move |entry: &&ParkedEntry| entry.source == *source;
         self.rows.parked.values().filter(of_source).map(|entry| &entry.row)
+    }
+
+    fn is_parked(&self, source: &SourceName, row: &RowToPark) -> bool {
+        let same = |entry: &ParkedEntry| {
+            entry.source == *source && entry.row.fields == row.fields && entry.payload == row.payload
+        };
+        self.rows.parked.values().any(same)
     }
 
     fn add_parked(&mut self, entry: ParkedEntry) {

@@ -13,9 +13,9 @@ use railpost_wire::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::backend::codes::{STATE_CODES, StateCode};
 use crate::backend::delivery_ids::DeliveryIds;
 use crate::backend::fanout::Subscriber;
-use crate::backend::numbers::{STANDINGS, Standing};
 use crate::figures::Bucket;
 use crate::{
     ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
@@ -33,8 +33,8 @@ pub(crate) struct State {
     pub(crate) open_lanes: BTreeMap<(EndpointId, LaneId), BTreeMap<Seq, DeliveryId>>,
     /// Open deliveries without one.
     pub(crate) open_unkeyed: BTreeMap<EndpointId, BTreeSet<DeliveryId>>,
-    /// How many deliveries of an endpoint are where, by standing.
-    pub(crate) counts: HashMap<EndpointId, [u64; STANDINGS]>,
+    /// How many deliveries of an endpoint are where, by state code.
+    pub(crate) counts: HashMap<EndpointId, [u64; STATE_CODES]>,
     /// Who wants what, by tenant; forgotten with every change.
     pub(crate) subscribers: HashMap<TenantId, Arc<[Subscriber]>>,
     pub(crate) event_nums: HashMap<(TenantId, EventId), i64>,
@@ -211,7 +211,7 @@ impl LaneRow {
 }
 
 impl State {
-    /// The state with these rows, its indexes made anew.
+    /// The state with these rows, its indexes built from them.
     pub(crate) fn from_rows(registry: RegistryRows, rows: Rows) -> Self {
         let mut state = Self { registry, ..Self::default() };
         for (num, row) in &rows.events {
@@ -255,7 +255,7 @@ impl State {
         place: Option<Place>,
         state: DeliveryState,
     ) {
-        self.counts.entry(endpoint).or_default()[Standing::from(state).number as usize] += 1;
+        self.counts.entry(endpoint).or_default()[StateCode::from(state).code as usize] += 1;
         match place {
             _ if !state.is_open() => {}
             Some(Place { lane, seq }) => {
@@ -267,7 +267,7 @@ impl State {
         }
     }
 
-    /// A delivery does not stand here any more.
+    /// A delivery left this state.
     pub(crate) fn leave(
         &mut self,
         id: DeliveryId,
@@ -275,7 +275,7 @@ impl State {
         place: Option<Place>,
         state: DeliveryState,
     ) {
-        self.counts.entry(endpoint).or_default()[Standing::from(state).number as usize] -= 1;
+        self.counts.entry(endpoint).or_default()[StateCode::from(state).code as usize] -= 1;
         match place {
             _ if !state.is_open() => {}
             Some(Place { lane, seq }) => {
@@ -318,7 +318,7 @@ impl State {
     pub(crate) fn backlog(&mut self, tenant: &TenantId) -> u64 {
         let subscribers = self.subscribers(tenant);
         let counts = subscribers.iter().filter_map(|subscriber| self.counts.get(&subscriber.id));
-        counts.map(|counts| Counts::by_standing(counts, None).open()).sum()
+        counts.map(|counts| Counts::by_state_code(counts, None).open()).sum()
     }
 
     /// Looks at the head of each open lane for the oldest: what follows it is younger.
@@ -327,7 +327,7 @@ impl State {
         let heads = self.lanes_of(endpoint, None).filter_map(|(_, window)| window.values().next());
         let unkeyed = self.open_unkeyed.get(&endpoint).and_then(BTreeSet::first);
         let oldest = heads.chain(unkeyed).min();
-        Counts::by_standing(counts, oldest.map(|id| Timestamp::from_millis(id.unix_ms())))
+        Counts::by_state_code(counts, oldest.map(|id| Timestamp::from_millis(id.unix_ms())))
     }
 
     /// The endpoints that may want a tenant's events.

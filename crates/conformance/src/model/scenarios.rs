@@ -1,4 +1,4 @@
-//! Which calls a story makes.
+//! Which calls a scenario makes.
 
 use bytes::Bytes;
 use railpost_engine::{

@@ -28,12 +28,12 @@ pub(super) struct TenantEntry {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Directory {
-    memory: Mutex<Memory>,
+pub(super) struct TenantCache {
+    cached: Mutex<CachedTenants>,
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct CachedTenants {
     tenants: HashMap<TenantId, TenantEntry>,
     /// The tenant's num by endpoint.
     tenant_of: HashMap<EndpointId, i64>,
@@ -47,23 +47,23 @@ struct Backlog {
     counted_at: Instant,
 }
 
-impl Directory {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+impl TenantCache {
+    fn cached(&self) -> MutexGuard<'_, CachedTenants> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tenants, by their numbers, have changed. How much each has open stays known.
     pub(super) fn forget(&self, nums: &[i64]) {
         if !nums.is_empty() {
-            self.memory().tenants.retain(|_, entry| !nums.contains(&entry.num));
+            self.cached().tenants.retain(|_, entry| !nums.contains(&entry.num));
         }
     }
 
     /// The open deliveries of tenants, by their numbers, have to be counted again.
     pub(super) fn forget_backlogs(&self, nums: &[i64]) {
-        let memory = &mut *self.memory();
+        let cached = &mut *self.cached();
         for num in nums {
-            memory.backlogs.remove(num);
+            cached.backlogs.remove(num);
         }
     }
 
@@ -84,7 +84,7 @@ impl Directory {
     }
 
     async fn entry(&self, link: &Link, tenant: &TenantId) -> Result<TenantEntry> {
-        if let Some(known) = self.memory().tenants.get(tenant) {
+        if let Some(known) = self.cached().tenants.get(tenant) {
             return Ok(known.clone());
         }
         let sql = "SELECT t.changes, t.num, t.settings FROM tenants AS t \
@@ -101,10 +101,10 @@ impl Directory {
         let backlog_max = settings.backlog_max.unwrap_or(BACKLOG_MAX);
         // Read after the count: if they have changed since, the count has too, and an accept notices.
         let entry = TenantEntry { num, backlog_max, subscribers, changes };
-        let mut memory = self.memory();
+        let mut cached = self.cached();
         let endpoints = entry.subscribers.iter().map(|subscriber| (subscriber.id, num));
-        memory.tenant_of.extend(endpoints);
-        memory.tenants.insert(tenant.clone(), entry.clone());
+        cached.tenant_of.extend(endpoints);
+        cached.tenants.insert(tenant.clone(), entry.clone());
         Ok(entry)
     }
 
@@ -116,7 +116,7 @@ impl Directory {
         added: u64,
     ) -> Result<()> {
         let fits = |open: u64| added == 0 || open + added <= tenant.backlog_max;
-        let known = self.memory().backlogs.get(&tenant.num).copied();
+        let known = self.cached().backlogs.get(&tenant.num).copied();
         let age = known.map(|known| known.counted_at.elapsed());
         let open = match (known, age) {
             (Some(known), Some(age)) if fits(known.open) && age < duration(BACKLOG_RECOUNT) => {
@@ -142,22 +142,22 @@ impl Directory {
         let rows = link.query(sql, &[&tenant]).await?;
         let open = one(&rows, |columns| columns.number("a count"))?.unwrap_or_default();
         let counted = Backlog { open, counted_at: Instant::now() };
-        self.memory().backlogs.insert(tenant, counted);
+        self.cached().backlogs.insert(tenant, counted);
         Ok(open)
     }
 
     /// Deliveries of a tenant were opened.
     pub(super) fn opened(&self, tenant: i64, count: u64) {
-        if let Some(backlog) = self.memory().backlogs.get_mut(&tenant) {
+        if let Some(backlog) = self.cached().backlogs.get_mut(&tenant) {
             backlog.open += count;
         }
     }
 
     /// A delivery of this endpoint was closed.
     pub(super) fn closed(&self, endpoint: EndpointId) {
-        let memory = &mut *self.memory();
-        let tenant = memory.tenant_of.get(&endpoint);
-        if let Some(backlog) = tenant.and_then(|tenant| memory.backlogs.get_mut(tenant)) {
+        let cached = &mut *self.cached();
+        let tenant = cached.tenant_of.get(&endpoint);
+        if let Some(backlog) = tenant.and_then(|tenant| cached.backlogs.get_mut(tenant)) {
             backlog.open = backlog.open.saturating_sub(1);
         }
     }
@@ -176,20 +176,20 @@ mod tests {
 
     #[test]
     fn a_change_of_one_tenant_leaves_the_others_and_all_backlogs_known() {
-        let directory = Directory::default();
+        let tenants = TenantCache::default();
         for (num, id) in [(1, "one"), (2, "two")] {
             let entry = TenantEntry { num, backlog_max: 9, subscribers: Arc::new([]), changes: 0 };
-            directory.memory().tenants.insert(id.parse().unwrap(), entry);
+            tenants.cached().tenants.insert(id.parse().unwrap(), entry);
             let backlog = Backlog { open: 5, counted_at: Instant::now() };
-            directory.memory().backlogs.insert(num, backlog);
+            tenants.cached().backlogs.insert(num, backlog);
         }
-        directory.forget(&[1]);
-        let known: Vec<_> = directory.memory().tenants.keys().map(TenantId::to_string).collect();
+        tenants.forget(&[1]);
+        let known: Vec<_> = tenants.cached().tenants.keys().map(TenantId::to_string).collect();
         assert_eq!(known, ["two"]);
-        directory.opened(1, 2);
-        assert_eq!(directory.memory().backlogs[&1].open, 7);
-        directory.forget_backlogs(&[1]);
-        assert!(!directory.memory().backlogs.contains_key(&1));
-        assert_eq!(directory.memory().backlogs[&2].open, 5);
+        tenants.opened(1, 2);
+        assert_eq!(tenants.cached().backlogs[&1].open, 7);
+        tenants.forget_backlogs(&[1]);
+        assert!(!tenants.cached().backlogs.contains_key(&1));
+        assert_eq!(tenants.cached().backlogs[&2].open, 5);
     }
 }

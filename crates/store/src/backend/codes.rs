@@ -1,5 +1,5 @@
-//! The numbers that stand for states in a database. Stable: they are written in files that outlive
-//! every version of this code. New ones are added; none is given another meaning.
+//! The codes of states, reasons and statuses in a database. Stable: files that outlive every version of this
+//! code hold them. New ones are added; none gets another meaning.
 
 use railpost_engine::{
     DeadReason, DeliveryState, DiscardReason, EndpointStatus, Failure, Stage, Timestamp,
@@ -24,54 +24,54 @@ pub const DELIVERED: i64 = 5;
 pub const DISCARDED: i64 = 6;
 
 /// How many there are.
-pub const STANDINGS: usize = 7;
+pub const STATE_CODES: usize = 7;
 
 /// The partial indexes of both databases are made of `standing <= 3`.
 pub const LAST_OPEN: i64 = HELD;
 
 /// A delivery's state as the columns of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Where it stands.
-    pub number: i64,
+pub struct StateCode {
+    /// One of the codes above; the column `standing`.
+    pub code: i64,
     /// When it is due, if it waits.
     pub due: Option<i64>,
     /// Why it died or was discarded, if it was.
     pub reason: Option<i64>,
 }
 
-impl From<DeliveryState> for Standing {
+impl From<DeliveryState> for StateCode {
     fn from(state: DeliveryState) -> Self {
-        let plain = |number| Self { number, due: None, reason: None };
+        let plain = |code| Self { code, due: None, reason: None };
         match state {
             DeliveryState::Pending => plain(PENDING),
             DeliveryState::InFlight => plain(IN_FLIGHT),
             DeliveryState::Waiting { until } => Self { due: Some(millis(until)), ..plain(WAITING) },
             DeliveryState::Delivered => plain(DELIVERED),
             DeliveryState::Dead { reason, holds } => Self {
-                reason: Some(dead_reason_number(reason)),
+                reason: Some(dead_reason_code(reason)),
                 ..plain(if holds { HELD } else { DEAD })
             },
             DeliveryState::Discarded { reason } => {
-                Self { reason: Some(discard_reason_number(reason)), ..plain(DISCARDED) }
+                Self { reason: Some(discard_reason_code(reason)), ..plain(DISCARDED) }
             }
         }
     }
 }
 
-impl Standing {
+impl StateCode {
     /// The state that these columns stand for.
     pub fn state(self) -> Result<DeliveryState> {
         let dead = |holds| {
             let reason =
-                self.reason.and_then(dead_reason).ok_or_else(|| strange("reason", self))?;
+                self.reason.and_then(dead_reason).ok_or_else(|| corrupt("reason", self))?;
             Ok(DeliveryState::Dead { reason, holds })
         };
-        match self.number {
+        match self.code {
             PENDING => Ok(DeliveryState::Pending),
             IN_FLIGHT => Ok(DeliveryState::InFlight),
             WAITING => {
-                let due = self.due.ok_or_else(|| strange("due", self))?;
+                let due = self.due.ok_or_else(|| corrupt("due", self))?;
                 Ok(DeliveryState::Waiting { until: timestamp(due) })
             }
             HELD => dead(true),
@@ -80,53 +80,53 @@ impl Standing {
             DISCARDED => {
                 // Rows of earlier versions have none: then a person did it.
                 let reason = self.reason.map_or(Some(DiscardReason::Person), discard_reason);
-                let reason = reason.ok_or_else(|| strange("reason", self))?;
+                let reason = reason.ok_or_else(|| corrupt("reason", self))?;
                 Ok(DeliveryState::Discarded { reason })
             }
-            _ => Err(strange("standing", self)),
+            _ => Err(corrupt("standing", self)),
         }
     }
 }
 
-fn strange(column: &str, standing: Standing) -> StoreError {
-    StoreError::Corrupt(format!("a delivery's {column} makes no sense: {standing:?}"))
+fn corrupt(column: &str, state: StateCode) -> StoreError {
+    StoreError::Corrupt(format!("a delivery's {column} makes no sense: {state:?}"))
 }
 
-/// The stage that a standing belongs to.
-pub fn stage(standing: i64) -> Result<Stage> {
-    match standing {
+/// The stage that a state code belongs to.
+pub fn stage(code: i64) -> Result<Stage> {
+    match code {
         PENDING => Ok(Stage::Pending),
         IN_FLIGHT => Ok(Stage::InFlight),
         WAITING => Ok(Stage::Waiting),
         HELD | DEAD => Ok(Stage::Dead),
         DELIVERED => Ok(Stage::Delivered),
         DISCARDED => Ok(Stage::Discarded),
-        other => Err(StoreError::Corrupt(format!("{other} is no delivery's standing"))),
+        other => Err(StoreError::Corrupt(format!("{other} is no state code of a delivery"))),
     }
 }
 
-/// The standings that are open, as a set of bits.
+/// The state codes that are open, as a set of bits.
 pub const OPEN: i64 = (1 << (LAST_OPEN + 1)) - 1;
 
-/// The standings from which the engine lets a store record `next`, as a set of bits.
+/// The state codes from which the engine lets a store record `next`, as a set of bits.
 pub fn legal_from(next: Stage) -> i64 {
-    let legal = |number: &i64| stage(*number).is_ok_and(|from| from.may_be_recorded_as(next));
-    (0..STANDINGS as i64).filter(legal).fold(0, |set, number| set | 1 << number)
+    let legal = |code: &i64| stage(*code).is_ok_and(|from| from.may_be_recorded_as(next));
+    (0..STATE_CODES as i64).filter(legal).fold(0, |set, code| set | 1 << code)
 }
 
-/// Gives every value of an enum its number, and back. A value without a number does not compile.
-macro_rules! numbered {
-    ($kind:ident, $number_of:ident, $value_of:ident, { $($value:ident = $number:literal,)* }) => {
-        #[doc = concat!("The number of a `", stringify!($kind), "`.")]
-        pub fn $number_of(value: $kind) -> i64 {
+/// Gives every value of an enum its code, and back. A value without a code does not compile.
+macro_rules! coded {
+    ($kind:ident, $code_of:ident, $value_of:ident, { $($value:ident = $number:literal,)* }) => {
+        #[doc = concat!("The code of a `", stringify!($kind), "`.")]
+        pub fn $code_of(value: $kind) -> i64 {
             match value {
                 $($kind::$value => $number,)*
             }
         }
 
-        #[doc = concat!("The `", stringify!($kind), "` of a number, if there is one.")]
-        pub fn $value_of(number: i64) -> Option<$kind> {
-            match number {
+        #[doc = concat!("The `", stringify!($kind), "` of a code, if there is one.")]
+        pub fn $value_of(code: i64) -> Option<$kind> {
+            match code {
                 $($number => Some($kind::$value),)*
                 _ => None,
             }
@@ -134,7 +134,7 @@ macro_rules! numbered {
     };
 }
 
-numbered!(DeadReason, dead_reason_number, dead_reason, {
+coded!(DeadReason, dead_reason_code, dead_reason, {
     Permanent = 1,
     AttemptsExhausted = 2,
     Expired = 3,
@@ -142,12 +142,12 @@ numbered!(DeadReason, dead_reason_number, dead_reason, {
     OutcomeUnknown = 5,
 });
 
-numbered!(DiscardReason, discard_reason_number, discard_reason, {
+coded!(DiscardReason, discard_reason_code, discard_reason, {
     Person = 1,
     EndpointRemoved = 2,
 });
 
-numbered!(Failure, failure_number, failure, {
+coded!(Failure, failure_code, failure, {
     Dns = 1,
     BlockedAddress = 2,
     Refused = 3,
@@ -161,7 +161,7 @@ numbered!(Failure, failure_number, failure, {
     NotSent = 11,
 });
 
-numbered!(EndpointStatus, endpoint_status_number, endpoint_status, {
+coded!(EndpointStatus, endpoint_status_code, endpoint_status, {
     Active = 0,
     Paused = 1,
     Quarantined = 2,
@@ -176,8 +176,8 @@ pub const SCOPE_TENANT: i64 = 1;
 /// Figures of one endpoint.
 pub const SCOPE_ENDPOINT: i64 = 2;
 
-/// The number of what kind of scope figures have.
-pub fn scope_number(scope: &FiguresScope) -> i64 {
+/// The code of a scope of figures.
+pub fn scope_code(scope: &FiguresScope) -> i64 {
     match scope {
         FiguresScope::All => SCOPE_ALL,
         FiguresScope::Tenant(_) => SCOPE_TENANT,
@@ -185,8 +185,8 @@ pub fn scope_number(scope: &FiguresScope) -> i64 {
     }
 }
 
-/// The number of a resolution of figures.
-pub fn resolution_number(resolution: Resolution) -> i64 {
+/// The code of a resolution of figures.
+pub fn resolution_code(resolution: Resolution) -> i64 {
     match resolution {
         Resolution::Minute => 1,
         Resolution::Hour => 2,
@@ -209,10 +209,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_of_standings_never_change() {
+    fn state_codes_never_change() {
         let until = Timestamp::from_millis(9);
         let dead = |holds| DeliveryState::Dead { reason: DeadReason::Expired, holds };
-        for (state, number, due, reason) in [
+        for (state, code, due, reason) in [
             (DeliveryState::Pending, 0, None, None),
             (DeliveryState::InFlight, 1, None, None),
             (DeliveryState::Waiting { until }, 2, Some(9), None),
@@ -222,20 +222,20 @@ mod tests {
             (DeliveryState::DISCARDED, 6, None, Some(1)),
             (DeliveryState::Discarded { reason: DiscardReason::EndpointRemoved }, 6, None, Some(2)),
         ] {
-            let standing = Standing::from(state);
-            assert_eq!(standing, Standing { number, due, reason }, "{state:?}");
-            assert_eq!(standing.state(), Ok(state));
-            assert_eq!(stage(number), Ok(state.stage()));
-            assert_eq!(number <= LAST_OPEN, state.is_open(), "{state:?}");
-            assert_eq!(OPEN & (1 << number) != 0, state.is_open(), "{state:?}");
+            let stored = StateCode::from(state);
+            assert_eq!(stored, StateCode { code, due, reason }, "{state:?}");
+            assert_eq!(stored.state(), Ok(state));
+            assert_eq!(stage(code), Ok(state.stage()));
+            assert_eq!(code <= LAST_OPEN, state.is_open(), "{state:?}");
+            assert_eq!(OPEN & (1 << code) != 0, state.is_open(), "{state:?}");
         }
     }
 
     #[test]
-    fn the_numbers_of_reasons_failures_and_statuses_never_change() {
+    fn the_codes_of_reasons_failures_and_statuses_never_change() {
         use DeadReason::*;
         let reasons = [Permanent, AttemptsExhausted, Expired, SingleAttemptFailed, OutcomeUnknown];
-        assert_eq!(reasons.map(dead_reason_number), [1, 2, 3, 4, 5]);
+        assert_eq!(reasons.map(dead_reason_code), [1, 2, 3, 4, 5]);
         assert_eq!([1, 2, 3, 4, 5].map(dead_reason), reasons.map(Some));
 
         use Failure::*;
@@ -252,22 +252,22 @@ mod tests {
             Unreachable,
             NotSent,
         ];
-        assert_eq!(failures.map(failure_number), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(failures.map(failure_code), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].map(failure), failures.map(Some));
 
         use EndpointStatus::*;
         let statuses = [Active, Paused, Quarantined, Gone, Failing];
-        assert_eq!(statuses.map(endpoint_status_number), [0, 1, 2, 3, 4]);
+        assert_eq!(statuses.map(endpoint_status_code), [0, 1, 2, 3, 4]);
         assert_eq!([0, 1, 2, 3, 4].map(endpoint_status), statuses.map(Some));
     }
 
     #[test]
-    fn the_numbers_of_figures_never_change() {
+    fn the_codes_of_figures_never_change() {
         let tenant = FiguresScope::Tenant("acme".parse().unwrap());
         let endpoint = FiguresScope::Endpoint(railpost_wire::EndpointId::from_u128(1));
         let scopes = [&FiguresScope::All, &tenant, &endpoint];
-        assert_eq!(scopes.map(scope_number), [0, 1, 2]);
-        assert_eq!([Resolution::Minute, Resolution::Hour].map(resolution_number), [1, 2]);
+        assert_eq!(scopes.map(scope_code), [0, 1, 2]);
+        assert_eq!([Resolution::Minute, Resolution::Hour].map(resolution_code), [1, 2]);
     }
 
     #[test]
@@ -279,21 +279,21 @@ mod tests {
             (Stage::Pending, vec![HELD, DEAD]),
             (Stage::Discarded, vec![PENDING, IN_FLIGHT, WAITING, HELD, DEAD]),
         ] {
-            let bits = from.into_iter().fold(0, |set, number| set | 1 << number);
+            let bits = from.into_iter().fold(0, |set, code| set | 1 << code);
             assert_eq!(legal_from(next), bits, "{next}");
         }
     }
 
     #[test]
-    fn numbers_that_stand_for_nothing_are_corruption() {
-        for (number, due, reason) in [
+    fn unknown_codes_are_corruption() {
+        for (code, due, reason) in [
             (7, None, None),
             (-1, None, None),
             (2, None, None),
             (3, None, None),
             (4, None, Some(6)),
         ] {
-            assert!(Standing { number, due, reason }.state().is_err(), "{number}");
+            assert!(StateCode { code, due, reason }.state().is_err(), "{code}");
         }
         assert!(stage(7).is_err());
         assert_eq!((failure(0), endpoint_status(5)), (None, None));
