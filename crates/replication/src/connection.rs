@@ -79,7 +79,8 @@ pub enum WalStatus {
 pub struct Start<'a> {
     /// The slot to read from.
     pub slot: &'a str,
-    /// The position that the caller has stored, or zero to begin where the slot was confirmed.
+    /// The position that the caller has stored, or zero to begin where the slot was confirmed. A position of
+    /// another system id or timeline means nothing: compare [`Connection::identify_system`] first.
     pub from: Lsn,
     /// The publications whose tables are read. At least one must be named.
     pub publications: &'a [&'a str],
@@ -191,15 +192,13 @@ impl Connection {
         }))
     }
 
-    /// Starts the stream. The slot must not have been confirmed further than `from`: the server would begin
-    /// later than asked and not say so.
+    /// Starts the stream, if the server has everything from the position on that is asked for. The server
+    /// itself would not say that it has not.
     pub async fn start(mut self, start: &Start<'_>) -> Result<Stream, Error> {
         let slot = self.check_slot(start.slot).await?;
         let confirmed = slot.confirmed.unwrap_or_default();
-        if start.from != Lsn::ZERO && start.from < confirmed {
-            let (name, from) = (start.slot, start.from);
-            let problem = format!("slot `{name}` was confirmed to {confirmed}, after {from}");
-            return Err(Error::new(ErrorKind::SlotAhead { from, confirmed }, problem));
+        if start.from != Lsn::ZERO {
+            self.check_position(start, confirmed).await?;
         }
         self.check_publications(start.publications).await?;
         if start.messages && self.version < 14 {
@@ -208,9 +207,23 @@ impl Connection {
         }
         let from = start.from.max(confirmed);
         self.begin_copy(&start_command(start, from)).await?;
-        let pace =
-            Pace { status: self.wal_sender_timeout / STATUSES_PER_TIMEOUT, ..Pace::default() };
+        let status = self.wal_sender_timeout / STATUSES_PER_TIMEOUT;
+        let pace = Pace { status, ..Pace::default() };
         Ok(Stream::spawn(self.transport.socket, self.transport.input, from, pace))
+    }
+
+    async fn check_position(&mut self, start: &Start<'_>, confirmed: Lsn) -> Result<(), Error> {
+        let (slot, from) = (start.slot, start.from);
+        if from < confirmed {
+            let problem = format!("slot `{slot}` was confirmed to {confirmed}, after {from}");
+            return Err(Error::new(ErrorKind::SlotAhead { from, confirmed }, problem));
+        }
+        let flushed = self.identify_system().await?.flushed;
+        if flushed < from {
+            let problem = format!("the server's log ends at {flushed}, before {from}");
+            return Err(Error::new(ErrorKind::LogBehind { from, flushed }, problem));
+        }
+        Ok(())
     }
 
     async fn check_slot(&mut self, name: &str) -> Result<Slot, Error> {

@@ -50,6 +50,14 @@ pub enum ErrorKind {
         /// How far the slot was confirmed.
         confirmed: Lsn,
     },
+    /// The position asked for is after the end of the server's log. The server would pass over everything
+    /// up to it.
+    LogBehind {
+        /// Where the caller wanted to begin.
+        from: Lsn,
+        /// How far the log is flushed.
+        flushed: Lsn,
+    },
     /// The slot could not be made while old transactions are open.
     SlotBlocked,
     /// There is no such publication.

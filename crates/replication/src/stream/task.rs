@@ -30,6 +30,8 @@ pub(super) struct Task {
     output: BytesMut,
     /// Something of `output` is not on its way yet.
     is_writing: bool,
+    /// Why nothing can be written any more. What the server sent before is read first: it may say why.
+    broken: Option<Error>,
     items: mpsc::UnboundedSender<Item>,
     room: Arc<Semaphore>,
     /// A frame for which there is no room, and how much it needs. Until it has it, nothing is read.
@@ -63,6 +65,7 @@ impl Task {
             input,
             output: BytesMut::new(),
             is_writing: false,
+            broken: None,
             items,
             room: Arc::new(Semaphore::new(BUFFERED_BYTES_MAX as usize)),
             waiting: None,
@@ -90,15 +93,16 @@ impl Task {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.take_messages()?;
-            if self.status_due && self.output.is_empty() {
+            if self.status_due && self.output.is_empty() && self.broken.is_none() {
                 self.write_status();
             }
             self.input.reserve(READ_LEN);
             let needed = self.waiting.as_ref().map_or(0, |(_, needed)| *needed);
             tokio::select! {
                 read = self.reader.read_buf(&mut self.input), if needed == 0 => {
-                    if read.map_err(|error| Error::disconnected(&error))? == 0 {
-                        return Err(closed());
+                    let len = read.map_err(|error| Error::disconnected(&error));
+                    if len? == 0 {
+                        return Err(self.broken.take().unwrap_or_else(closed));
                     }
                     self.heard_at = Instant::now();
                 }
@@ -106,7 +110,7 @@ impl Task {
                     self.hand_over(room.expect("nobody closes the semaphore"));
                 }
                 written = write_out(&mut self.writer, &mut self.output), if self.is_writing => {
-                    written.map_err(|error| Error::disconnected(&error))?;
+                    self.broken = written.err().map(|error| Error::disconnected(&error));
                     self.is_writing = false;
                 }
                 changed = self.wishes.changed() => {

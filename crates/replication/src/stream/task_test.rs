@@ -217,6 +217,19 @@ async fn a_connection_that_breaks_inside_of_a_message_ends_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_server_said_before_it_closed_is_heard_although_nothing_can_be_written() {
+    let (mut stream, mut server) = start();
+    server.send(&[begin(), insert(b"row"), commit(200)].concat()).await;
+    server.send(&message(b'E', b"SFATAL\0C57P01\0Mgoodbye\0\0")).await;
+    // The first status finds nobody.
+    drop(server);
+    for _ in 0..3 {
+        stream.next().await.unwrap();
+    }
+    assert_eq!(stream.next().await.unwrap_err().sqlstate(), Some("57P01"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_server_is_asked_and_then_given_up() {
     let (mut stream, mut server) = start();
     let begun = Instant::now();
