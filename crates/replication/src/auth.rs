@@ -43,6 +43,8 @@ fn startup_message(target: &Target) -> Result<BytesMut, Error> {
         ("standard_conforming_strings", "on"),
         ("search_path", ""),
         ("statement_timeout", "0"),
+        // A stream that passes over changes is told so by a warning.
+        ("client_min_messages", "warning"),
         ("wal_sender_timeout", timeout.as_str()),
     ];
     parameters.extend(config.get_options().map(|options| ("options", options)));
@@ -66,7 +68,7 @@ impl Login<'_> {
         let question = match transport.receive().await? {
             Backend::Authentication(question) => question,
             Backend::Error(error) => return Err(Error::of_server(During::Login, error)),
-            Backend::Other => return Ok(Some(BytesMut::new())),
+            Backend::Notice(_) => return Ok(Some(BytesMut::new())),
             _ => return Err(refused("the server answers out of turn")),
         };
         match question {

@@ -21,11 +21,13 @@ pub(crate) enum Backend {
     },
     Row(Vec<Option<String>>),
     Error(ServerError),
+    /// A warning or less.
+    Notice(ServerError),
     Ready,
     CopyBoth,
     CopyData(Bytes),
     CopyDone,
-    /// What nobody here has a use for: notices, keys, descriptions, the end of a command.
+    /// What nobody here has a use for: keys, descriptions, the end of a command.
     Other,
 }
 
@@ -77,12 +79,12 @@ fn read(tag: u8, mut body: Cursor) -> Result<Backend, Malformed> {
         }
         tags::DATA_ROW_TAG => Backend::Row(row(body)?),
         tags::ERROR_RESPONSE_TAG => Backend::Error(error(body)?),
+        tags::NOTICE_RESPONSE_TAG => Backend::Notice(error(body)?),
         tags::READY_FOR_QUERY_TAG => Backend::Ready,
         COPY_BOTH_TAG => Backend::CopyBoth,
         tags::COPY_DATA_TAG => Backend::CopyData(body.rest()),
         tags::COPY_DONE_TAG => Backend::CopyDone,
-        tags::NOTICE_RESPONSE_TAG
-        | tags::BACKEND_KEY_DATA_TAG
+        tags::BACKEND_KEY_DATA_TAG
         | tags::ROW_DESCRIPTION_TAG
         | tags::COMMAND_COMPLETE_TAG
         | tags::EMPTY_QUERY_RESPONSE_TAG => Backend::Other,

@@ -317,7 +317,7 @@ impl Connection {
                 Backend::Row(_) => return Err(unexpected("a short answer")),
                 Backend::Error(error) => failed = Some(Error::of_server(during, error)),
                 Backend::Ready => return failed.map_or(Ok(rows), Err),
-                Backend::Other | Backend::Parameter { .. } => {}
+                Backend::Other | Backend::Notice(_) | Backend::Parameter { .. } => {}
                 _ => return Err(unexpected("rows")),
             }
         }

@@ -213,7 +213,7 @@ impl During {
             ("42704", During::DropSlot | During::Start) => ErrorKind::SlotMissing,
             // The slot was looked at before: what is left is that the WAL it needs went away just then.
             ("55000" | "58P01", During::Start) => ErrorKind::SlotLost,
-            ("42704", During::Stream) => ErrorKind::PublicationMissing,
+            ("42704" | "55000", During::Stream) => ErrorKind::PublicationMissing,
             ("57P01" | "57P02" | "57P03" | "57P05", _) => ErrorKind::Disconnected,
             _ => ErrorKind::Server,
         }
@@ -240,6 +240,7 @@ mod tests {
             (During::Start, "55006", ErrorKind::SlotInUse),
             (During::Start, "55000", ErrorKind::SlotLost),
             (During::Stream, "42704", ErrorKind::PublicationMissing),
+            (During::Stream, "55000", ErrorKind::PublicationMissing),
             (During::Stream, "57P01", ErrorKind::Disconnected),
             (During::Stream, "XX000", ErrorKind::Server),
         ] {

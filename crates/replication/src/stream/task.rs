@@ -23,6 +23,9 @@ use crate::{Error, ErrorKind, Lsn};
 type Reader = ReadHalf<Box<dyn Socket>>;
 type Writer = WriteHalf<Box<dyn Socket>>;
 
+/// From version 18 on a server that misses a publication goes on without it, and warns with this SQLSTATE.
+const CHANGES_ARE_PASSED_OVER: &str = "55000";
+
 pub(super) struct Task {
     reader: Reader,
     writer: Writer,
@@ -142,10 +145,13 @@ impl Task {
                 Some(Backend::Error(error)) => {
                     return Err(Error::of_server(During::Stream, error));
                 }
+                Some(Backend::Notice(notice)) if notice.sqlstate == CHANGES_ARE_PASSED_OVER => {
+                    return Err(Error::of_server(During::Stream, notice));
+                }
                 Some(Backend::CopyDone | Backend::Ready) => {
                     return Err(Error::new(ErrorKind::Disconnected, "the server ended the stream"));
                 }
-                // Notices, and settings that were changed while the stream runs.
+                // Other notices, and settings that were changed while the stream runs.
                 Some(_) => {}
             }
         }

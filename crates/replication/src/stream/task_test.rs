@@ -250,6 +250,17 @@ async fn an_error_of_the_server_ends_the_stream_and_has_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_warning_that_changes_are_passed_over_ends_the_stream_and_no_other_does() {
+    let (mut stream, mut server) = start();
+    server.send(&message(b'N', b"SWARNING\0C01000\0Mcareful\0\0")).await;
+    server.send(&insert(b"row")).await;
+    assert_eq!(text(stream.next().await.unwrap()), "row");
+    let warning = b"SWARNING\0C55000\0Mskipped loading publication \"late\"\0\0";
+    server.send(&[&message(b'N', warning)[..], &insert(b"after")].concat()).await;
+    assert_eq!(stream.next().await.unwrap_err().kind(), ErrorKind::PublicationMissing);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_no_message_of_the_plug_in_ends_the_stream() {
     for bytes in
         [plugin(b"C\0"), plugin(b""), message(b'd', b"?"), message(b'd', b""), message(b'!', b"")]
