@@ -110,6 +110,32 @@ impl Source {
     }
 }
 
+impl Drop for Source {
+    /// A slot that is left behind would keep the server's log for as long as the server runs.
+    fn drop(&mut self) {
+        let name = std::mem::take(&mut self.name);
+        // In a thread of its own, because the test's runtime cannot wait in here.
+        let removing = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(remove_slot(&name));
+        });
+        let removed = removing.join();
+        assert!(removed.is_ok() || std::thread::panicking(), "the slot could not be removed");
+    }
+}
+
+async fn remove_slot(name: &str) {
+    let client = client(&server()).await;
+    let end = format!(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}'"
+    );
+    let drop_slot = format!(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}'"
+    );
+    client.batch_execute(&end).await.unwrap();
+    until(async || client.batch_execute(&drop_slot).await.is_ok()).await;
+}
+
 /// The next frame that is not idle. Idle ones are confirmed, as a caller would.
 pub(crate) async fn next(stream: &mut Stream) -> Result<Message, Error> {
     let message = async {
