@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Every crate of the workspace, and the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("railpost-wire", &[]),
     ("railpost-engine", &["railpost-wire"]),
     ("railpost-store", &["railpost-wire", "railpost-engine"]),
@@ -39,6 +39,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
     ),
     ("railpost-sim", &["railpost-wire", "railpost-engine", "railpost-receiver"]),
     ("railpost-bench", &["railpost-wire"]),
+    ("railpost-replication", &[]),
     ("xtask", &[]),
 ];
 

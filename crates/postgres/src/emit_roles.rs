@@ -2,7 +2,7 @@
 
 use railpost_wire::TenantId;
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::node::{HeldTransaction, Node};
 use super::rows::all;
 use railpost_store::backend::rows::Columns;

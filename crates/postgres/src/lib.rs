@@ -56,7 +56,12 @@ use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
     DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch,
     ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
-    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup, SourceLease, SourceName, SourcePosition, Sources, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger, Listing,
+    PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery,
+    ParkedRow, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
+    RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup,
+    SourceLease, SourceName, SourcePosition, Sources, StoredEvent, Sweep, SweepPage, Tenant,
+    Upkeep,
 };
 
 /// A store in a PostgreSQL database.

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use railpost_engine::Span;
 use railpost_wire::TenantId;
 
-use super::errors::Translated;
+use super::errors::Translate;
 use super::link::Values;
 use super::node::{HeldTransaction, Node};
 use super::registry::write_audit;
 use super::rows::{all, one};
 use railpost_store::backend::check;
-use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::codes::millis;
+use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::rows::{self, Columns, parked_columns, to_json};
 use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
@@ -121,11 +121,7 @@ pub(super) async fn park(node: &Node, batch: &ParkBatch, bytes: u64) -> Result<P
 }
 
 /// In one statement, in order. Answers how many rows were not parked yet, and their bytes.
-async fn add_parked(
-    held: &HeldTransaction<'_>,
-    batch: &ParkBatch,
-    now: i64,
-) -> Result<(i64, i64)> {
+async fn add_parked(held: &HeldTransaction<'_>, batch: &ParkBatch, now: i64) -> Result<(i64, i64)> {
     let sql = "
         WITH added AS (
             INSERT INTO parked (source, hold, tenant, parked_at, bytes, refusal, fields, payload, digest)
@@ -147,10 +143,20 @@ async fn add_parked(
     let refusals: Vec<_> = rows.iter().map(|row| row.refusal.as_ref().map(to_json)).collect();
     let fields: Vec<_> = rows.iter().map(|row| to_json(&row.fields)).collect();
     let payloads: Vec<_> = rows.iter().map(|row| row.payload.as_deref()).collect();
-    let values: Values<'_> =
-        &[&batch.source.as_str(), &now, &holds, &tenants, &bytes, &refusals, &fields, &payloads];
-    held.execute(sql, values).await.translated()?;
-    Ok(())
+    let digests: Vec<_> = rows.iter().map(|row| check::parked_digest(row).to_vec()).collect();
+    let values: Values<'_> = &[
+        &batch.source.as_str(),
+        &now,
+        &holds,
+        &tenants,
+        &bytes,
+        &refusals,
+        &fields,
+        &payloads,
+        &digests,
+    ];
+    let added = held.query_one(sql, values).await.translated()?;
+    Ok((added.get(0), added.get(1)))
 }
 
 async fn count_parked(

@@ -58,7 +58,12 @@ use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
     Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope,
-    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup, SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake,
+    LastAttempt, Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand,
+    ParkedHolds, ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Receipt,
+    RecordBatch, Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution,
+    Result, Setup, SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent,
+    Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rusqlite::Connection;
 
-use super::rows::{Found, all, one};
+use super::rows::{all, one};
 use super::session::WriteSession;
 use railpost_store::backend::check;
+use railpost_store::backend::codes::millis;
 use railpost_store::backend::leases::SourceLeases;
 use railpost_store::backend::listing::ListKind;
-use railpost_store::backend::codes::millis;
 use railpost_store::backend::rows::{self, Columns, parked_columns, to_json};
 use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
     Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result, RowToPark,
-    SourceName, SourcePosition,
+    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
+    RowToPark, SourceName, SourcePosition,
 };
 
 /// Who reads which source. This process has the file, so leases end with it.
@@ -289,9 +289,6 @@ pub(super) fn released_rows(
 }
 
 pub(super) fn known_sources(db: &Connection) -> Result<Vec<SourceName>> {
-    all(db, "SELECT name FROM sources ORDER BY name", [], read_name)
-}
-
-fn read_name(columns: &mut Found<'_, '_>) -> Result<SourceName> {
-    columns.parsed("a source")
+    let sql = "SELECT name FROM sources ORDER BY name";
+    all(db, sql, [], |columns| columns.parsed("a source"))
 }

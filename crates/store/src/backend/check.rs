@@ -13,11 +13,11 @@ use ring::digest::{Context, SHA256};
 use crate::backend::rows::to_json;
 use crate::limits::*;
 use crate::{
-    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, Digest, EndpointPrivate, EndpointSettings,
-    Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, ParkBatch,
-    ParkedSummary, PruneStep, RecordBatch, RedeliverBatch, ReleaseStep, Replay, ReplayState,
-    Result, RowRefusal, RowToPark, Scope, SourceName, SourcePosition, StoreError, Sweep,
-    TenantSettings, Write,
+    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, Digest, EndpointPrivate,
+    EndpointSettings, Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord,
+    ParkBatch, ParkedSummary, PruneStep, RecordBatch, RedeliverBatch, ReleaseStep, Replay,
+    ReplayState, Result, RowRefusal, RowToPark, Scope, SourceName, SourcePosition, StoreError,
+    Sweep, TenantSettings, Write,
 };
 
 /// An accept is within its bounds, and no event stands in it twice.

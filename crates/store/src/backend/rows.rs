@@ -16,7 +16,9 @@ use crate::backend::encryption;
 use crate::backend::fanout::Subscriber;
 use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold, IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary, ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
+    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold,
+    IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
+    ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
 };
 
 /// The columns of one row, one after the other.

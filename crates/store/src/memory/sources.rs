@@ -15,8 +15,8 @@ use crate::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use crate::listing::ListKind;
 use crate::{
     Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result, RowToPark,
-    SourceLease, SourceName, SourcePosition, Sources,
+    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
+    RowToPark, SourceLease, SourceName, SourcePosition, Sources,
 };
 
 impl MemoryStore {
@@ -218,7 +218,9 @@ impl State {
 
     fn is_parked(&self, source: &SourceName, row: &RowToPark) -> bool {
         let same = |entry: &ParkedEntry| {
-            entry.source == *source && entry.row.fields == row.fields && entry.payload == row.payload
+            entry.source == *source
+                && entry.row.fields == row.fields
+                && entry.payload == row.payload
         };
         self.rows.parked.values().any(same)
     }
