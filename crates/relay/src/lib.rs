@@ -7,8 +7,8 @@
 //! Absent: HTTP, the engine, delivery rules, configuration files. Everything is written through [`Accept`] and
 //! [`Sources`](railpost_store::Sources).
 //!
-//! Start with [`Relay`]: `run.rs` is the task of a source, `handover.rs` the way from rows to events, `postgres/poll.rs` and
-//! `sqlite.rs` the readers.
+//! Start with [`Relay`]: `run.rs` is the task of a source, `handover.rs` the way from rows to events, `postgres/poll.rs`,
+//! `postgres/tail.rs` and `sqlite.rs` the readers.
 
 pub mod config;
 pub mod limits;
@@ -18,11 +18,13 @@ mod trouble;
 mod status;
 mod row;
 mod handover;
+mod init;
 mod run;
 mod postgres;
 mod sqlite;
 
 pub use config::{ConfigError, SourceConfig, SourceSection, check_all};
+pub use init::init_sql;
 pub use row::SourceRow;
 pub use run::Relay;
 pub use status::{SlotStatus, SourceState, SourceStatus};

@@ -70,3 +70,19 @@ pub(crate) const RELEASE_ROWS: u32 = 500;
 
 /// Longest refusal that is kept, in bytes.
 pub(crate) const REASON_LEN_MAX: usize = railpost_store::limits::REFUSAL_REASON_LEN_MAX;
+
+/// Rows that are fetched at once when the whole table of a tailed source is read: with the largest payloads 100 MiB.
+pub(crate) const TABLE_READ_ROWS: usize = 100;
+
+/// How often the reader of a log looks up from it, to renew its lease.
+pub(crate) const TAIL_TICK: Duration = Duration::from_millis(500);
+
+/// How often a position is noted and confirmed while rows come: what a crash costs in rows that are read twice.
+pub(crate) const CONFIRM_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a position is noted and confirmed while no rows come, so that the server can remove its log, and how often the
+/// slot is looked at.
+pub(crate) const IDLE_CONFIRM_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a new slot waits for transactions that are open already.
+pub(crate) const SLOT_WAIT_MAX: Duration = Duration::from_secs(10);

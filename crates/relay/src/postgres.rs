@@ -2,4 +2,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod mapping;
+pub(crate) mod log_rows;
 pub(crate) mod poll;
+pub(crate) mod table;
+pub(crate) mod tail;

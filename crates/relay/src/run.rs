@@ -109,9 +109,7 @@ impl Running {
         match (&self.config.location, self.config.mode) {
             (Location::Sqlite(path), _) => sqlite::run(self, path, &mut handover).await,
             (_, Mode::Poll) => postgres::poll::run(self, &mut handover).await,
-            (_, Mode::Tail | Mode::Messages) => {
-                Err(Trouble::wrong("this build follows no log", "set mode = \"poll\""))
-            }
+            (_, Mode::Tail | Mode::Messages) => postgres::tail::run(self, &mut handover).await,
         }
     }
 
@@ -123,7 +121,7 @@ impl Running {
         }
     }
 
-    fn in_trouble(&self, trouble: Trouble, retry_after: Duration) {
+    pub(crate) fn in_trouble(&self, trouble: Trouble, retry_after: Duration) {
         let observation = Observation::Trouble { trouble: &trouble, retry_after };
         self.tools.observer.observe(&self.config.name, &observation);
         let mut status = self.status.lock();

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use railpost_replication::Target;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -22,6 +23,8 @@ use crate::trouble::Trouble;
 
 /// Where a source is and how to speak to it.
 pub(crate) struct Address {
+    url: String,
+    roots_pem: Option<Vec<u8>>,
     config: Config,
     tls: Option<Arc<ClientConfig>>,
 }
@@ -80,7 +83,14 @@ impl Address {
                 None
             }
         };
-        Ok(Self { config, tls })
+        Ok(Self { url: url.to_owned(), roots_pem: roots_pem.map(<[u8]>::to_vec), config, tls })
+    }
+
+    /// The same for a session that follows the log.
+    pub(crate) fn replication_target(&self) -> Result<Target, Trouble> {
+        Target::new(&self.url, self.roots_pem.as_deref()).map_err(|error| {
+            Trouble::wrong(error.to_string(), "correct `url` or `root_certificates`")
+        })
     }
 
     /// A session of its own. The settings travel with its first message, so that it is never without them.

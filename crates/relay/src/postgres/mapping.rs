@@ -38,7 +38,7 @@ impl Mapping {
         let columns = &config.columns;
         let order = columns.order.as_ref().expect("a source that is polled has an order");
         let table = config.table.sql();
-        let probed = Probed::of(client, config, order).await?;
+        let probed = Probed::of(client, config, Some(order)).await?;
         let pending = probed.pending(columns)?;
         let order = order.sql();
         let size = probed.size(columns);
@@ -95,6 +95,45 @@ impl Mapping {
         })
     }
 
+    /// Where [`of_table`](Self::of_table) has the key of a row.
+    pub(crate) const KEY: usize = 11;
+
+    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind them, and `remove`
+    /// takes keys as text.
+    pub(crate) async fn of_table(
+        client: &Client,
+        config: &SourceConfig,
+        key: &Column,
+        kind: &Type,
+    ) -> Result<Self, Trouble> {
+        let (columns, table) = (&config.columns, config.table.sql());
+        let probed = Probed::of(client, config, None).await?;
+        let (pending, key) = (probed.pending(columns)?, key.sql());
+        let keys = format!("{key} = ANY ($1::text[]::{}[])", kind.name());
+        let remove = match (config.after, &columns.done) {
+            (After::Mark, Some(done)) => {
+                format!("UPDATE {table} SET {} = {} WHERE {keys}", done.sql(), probed.done_value()?)
+            }
+            _ => format!("DELETE FROM {table} WHERE {keys}"),
+        };
+        // Without a number the order in which rows lie is the best that is known.
+        let order = if is_number(kind) { key.as_str() } else { "ctid" };
+        Ok(Self {
+            near: String::new(),
+            all: format!(
+                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {}, {key}::text FROM {table} \
+                 WHERE {pending} ORDER BY {order}",
+                probed.select(columns)?.join(", ")
+            ),
+            rows: String::new(),
+            remove,
+            id_is_number: is_number(&probed.id),
+            payload_is_bytes: probed.payload == Type::BYTEA,
+            has_payload_bytes: columns.payload_bytes.is_some(),
+            source: config.name.to_string(),
+        })
+    }
+
     /// Reads a row of [`rows`](Self::rows).
     pub(crate) fn read(&self, row: &Row) -> Result<SourceRow, Trouble> {
         let text = |index: usize| row.try_get::<_, Option<String>>(index);
@@ -131,16 +170,20 @@ struct Probed {
 }
 
 impl Probed {
-    async fn of(client: &Client, config: &SourceConfig, order: &Column) -> Result<Self, Trouble> {
+    async fn of(
+        client: &Client,
+        config: &SourceConfig,
+        order: Option<&Column>,
+    ) -> Result<Self, Trouble> {
         let columns = &config.columns;
         let sql = |column: &Option<Column>| column.as_ref().map_or(NULL.to_owned(), Column::sql);
         let probe = [
             columns.id.sql(),
             columns.payload.sql(),
-            order.sql(),
+            order.map_or(NULL.to_owned(), Column::sql),
             sql(&columns.time),
             sql(&columns.done),
-            sql(&columns.xid),
+            order.and(columns.xid.as_ref()).map_or(NULL.to_owned(), Column::sql),
             columns.event_type.sql(),
             sql(&columns.payload_bytes),
             sql(&columns.tenant),
@@ -155,13 +198,13 @@ impl Probed {
         client.query(&statement, &[]).await?;
         let kinds = statement.columns();
         let kind = |index: usize| kinds[index].type_().clone();
-        if !is_number(&kind(2)) {
+        if order.is_some() && !is_number(&kind(2)) {
             let problem = format!("columns.order has type {}, not bigint", kind(2));
             let remedy = "order by a number that the database gives: ALTER TABLE … ADD seq bigint GENERATED ALWAYS AS \
                           IDENTITY";
             return Err(Trouble::wrong(problem, remedy));
         }
-        if columns.xid.is_some() && kind(5) != Type::XID8 {
+        if order.is_some() && columns.xid.is_some() && kind(5) != Type::XID8 {
             let problem = format!("columns.xid has type {}, not xid8", kind(5));
             return Err(Trouble::wrong(
                 problem,

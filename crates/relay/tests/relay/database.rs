@@ -44,6 +44,17 @@ impl Database {
         database
     }
 
+    /// The same with the publication of a source.
+    pub(crate) async fn with_publication(
+        source: &railpost_relay::SourceConfig,
+        database: Self,
+    ) -> Self {
+        let sql = railpost_relay::init_sql(source);
+        let publication = &sql[sql.find("CREATE PUBLICATION").unwrap()..];
+        database.run(publication).await;
+        database
+    }
+
     pub(crate) async fn run(&self, sql: &str) {
         self.client.batch_execute(sql).await.unwrap();
     }

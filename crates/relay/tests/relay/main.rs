@@ -8,3 +8,5 @@ mod poll;
 mod parked;
 mod trouble;
 mod sqlite;
+mod tail;
+mod in_the_store;

@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) failure: Mutex<Option<StoreError>>,
     troubles: Mutex<HashMap<String, Vec<Trouble>>>,
     alarms: Mutex<Vec<String>>,
+    /// How often each source began to be read.
+    readings: Mutex<HashMap<String, usize>>,
     changed: Notify,
 }
 
@@ -54,6 +56,7 @@ impl World {
             failure: Mutex::default(),
             troubles: Mutex::default(),
             alarms: Mutex::default(),
+            readings: Mutex::default(),
             changed: Notify::new(),
         })
     }
@@ -120,6 +123,12 @@ impl World {
         };
         self.until(|| find().is_some(), || format!("{:?}", self.troubles.lock().unwrap())).await;
         find().unwrap()
+    }
+
+    /// Waits until a source began to be read so often.
+    pub(crate) async fn until_reading(&self, source: &str, times: usize) {
+        let often = || self.readings.lock().unwrap().get(source).copied().unwrap_or_default();
+        self.until(|| often() >= times, || format!("{:?}", self.troubles.lock().unwrap())).await;
     }
 
     pub(crate) async fn until_alarm(&self) -> String {
@@ -212,6 +221,9 @@ impl Observer for World {
                 troubles.entry(source.to_string()).or_default().push((*trouble).clone());
             }
             Observation::Alarm(text) => self.alarms.lock().unwrap().push((*text).to_owned()),
+            Observation::Reading => {
+                *self.readings.lock().unwrap().entry(source.to_string()).or_default() += 1;
+            }
             _ => {}
         }
         self.changed.notify_waiters();
