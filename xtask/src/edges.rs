@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Every crate of the workspace, and the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("railpost-wire", &[]),
     ("railpost-engine", &["railpost-wire"]),
     ("railpost-store", &["railpost-wire", "railpost-engine"]),
@@ -58,8 +58,19 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ),
     ("railpost-receiver", &["railpost-wire"]),
     ("railpost-outbox", &["railpost-wire"]),
+    (
+        "railpost-relay",
+        &[
+            "railpost-wire",
+            "railpost-engine",
+            "railpost-store",
+            "railpost-outbox",
+            "railpost-replication",
+        ],
+    ),
     ("railpost-sim", &["railpost-wire", "railpost-engine", "railpost-receiver"]),
     ("railpost-bench", &["railpost-wire"]),
+    ("railpost-replication", &[]),
     ("xtask", &[]),
 ];
 

@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 
 use crate::machine::{free_port, install};
 
+/// What the tests of logical replication need; each of them has a slot and a session or two.
+const REPLICATION: &str = "-c wal_level=logical -c max_replication_slots=64 -c max_wal_senders=64";
+
 /// A running server. Dropping it stops the server and removes its files.
 pub(crate) struct Postgres {
     bin: PathBuf,
@@ -25,7 +28,8 @@ impl Postgres {
         let server = Self { bin, folder, user: unprivileged_user()?, port: free_port()? };
         server.make_folder()?;
         server.run("initdb", ["-A", "trust", "-U", "railpost", "--no-sync", "-E", "UTF8"])?;
-        let options = format!("-p {} -c listen_addresses=127.0.0.1 -k ''", server.port);
+        let options =
+            format!("-p {} -c listen_addresses=127.0.0.1 -k '' {REPLICATION}", server.port);
         let log = server.folder.join("log");
         let start = ["-w", "-t", "60", "-o", &options, "-l", &log.to_string_lossy(), "start"];
         server.run("pg_ctl", start).map_err(|problem| {

@@ -25,6 +25,7 @@ mod archive;
 mod replays;
 mod figures;
 mod upkeep;
+mod sources;
 
 use std::sync::Arc;
 
@@ -269,5 +270,21 @@ checks! { $
         a_backup_never_overwrites_a_file
         no_secret_can_be_read_in_a_backup
         a_healthy_store_says_so
+    }
+    sources {
+        one_holder_has_the_lease_of_a_source
+        who_lost_the_lease_writes_nothing
+        a_position_reads_back
+        parked_rows_read_back_in_order
+        rows_judged_by_old_holds_are_not_parked
+        a_row_that_is_parked_already_stays_where_it_is
+        a_source_has_a_bounded_number_of_parked_rows
+        a_retried_row_brings_those_behind_it
+        a_skipped_row_releases_those_behind_it
+        a_command_names_a_head
+        all_heads_can_be_commanded_at_once
+        a_source_with_parked_rows_is_not_forgotten
+        parked_rows_are_erased_with_their_tenant
+        a_backup_holds_parked_rows_and_positions
     }
 }

@@ -291,6 +291,11 @@ impl World {
         self.dir.path().join(format!("file-{}", self.unique()))
     }
 
+    /// The same world around another store.
+    pub(crate) fn with_store(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
+    }
+
     pub(crate) async fn restore(&self, backup: &Path, key: u8) -> Result<Arc<dyn Store>> {
         self.harness.restore(backup, setup(self.source.clone(), key)).await
     }

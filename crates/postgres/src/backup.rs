@@ -38,7 +38,7 @@ const CHECK_CHUNK: usize = 256 * 1024;
 
 /// The tables in the order of the file, each with the version of the schema that brought it. Stable:
 /// new ones come last.
-pub(super) const TABLES: [(&str, u32); 18] = [
+pub(super) const TABLES: [(&str, u32); 22] = [
     ("store", 1),
     ("tenants", 1),
     ("endpoints", 1),
@@ -57,11 +57,21 @@ pub(super) const TABLES: [(&str, u32); 18] = [
     ("eras", 4),
     ("old_lines", 4),
     ("lane_follows", 4),
+    ("sources", 6),
+    ("parked", 6),
+    ("railpost_outbox", 6),
+    ("emit_roles", 6),
 ];
 
-/// The tables that give out numbers, and the column.
-const NUMBERED: [(&str, &str); 4] =
-    [("tenants", "num"), ("endpoints", "num"), ("events", "num"), ("lanes", "id")];
+/// The tables that give out numbers, the column, and the version of the schema that brought it.
+const NUMBERED: [(&str, &str, u32); 6] = [
+    ("tenants", "num", 1),
+    ("endpoints", "num", 1),
+    ("events", "num", 1),
+    ("lanes", "id", 1),
+    ("parked", "num", 6),
+    ("railpost_outbox", "seq", 6),
+];
 
 pub(super) async fn backup(node: &Node, to: &Path) -> Result<()> {
     let trouble = |error: std::io::Error| {
@@ -201,7 +211,7 @@ pub(super) async fn restore(to: &mut TakenLock, from: &Path, setup: &Setup) -> R
     }
     let check = change.query_one("SELECT key_check FROM store", &[]).await.translated()?;
     setup.master_key.verify(check.get(0))?;
-    for (table, column) in NUMBERED {
+    for (table, column, _) in NUMBERED.iter().filter(|(_, _, since)| *since <= found) {
         let sql = format!(
             "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), \
              coalesce(max({column}), 0) + 1, false) FROM {table}"

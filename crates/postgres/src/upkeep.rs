@@ -14,6 +14,7 @@ use super::node::{HeldTransaction, Node};
 use super::registry::write_audit;
 use super::rows::{RowReader, one};
 use super::schema::SCHEMA;
+use super::sources::erase_parked;
 use railpost_store::backend::check;
 use railpost_store::backend::codes::millis;
 use railpost_store::backend::listing::ListKind;
@@ -158,6 +159,7 @@ async fn erase_some(
     let mut left = limit - events;
     left -= erase_lanes(transaction, num, left).await?;
     left -= erase_figures(transaction, num, left).await?;
+    left -= erase_parked(transaction, tenant, left).await?;
     for sql in [
         "DELETE FROM event_types WHERE tenant = $1 AND name IN \
          (SELECT name FROM event_types WHERE tenant = $1 LIMIT $2)",

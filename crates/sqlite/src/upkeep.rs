@@ -229,6 +229,7 @@ impl WriteSession<'_> {
         let mut left = limit - events.len();
         left -= self.erase_lanes(num, left)?;
         left -= self.erase_figures(num, left)?;
+        left -= self.erase_parked(tenant.as_str(), left)?;
         for sql in [
             "DELETE FROM event_types WHERE tenant = ?1 AND name IN \
              (SELECT name FROM event_types WHERE tenant = ?1 LIMIT ?2)",

@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in six narrow roles:
+//! The contract is in the words of the domain, in seven narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`Access`] | API keys, audit, idempotency |
 //! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
+//! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
 //!
 //! A [`Store`] plays all of them. What holds for every one:
 //!
@@ -43,6 +44,7 @@ mod registry;
 mod access;
 mod archive;
 mod upkeep;
+mod sources;
 
 pub mod backend;
 
@@ -79,14 +81,19 @@ pub use registry::{
 pub use replays::{Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState};
 pub use seal::MasterKey;
 pub use source::{Source, SystemSource};
+pub use sources::{
+    Hold, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow,
+    ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, RowRefusal, RowToPark, SourceFields,
+    SourceLease, SourceName, SourcePosition, Sources, is_lease_lost, lease_lost,
+};
 pub use upkeep::{Health, PruneStep, Pruned, Upkeep};
 
 use std::sync::Arc;
 
 /// All roles in one: what a server holds.
-pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep {}
+pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources {}
 
-impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep> Store for S {}
+impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources> Store for S {}
 
 /// What every backend needs of its surroundings.
 #[derive(Clone, Debug)]

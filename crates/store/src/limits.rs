@@ -164,3 +164,33 @@ pub const GROUP_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// Random bytes that a thread fetches at once: enough for a few dozen ids, few enough to be near.
 pub(crate) const RANDOM_BUFFER_LEN: usize = 512;
+
+// Of sources.
+
+/// Longest name of a source, in characters: it is part of event ids, of a slot's name and of every metric.
+pub const SOURCE_NAME_LEN_MAX: usize = 32;
+
+/// Longest name of who reads a source, in bytes.
+pub const SOURCE_HOLDER_LEN_MAX: usize = 256;
+
+/// Longest name of the database that a position belongs to, in bytes.
+pub const SOURCE_SYSTEM_LEN_MAX: usize = 256;
+
+/// Most rows that one call parks: what one group commit should hold.
+pub const PARK_ROWS_MAX: usize = BATCH_EVENTS_MAX;
+
+/// Largest row that can be parked, in bytes: what one call may bring.
+pub const PARKED_ROW_LEN_MAX: usize = BATCH_BYTES_MAX;
+
+/// Most rows of one source that are parked: past it the source is broken as a whole, and reading on would only move it
+/// from one table to another.
+pub const PARKED_ROWS_MAX: u64 = 100_000;
+
+/// Most bytes of one source that are parked, for the same reason.
+pub const PARKED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Longest reason for which a row was refused, in bytes.
+pub const REFUSAL_REASON_LEN_MAX: usize = 2_048;
+
+/// Most heads that one command is about: it holds up a group of accepts by milliseconds.
+pub const PARKED_COMMAND_HEADS_MAX: u32 = 1_000;

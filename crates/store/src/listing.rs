@@ -129,6 +129,8 @@ pub enum ListKind {
     Audit = 9,
     /// Replays of a tenant.
     Replays = 10,
+    /// Parked rows of a source.
+    ParkedRows = 11,
 }
 
 impl Cursor {

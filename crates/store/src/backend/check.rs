@@ -3,16 +3,21 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use bytes::Bytes;
 use railpost_engine::{Load, Timestamp};
 use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, TenantId};
 
+use ring::digest::{Context, SHA256};
+
+use crate::backend::rows::to_json;
 use crate::limits::*;
 use crate::{
-    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, EndpointPrivate, EndpointSettings,
-    Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord, PruneStep,
-    RecordBatch, RedeliverBatch, Replay, ReplayState, Result, Scope, StoreError, Sweep,
-    TenantSettings, Write,
+    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, Digest, EndpointPrivate,
+    EndpointSettings, Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord,
+    ParkBatch, ParkedSummary, PruneStep, RecordBatch, RedeliverBatch, ReleaseStep, Replay,
+    ReplayState, Result, RowRefusal, RowToPark, Scope, SourceName, SourcePosition, StoreError,
+    Sweep, TenantSettings, Write,
 };
 
 /// An accept is within its bounds, and no event stands in it twice.
@@ -286,6 +291,94 @@ pub fn at_most(field: &str, value: usize, max: usize) -> Result<()> {
         return Ok(());
     }
     Err(StoreError::invalid(field, format!("expected at most {max}; got {value}")))
+}
+
+/// How long a source is leased, and by whom.
+pub fn lease(holder: &str) -> Result<()> {
+    text("holder", holder, SOURCE_HOLDER_LEN_MAX)
+}
+
+/// How far a source was read.
+pub fn position(position: &SourcePosition) -> Result<()> {
+    text("system", &position.system, SOURCE_SYSTEM_LEN_MAX)?;
+    number(position.number)
+}
+
+fn number(value: u64) -> Result<()> {
+    if i64::try_from(value).is_ok() {
+        return Ok(());
+    }
+    Err(StoreError::invalid("number", format!("expected at most {}; got {value}", i64::MAX)))
+}
+
+/// Rows to park. Answers how many bytes they have.
+pub fn park(batch: &ParkBatch) -> Result<u64> {
+    at_most("rows (entries)", batch.rows.len(), PARK_ROWS_MAX)?;
+    let mut bytes = 0;
+    for (index, row) in batch.rows.iter().enumerate() {
+        let len = parked_len(row);
+        let checked = at_most("row (bytes)", len as usize, PARKED_ROW_LEN_MAX)
+            .and_then(|()| row.refusal.as_ref().map_or(Ok(()), refusal));
+        checked.map_err(|error| within(&format!("rows[{index}]"), error))?;
+        bytes += len;
+    }
+    at_most("rows (bytes)", bytes as usize, PARKED_ROW_LEN_MAX)?;
+    Ok(bytes)
+}
+
+/// How many bytes a parked row counts for: its payload, and its other fields as JSON.
+pub fn parked_len(row: &RowToPark) -> u64 {
+    let payload = row.payload.as_ref().map_or(0, Bytes::len);
+    (payload + to_json(&row.fields).len()) as u64
+}
+
+/// What tells a parked row from others: all that it holds. A row that was parked and not removed at its source is read
+/// again, and is the same.
+pub fn parked_digest(row: &RowToPark) -> Digest {
+    let mut context = Context::new(&SHA256);
+    let fields = to_json(&row.fields);
+    context.update(&(fields.len() as u64).to_be_bytes());
+    context.update(fields.as_bytes());
+    context.update(row.payload.as_deref().unwrap_or_default());
+    context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Whether rows may be parked beside those that are.
+pub fn parked_fit(summary: ParkedSummary, rows: usize, bytes: u64) -> bool {
+    summary.rows + rows as u64 <= PARKED_ROWS_MAX && summary.bytes + bytes <= PARKED_BYTES_MAX
+}
+
+fn refusal(refusal: &RowRefusal) -> Result<()> {
+    at_most("refusal.reason (bytes)", refusal.reason.len(), REFUSAL_REASON_LEN_MAX)?;
+    at_most("refusal.code (bytes)", refusal.code.len(), FIGURES_FAILURE_LEN_MAX)
+}
+
+/// What became of released rows.
+pub fn release_step(step: &ReleaseStep) -> Result<()> {
+    at_most("accepted (entries)", step.accepted.len(), PARK_ROWS_MAX)?;
+    step.refused.as_ref().map_or(Ok(()), |(_, again)| refusal(again))
+}
+
+/// A source is forgotten when nothing of it is parked.
+pub fn nothing_parked(source: &SourceName, rows: u64) -> Result<()> {
+    if rows == 0 {
+        return Ok(());
+    }
+    let problem =
+        format!("{rows} rows of source `{source}` are parked: retry or discard them first");
+    Err(StoreError::conflict("source", problem))
+}
+
+/// What is said of a row that a command cannot be about.
+pub fn no_head(source: &SourceName, number: u64) -> StoreError {
+    StoreError::NotFound(format!("a parked row {number} of source `{source}` that holds others"))
+}
+
+/// What is said of roles where there are none.
+pub fn no_emit_roles() -> StoreError {
+    let problem =
+        "only a PostgreSQL store has the function `railpost_emit`: set store.url to its URL";
+    StoreError::invalid("store", problem)
 }
 
 /// One page of a list may name so many deliveries.

@@ -7,6 +7,7 @@
 //! | [`listing`], [`loading`] | pages of lists for people, and of lanes for the engine |
 //! | [`codes`], [`brief_attempt`], [`packed_figures`] | stored values in numbers and bytes: stable |
 //! | [`encryption`] | encryption of what is secret, for its own row |
+//! | [`leases`] | leases of sources, for backends that one process has |
 //! | [`figures`] | figures by the minute and by the hour |
 //! | [`rows`], [`lines`] | for databases in SQL: columns that are read back, a restored store's new lines |
 //!
@@ -16,6 +17,7 @@ pub mod brief_attempt;
 pub mod check;
 pub mod delivery_ids;
 pub mod fanout;
+pub mod leases;
 pub mod lines;
 pub mod loading;
 pub mod codes;

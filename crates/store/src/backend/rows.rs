@@ -3,6 +3,7 @@
 
 use std::str::FromStr;
 
+use bytes::Bytes;
 use railpost_engine::{
     AttemptResult, DeadReason, Delivery, LaneId, Place, Progress, Span, Timestamp,
 };
@@ -15,8 +16,9 @@ use crate::backend::encryption;
 use crate::backend::fanout::Subscriber;
 use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, IdempotencyLookup,
-    LastAttempt, LinePlace, MasterKey, Parcel, Result, StoreError, StoredResponse, Tenant, Timing,
+    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold,
+    IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
+    ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
 };
 
 /// The columns of one row, one after the other.
@@ -588,4 +590,42 @@ pub fn held_lane(columns: &mut impl Columns) -> Result<([u8; 16], HeldLane)> {
         line: line_place(columns)?,
     };
     Ok((id, lane))
+}
+
+/// For [`parked_row`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! parked_columns {
+    () => {
+        "p.num, p.parked_at, p.hold, p.refusal, p.released, p.fields, p.bytes"
+    };
+}
+#[doc(inline)]
+pub use parked_columns;
+
+/// Reads `parked_columns!`.
+pub fn parked_row(columns: &mut impl Columns) -> Result<ParkedRow> {
+    Ok(ParkedRow {
+        number: columns.number("a number")?,
+        parked_at: columns.instant()?,
+        hold: columns.maybe_array("a hold")?.map(Hold),
+        refusal: columns.text()?.map(|text| json(&text, "a refusal")).transpose()?,
+        released: columns.flag()?,
+        fields: columns.json("a parked row")?,
+        bytes: columns.number("a size")?,
+    })
+}
+
+/// The same, and the payload behind it.
+pub fn released_row(columns: &mut impl Columns) -> Result<ReleasedRow> {
+    Ok(ReleasedRow { row: parked_row(columns)?, payload: columns.blob()?.map(Bytes::from) })
+}
+
+/// How much is parked: version, rows and bytes.
+pub fn parked_summary(columns: &mut impl Columns) -> Result<ParkedSummary> {
+    Ok(ParkedSummary {
+        version: columns.number("a version")?,
+        rows: columns.number("a count")?,
+        bytes: columns.number("a size")?,
+    })
 }

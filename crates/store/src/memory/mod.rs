@@ -11,18 +11,21 @@ mod access;
 mod archive;
 mod figures;
 mod upkeep;
+mod sources;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use state::State;
 
+use crate::backend::leases::SourceLeases;
 use crate::{Result, Setup};
 
 /// A store that lives as long as its process.
 #[derive(Debug)]
 pub struct MemoryStore {
     state: Mutex<State>,
+    leases: Mutex<SourceLeases>,
     setup: Setup,
 }
 
@@ -31,7 +34,7 @@ impl MemoryStore {
     pub fn new(setup: Setup) -> Self {
         let mut state = State::default();
         state.begin_era(&*setup.source);
-        Self { state: Mutex::new(state), setup }
+        Self { state: Mutex::new(state), leases: Mutex::default(), setup }
     }
 
     /// One with all that a [`backup`](crate::Upkeep::backup) of a memory store holds, in a new era: what is
@@ -40,7 +43,7 @@ impl MemoryStore {
         let mut state = upkeep::read_backup(backup, &setup.master_key)?;
         state.begin_era(&*setup.source);
         state.move_open_lanes();
-        Ok(Self { state: Mutex::new(state), setup })
+        Ok(Self { state: Mutex::new(state), leases: Mutex::default(), setup })
     }
 
     /// Every visit checks before it writes, so a visitor that panicked left no half-made change.

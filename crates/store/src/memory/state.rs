@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use railpost_engine::{
     Delivery, DeliveryState, EndpointStatus, LaneId, Place, Progress, Timestamp,
 };
@@ -18,7 +19,8 @@ use crate::backend::fanout::Subscriber;
 use crate::figures::Bucket;
 use crate::{
     ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
-    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, Replay, Tenant,
+    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
+    Replay, SourceName, SourcePosition, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
@@ -76,6 +78,28 @@ pub(crate) struct Rows {
     /// Packed. Since schema 2.
     #[serde(default, with = "as_list")]
     pub(crate) figures: BTreeMap<Bucket, Vec<u8>>,
+    /// Since schema 5, as all that follows.
+    #[serde(default)]
+    pub(crate) sources: BTreeMap<SourceName, SourceRow>,
+    /// The last number given to a parked row.
+    #[serde(default)]
+    pub(crate) last_parked: u64,
+    #[serde(default)]
+    pub(crate) parked: BTreeMap<u64, ParkedEntry>,
+}
+
+/// What is kept of a source.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SourceRow {
+    pub(crate) position: Option<SourcePosition>,
+    pub(crate) parked: ParkedSummary,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ParkedEntry {
+    pub(crate) source: SourceName,
+    pub(crate) row: ParkedRow,
+    pub(crate) payload: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

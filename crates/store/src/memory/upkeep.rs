@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 4;
+const SCHEMA: u32 = 5;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -196,6 +196,7 @@ impl State {
     /// All of a tenant but its events.
     fn erase_rest(&mut self, tenant: &TenantId) {
         self.erase_figures(tenant);
+        self.erase_parked(tenant);
         let registry = &mut self.registry;
         registry.erasing_tenants.remove(tenant);
         registry.event_types.remove(tenant);

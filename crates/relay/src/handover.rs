@@ -1,0 +1,440 @@
+//! From rows to accepted events: in order within each key, nothing confirmed that is not durable here.
+//!
+//! Rows that are refused are parked, with the later ones of their key behind them, before the caller may confirm any of
+//! them at the source.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use railpost_store::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use railpost_store::{
+    Epoch, Event, Hold, ParkBatch, ParkOutcome, ParkedSummary, Receipt, ReleaseStep, ReleasedRow,
+    RowRefusal, RowToPark, SourceLease, StoreError,
+};
+use railpost_wire::TenantId;
+use tokio::time::Instant;
+
+use crate::config::{OnRefused, SourceConfig};
+use crate::limits::{LEASE_LENGTH, LEASE_MARGIN, LEASE_RENEW_AFTER, RELEASE_ROWS};
+use crate::row::{SourceRow, refusal};
+use crate::status::StatusCell;
+use crate::tools::{Observation, RelayTools, now};
+use crate::trouble::Trouble;
+
+/// The reader of a source: it has the lease, and knows what is held.
+pub(crate) struct Handover {
+    tools: RelayTools,
+    config: Arc<SourceConfig>,
+    status: StatusCell,
+    epoch: Epoch,
+    /// When the lease was asked for last.
+    renewed_at: Instant,
+    /// What is parked, as of the last look.
+    parked: ParkedSummary,
+    holds: HashSet<Hold>,
+    /// The version of `holds`.
+    holds_version: u64,
+}
+
+/// What became of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handed {
+    pub(crate) accepted: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) parked: u64,
+    pub(crate) dropped: u64,
+}
+
+/// A row on its way.
+struct Candidate {
+    /// Its place among the rows.
+    index: usize,
+    hold: Option<Hold>,
+    event: Event,
+}
+
+/// What a batch holds and parks. Nothing of it counts before it is parked.
+struct Parking<'r> {
+    rows: &'r [SourceRow],
+    held: HashSet<Hold>,
+    /// By the row's place.
+    refused: BTreeMap<usize, Option<RowRefusal>>,
+}
+
+impl Parking<'_> {
+    /// Whether the row waits behind another one. If so it is to be parked.
+    fn waits(&mut self, index: usize, hold: Option<Hold>) -> bool {
+        let waits = hold.is_some_and(|hold| self.held.contains(&hold));
+        if waits {
+            self.refused.insert(index, None);
+        }
+        waits
+    }
+
+    fn refuse(&mut self, index: usize, hold: Option<Hold>, refusal: RowRefusal, holds_key: bool) {
+        if holds_key {
+            self.held.extend(hold);
+        }
+        self.refused.insert(index, Some(refusal));
+    }
+}
+
+impl Handover {
+    /// Takes the lease of the source.
+    pub(crate) async fn begin(
+        tools: RelayTools,
+        config: Arc<SourceConfig>,
+        status: StatusCell,
+    ) -> Result<Self, Trouble> {
+        let renewed_at = Instant::now();
+        let lease = tools.sources.lease_source(&config.name, &tools.holder, LEASE_LENGTH).await?;
+        let (epoch, parked) = match lease {
+            SourceLease::Held { epoch, parked } => (epoch, parked),
+            SourceLease::Elsewhere { holder } => return Err(Trouble::Elsewhere(holder)),
+        };
+        status.lock().epoch = Some(epoch);
+        let (holds, holds_version) = (HashSet::new(), 0);
+        let mut handover =
+            Self { tools, config, status, epoch, renewed_at, parked, holds, holds_version };
+        handover.load_holds().await?;
+        Ok(handover)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Makes sure that this is still the reader, and carries out what people commanded. Called after what is to be handed
+    /// over was read: whoever became the reader before that has parked nothing of it unseen.
+    pub(crate) async fn keep(&mut self) -> Result<(), Trouble> {
+        if self.renewed_at.elapsed() >= LEASE_RENEW_AFTER {
+            self.renew().await?;
+        }
+        let valid = Duration::from_millis(LEASE_LENGTH.as_millis()) - LEASE_MARGIN;
+        if self.renewed_at.elapsed() >= valid {
+            return Err(Trouble::Store(StoreError::Unavailable(
+                "the lease was not renewed in time".to_owned(),
+            )));
+        }
+        Ok(())
+    }
+
+    /// Renews the lease, and hands over what people released.
+    pub(crate) async fn renew(&mut self) -> Result<(), Trouble> {
+        let asked_at = Instant::now();
+        let sources = &self.tools.sources;
+        match sources.lease_source(&self.config.name, &self.tools.holder, LEASE_LENGTH).await? {
+            SourceLease::Held { epoch, parked } if epoch == self.epoch => self.parked = parked,
+            // The lease ended meanwhile: somebody else may have read.
+            SourceLease::Held { .. } => {
+                return Err(Trouble::Elsewhere("the lease ended before it was renewed".to_owned()));
+            }
+            SourceLease::Elsewhere { holder } => return Err(Trouble::Elsewhere(holder)),
+        }
+        self.renewed_at = asked_at;
+        if self.parked.version != self.holds_version {
+            self.load_holds().await?;
+        }
+        self.status.lock().parked = self.parked;
+        if self.parked.rows > 0 { self.hand_over_released().await } else { Ok(()) }
+    }
+
+    async fn load_holds(&mut self) -> Result<(), Trouble> {
+        let found = self.tools.sources.parked_holds(&self.config.name).await?;
+        self.holds = found.holds.into_iter().collect();
+        self.holds_version = found.summary.version;
+        self.parked = found.summary;
+        self.status.lock().parked = found.summary;
+        Ok(())
+    }
+
+    /// Hands rows over. When it answers, each of them is accepted, parked, or dropped because the configuration says so.
+    pub(crate) async fn hand_over(&mut self, rows: &[SourceRow]) -> Result<Handed, Trouble> {
+        let began = Instant::now();
+        let handed = loop {
+            if let Some(handed) = self.try_hand_over(rows).await? {
+                break handed;
+            }
+            // People have changed what is held. What was accepted already is a duplicate the next time.
+            self.load_holds().await?;
+        };
+        self.note(&handed, rows, began.elapsed());
+        Ok(handed)
+    }
+
+    fn note(&self, handed: &Handed, rows: &[SourceRow], took: Duration) {
+        let mut status = self.status.lock();
+        status.relayed += handed.accepted;
+        status.duplicates += handed.duplicates;
+        status.parked = self.parked;
+        if let Some(row) = rows.first() {
+            let at = now();
+            status.last_row_at = Some(at);
+            let time = row.fields.time.and_then(|time| u64::try_from(time).ok());
+            status.lag =
+                Duration::from_millis(time.map_or(0, |time| at.as_millis().saturating_sub(time)));
+        }
+        drop(status);
+        let Handed { accepted, duplicates, parked, .. } = *handed;
+        let batch = Observation::Batch { accepted, duplicates, parked, took };
+        self.tools.observer.observe(&self.config.name, &batch);
+    }
+
+    /// Nothing if people have changed what is held meanwhile.
+    async fn try_hand_over(&mut self, rows: &[SourceRow]) -> Result<Option<Handed>, Trouble> {
+        let mut parking = Parking { rows, held: self.holds.clone(), refused: BTreeMap::new() };
+        let mut handed = Handed::default();
+        for (tenant, candidates) in self.judge(&mut parking).await? {
+            self.accept_all(&tenant, candidates, &mut parking, &mut handed).await?;
+        }
+        if let Some((index, refusal)) = self.stops_at(&parking) {
+            let row = &rows[index];
+            let row = row.fields.id.clone().unwrap_or_else(|| row.number.to_string());
+            return Err(Trouble::Stopped { row, refusal });
+        }
+        self.tell_refused(&parking);
+        if self.config.on_refused == OnRefused::Skip {
+            handed.dropped =
+                parking.refused.values().filter(|refusal| refusal.is_some()).count() as u64;
+            parking.refused.retain(|_, refusal| refusal.is_none());
+        }
+        handed.parked = parking.refused.len() as u64;
+        let parked = self.park(parking).await?;
+        Ok(parked.then_some(handed))
+    }
+
+    fn stops_at(&self, parking: &Parking<'_>) -> Option<(usize, RowRefusal)> {
+        let first =
+            parking.refused.iter().find_map(|(index, refusal)| Some((*index, refusal.clone()?)));
+        first.filter(|_| self.config.on_refused == OnRefused::Stop)
+    }
+
+    fn tell_refused(&self, parking: &Parking<'_>) {
+        let dropped = self.config.on_refused == OnRefused::Skip;
+        for (index, refusal) in &parking.refused {
+            let Some(refusal) = refusal else { continue };
+            self.status.lock().refused += 1;
+            let fields = &parking.rows[*index].fields;
+            let refused = Observation::Refused { fields, refusal, dropped };
+            self.tools.observer.observe(&self.config.name, &refused);
+        }
+    }
+
+    /// The events of each tenant that nothing is known against, in order.
+    async fn judge(
+        &self,
+        parking: &mut Parking<'_>,
+    ) -> Result<BTreeMap<TenantId, Vec<Candidate>>, Trouble> {
+        let (now, holds_key) = (now(), self.holds_key());
+        let mut by_tenant: BTreeMap<TenantId, Vec<Candidate>> = BTreeMap::new();
+        for (index, row) in parking.rows.iter().enumerate() {
+            let hold = row.hold();
+            if parking.waits(index, hold) {
+                continue;
+            }
+            match row.event(&self.config, now) {
+                Ok((tenant, event)) => {
+                    by_tenant.entry(tenant).or_default().push(Candidate { index, hold, event });
+                }
+                Err(refusal) => parking.refuse(index, hold, refusal, holds_key),
+            }
+        }
+        for (tenant, candidates) in &mut by_tenant {
+            self.check(tenant, candidates, parking).await?;
+        }
+        Ok(by_tenant)
+    }
+
+    /// Whether a refused row holds the later ones of its key.
+    fn holds_key(&self) -> bool {
+        self.config.on_refused == OnRefused::HoldKey
+    }
+
+    /// Takes out what the tenant refuses, and what waits behind it.
+    async fn check(
+        &self,
+        tenant: &TenantId,
+        candidates: &mut Vec<Candidate>,
+        parking: &mut Parking<'_>,
+    ) -> Result<(), Trouble> {
+        let events: Vec<Event> =
+            candidates.iter().map(|candidate| candidate.event.clone()).collect();
+        let refusals = self.tools.checks.check(tenant, &events).await?;
+        let holds_key = self.holds_key();
+        let mut refusals = refusals.into_iter();
+        candidates.retain(|candidate| {
+            let refused = refusals.next().flatten();
+            if parking.waits(candidate.index, candidate.hold) {
+                return false;
+            }
+            let Some(refusal) = refused else { return true };
+            parking.refuse(candidate.index, candidate.hold, refusal, holds_key);
+            false
+        });
+        Ok(())
+    }
+
+    /// Accepts a tenant's events in order. A batch that the store refuses is halved until the event is found that it
+    /// refuses.
+    async fn accept_all(
+        &self,
+        tenant: &TenantId,
+        candidates: Vec<Candidate>,
+        parking: &mut Parking<'_>,
+        handed: &mut Handed,
+    ) -> Result<(), Trouble> {
+        let mut rest = &candidates[..];
+        let mut most = BATCH_EVENTS_MAX;
+        while let Some(first) = rest.first() {
+            if parking.waits(first.index, first.hold) {
+                rest = &rest[1..];
+                continue;
+            }
+            let run = &rest[..run_len(rest, most, parking)];
+            let events = run.iter().map(|candidate| candidate.event.clone()).collect();
+            match self.tools.accept.accept(tenant, events).await {
+                Ok(receipts) => {
+                    count(&receipts, handed);
+                    rest = &rest[run.len()..];
+                    most = BATCH_EVENTS_MAX;
+                }
+                Err(error) if !is_refusal(&error) => return Err(error.into()),
+                Err(_) if run.len() > 1 => most = run.len() / 2,
+                Err(error) => {
+                    parking.refuse(first.index, first.hold, refusal_of(&error), self.holds_key());
+                    rest = &rest[1..];
+                    most = BATCH_EVENTS_MAX;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Parks what is to be parked. False if people have changed what is held meanwhile.
+    async fn park(&mut self, parking: Parking<'_>) -> Result<bool, Trouble> {
+        if parking.refused.is_empty() {
+            return Ok(true);
+        }
+        let rows = parking.refused.into_iter().map(|(index, refusal)| {
+            let row = &parking.rows[index];
+            RowToPark {
+                hold: row.hold(),
+                refusal,
+                fields: row.fields.clone(),
+                payload: row.payload.clone(),
+            }
+        });
+        let batch = ParkBatch {
+            source: self.config.name.clone(),
+            epoch: self.epoch,
+            version: self.holds_version,
+            rows: rows.collect(),
+        };
+        match self.tools.sources.park(batch).await? {
+            ParkOutcome::Parked => {
+                self.load_holds().await?;
+                Ok(true)
+            }
+            ParkOutcome::Changed => Ok(false),
+            ParkOutcome::Full(summary) => Err(Trouble::ParkedFull(summary)),
+        }
+    }
+
+    /// Hands over what people released, until nothing is left of it.
+    async fn hand_over_released(&mut self) -> Result<(), Trouble> {
+        loop {
+            let rows = self.tools.sources.released_rows(&self.config.name, RELEASE_ROWS).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.release(&rows).await?;
+            self.load_holds().await?;
+        }
+    }
+
+    /// Hands over rows of one hold in order, up to the first that is refused.
+    async fn release(&self, rows: &[ReleasedRow]) -> Result<(), Trouble> {
+        let (mut accepted, mut refused) = (Vec::new(), None);
+        for released in rows {
+            match self.release_one(released).await? {
+                None => accepted.push(released.row.number),
+                Some(refusal) => {
+                    refused = Some((released.row.number, refusal));
+                    break;
+                }
+            }
+        }
+        let count = accepted.len() as u64;
+        let source = self.config.name.clone();
+        let step = ReleaseStep { source, epoch: self.epoch, accepted, refused };
+        self.tools.sources.end_release(step).await?;
+        self.tools.observer.observe(&self.config.name, &Observation::Released(count));
+        Ok(())
+    }
+
+    /// Why the row is refused again, if it is.
+    async fn release_one(&self, released: &ReleasedRow) -> Result<Option<RowRefusal>, Trouble> {
+        let (fields, payload) = (released.row.fields.clone(), released.payload.clone());
+        let row = SourceRow { number: 0, fields, payload };
+        let (tenant, event) = match row.event(&self.config, now()) {
+            Ok(found) => found,
+            Err(refusal) => return Ok(Some(refusal)),
+        };
+        let refusals = self.tools.checks.check(&tenant, std::slice::from_ref(&event)).await?;
+        if let Some(refusal) = refusals.into_iter().flatten().next() {
+            return Ok(Some(refusal));
+        }
+        match self.tools.accept.accept(&tenant, vec![event]).await {
+            Ok(receipts) => {
+                let mut handed = Handed::default();
+                count(&receipts, &mut handed);
+                self.status.lock().relayed += handed.accepted;
+                Ok(None)
+            }
+            Err(error) if is_refusal(&error) => Ok(Some(refusal_of(&error))),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// How many of the first candidates make one accept: within its bounds, no id twice, and none that waits.
+fn run_len(candidates: &[Candidate], most: usize, parking: &Parking<'_>) -> usize {
+    let (mut ids, mut bytes) = (HashSet::new(), 0);
+    for candidate in candidates.iter().take(most) {
+        bytes += candidate.event.payload.len();
+        let waits = candidate.hold.is_some_and(|hold| parking.held.contains(&hold));
+        let too_large = bytes > BATCH_BYTES_MAX && !ids.is_empty();
+        if waits || too_large || !ids.insert(&candidate.event.id) {
+            break;
+        }
+    }
+    ids.len()
+}
+
+fn count(receipts: &[Receipt], handed: &mut Handed) {
+    for receipt in receipts {
+        match receipt {
+            Receipt::Accepted { .. } => handed.accepted += 1,
+            Receipt::Duplicate { .. } => handed.duplicates += 1,
+        }
+    }
+}
+
+/// Whether the store refuses the events, and not only now.
+fn is_refusal(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Conflict { .. } | StoreError::Invalid { .. } | StoreError::NotFound(_)
+    )
+}
+
+fn refusal_of(error: &StoreError) -> RowRefusal {
+    match error {
+        StoreError::Conflict { problem, .. } => refusal("conflict", problem.clone()),
+        StoreError::NotFound(what) => {
+            refusal("tenant", format!("expected one that exists; there is no {what}"))
+        }
+        error => refusal("event", error.to_string()),
+    }
+}

@@ -1,0 +1,186 @@
+//! Sessions with a PostgreSQL source.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use railpost_replication::Target;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::config::{Location, SourceConfig};
+use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT};
+use crate::tools::StoreAddress;
+use crate::trouble::Trouble;
+
+/// Where a source is and how to speak to it.
+pub(crate) struct Address {
+    url: String,
+    roots_pem: Option<Vec<u8>>,
+    config: Config,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// A session. It ends when this is dropped.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    /// Notified by each notification that the session hears, and when it ends.
+    pub(crate) notified: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Address {
+    pub(crate) fn of(config: &SourceConfig, store: Option<&StoreAddress>) -> Result<Self, Trouble> {
+        match &config.location {
+            Location::Postgres { url, root_certificates } => {
+                let pem = root_certificates.as_ref().map(|path| {
+                    std::fs::read(path).map_err(|error| {
+                        let problem = format!("cannot read {}: {error}", path.display());
+                        Trouble::wrong(
+                            problem,
+                            "name a file with certificates in `root_certificates`",
+                        )
+                    })
+                });
+                Self::new(url, pem.transpose()?.as_deref())
+            }
+            Location::Store => {
+                let store = store.ok_or_else(|| {
+                    let problem = "the store is not in PostgreSQL";
+                    Trouble::wrong(
+                        problem,
+                        "set store.url to a PostgreSQL database, or name the source's own URL",
+                    )
+                })?;
+                Self::new(&store.url, store.root_certificates_pem.as_deref())
+            }
+            Location::Sqlite(_) => unreachable!("a SQLite source is not opened as PostgreSQL"),
+        }
+    }
+
+    fn new(url: &str, roots_pem: Option<&[u8]>) -> Result<Self, Trouble> {
+        let mut config: Config = url.parse()?;
+        config.connect_timeout(CONNECT_TIMEOUT);
+        let tls = match config.get_ssl_mode() {
+            SslMode::Require => Some(Arc::new(tls(roots_pem)?)),
+            _ => {
+                // Without `sslmode=require` nothing would be verified: then no TLS is the honest answer.
+                config.ssl_mode(SslMode::Disable);
+                None
+            }
+        };
+        Ok(Self { url: url.to_owned(), roots_pem: roots_pem.map(<[u8]>::to_vec), config, tls })
+    }
+
+    /// The same for a session that follows the log.
+    pub(crate) fn replication_target(&self) -> Result<Target, Trouble> {
+        Target::new(&self.url, self.roots_pem.as_deref()).map_err(|error| {
+            Trouble::wrong(error.to_string(), "correct `url` or `root_certificates`")
+        })
+    }
+
+    /// A session of its own. The settings travel with its first message, so that it is never without them.
+    pub(crate) async fn connect(&self, purpose: &str) -> Result<Session, Trouble> {
+        let mut config = self.config.clone();
+        config.application_name(format!("railpost outbox {purpose}"));
+        let mut options = config.get_options().unwrap_or_default().to_owned();
+        for (name, value) in [
+            ("default_transaction_isolation", "read\\ committed".to_owned()),
+            ("plan_cache_mode", "force_custom_plan".to_owned()),
+            ("statement_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
+            ("lock_timeout", LOCK_TIMEOUT.as_millis().to_string()),
+            ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
+            // What was taken is durable in the store. A crash that undoes its removal costs a duplicate.
+            ("synchronous_commit", "off".to_owned()),
+            // A reader whose machine vanished frees its lock within 15 seconds.
+            ("tcp_keepalives_idle", "5".to_owned()),
+            ("tcp_keepalives_interval", "2".to_owned()),
+            ("tcp_keepalives_count", "5".to_owned()),
+            ("tcp_user_timeout", "15000".to_owned()),
+        ] {
+            let _ = write!(options, " -c {name}={value}");
+        }
+        config.options(options);
+        let connecting = async {
+            Ok(match &self.tls {
+                Some(tls) => {
+                    let tls = MakeRustlsConnect::new(ClientConfig::clone(tls));
+                    let (client, connection) = config.connect(tls).await?;
+                    Session::start(client, connection)
+                }
+                None => {
+                    let (client, connection) = config.connect(NoTls).await?;
+                    Session::start(client, connection)
+                }
+            })
+        };
+        timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
+            Err(Trouble::Unavailable(format!(
+                "PostgreSQL: no connection within {CONNECT_TIMEOUT:?}"
+            )))
+        })
+    }
+}
+
+impl Session {
+    fn start<S, T>(client: Client, mut connection: Connection<S, T>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let notified = Arc::new(Notify::new());
+        let tell = notified.clone();
+        let mut messages =
+            futures_util::stream::poll_fn(move |context| connection.poll_message(context));
+        let driving = async move {
+            while let Some(Ok(message)) = messages.next().await {
+                if matches!(message, AsyncMessage::Notification(_)) {
+                    tell.notify_one();
+                }
+            }
+            tell.notify_one();
+        };
+        Self { client, notified, task: tokio::spawn(driving).abort_handle() }
+    }
+}
+
+/// Trusts the given certificates, or else those that browsers trust.
+fn tls(roots_pem: Option<&[u8]>) -> Result<ClientConfig, Trouble> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the default versions");
+    Ok(builder.with_root_certificates(roots(roots_pem)?).with_no_client_auth())
+}
+
+fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, Trouble> {
+    let Some(pem) = pem else {
+        return Ok(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() });
+    };
+    let refuse = |problem: String| {
+        Trouble::wrong(problem, "put certificates in PEM into `root_certificates`")
+    };
+    let mut store = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| refuse(format!("expected PEM: {error}")))?;
+        store.add(certificate).map_err(|error| refuse(error.to_string()))?;
+    }
+    if store.is_empty() {
+        return Err(refuse("expected at least one certificate in PEM".to_owned()));
+    }
+    Ok(store)
+}

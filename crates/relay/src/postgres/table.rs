@@ -1,0 +1,87 @@
+//! The table of a tailed source: it is read when the log cannot tell all, and what was taken is removed from it.
+
+use tokio_postgres::types::Type;
+
+use super::connect::Session;
+use super::mapping::Mapping;
+use crate::config::{Column, SourceConfig};
+use crate::handover::Handover;
+use crate::limits::TABLE_READ_ROWS;
+use crate::trouble::Trouble;
+
+/// The table of a tailed source.
+pub(crate) struct Table {
+    session: Session,
+    mapping: Mapping,
+    /// The column that names a row: the number that the database gave it, or else its id.
+    pub(crate) key: Column,
+}
+
+impl Table {
+    pub(crate) async fn open(session: Session, config: &SourceConfig) -> Result<Self, Trouble> {
+        let (key, kind) = key_of(&session, config).await?;
+        let mapping = Mapping::of_table(&session.client, config, &key, &kind).await?;
+        Ok(Self { session, mapping, key })
+    }
+
+    /// Hands over all rows that the table holds, on one snapshot.
+    pub(crate) async fn read_all(
+        &self,
+        config: &SourceConfig,
+        handover: &mut Handover,
+    ) -> Result<u64, Trouble> {
+        let client = &self.session.client;
+        let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+        client.batch_execute(&format!("{snapshot}; {}", self.mapping.all)).await?;
+        let mut count = 0;
+        loop {
+            let fetch = format!("FETCH {} FROM railpost_rows", config.batch.min(TABLE_READ_ROWS));
+            let found = client.query(&fetch, &[]).await?;
+            if found.is_empty() {
+                break;
+            }
+            handover.keep().await?;
+            let (mut rows, mut keys) = (Vec::new(), Vec::new());
+            for row in &found {
+                let mut read = self.mapping.read(row)?;
+                read.complete(config);
+                rows.push(read);
+                keys.push(row.try_get::<_, String>(Mapping::KEY)?);
+            }
+            handover.hand_over(&rows).await?;
+            self.remove(&keys).await?;
+            count += rows.len() as u64;
+        }
+        client.batch_execute("COMMIT").await?;
+        Ok(count)
+    }
+
+    /// Removes or marks rows by exactly these keys.
+    pub(crate) async fn remove(&self, keys: &[String]) -> Result<(), Trouble> {
+        if !keys.is_empty() {
+            self.session.client.execute(&self.mapping.remove, &[&keys]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What names a row, and its type. A table that is tailed need not have a number.
+async fn key_of(session: &Session, config: &SourceConfig) -> Result<(Column, Type), Trouble> {
+    let order = config.columns.order.iter();
+    for key in order.chain([&config.columns.id]) {
+        let Column::Name(name) = key else { continue };
+        let sql = "SELECT atttypid FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2 AND attnum > 0 \
+                   AND NOT attisdropped";
+        let found = session.client.query_opt(sql, &[&config.table.sql(), &name]).await?;
+        let kind = found.map(|row| row.try_get::<_, u32>(0)).transpose()?;
+        if let Some(kind) = kind {
+            let kind = Type::from_oid(kind).unwrap_or(Type::TEXT);
+            return Ok((key.clone(), kind));
+        }
+    }
+    let problem = format!("table {} has neither the order's column nor the id's", config.table);
+    Err(Trouble::wrong(
+        problem,
+        "make the table: railpost outbox init; or name its columns in `columns`",
+    ))
+}

@@ -1,0 +1,349 @@
+//! Log tailing: inserts into a table, or messages, in the order of commits.
+//!
+//! A position is confirmed at the server when all before it is durable here, and noted in the store before that. So a slot
+//! that was confirmed further than the store knows was moved by somebody else, or made again: then the table is read again,
+//! and people are told.
+
+use std::time::Duration;
+
+use railpost_replication::pgoutput::Message;
+use railpost_replication::{
+    Connection, Error, ErrorKind, Frame, Lsn, NewSlot, Start, Stream, SystemIdentity, Target,
+    WalStatus,
+};
+use railpost_store::SourcePosition;
+use tokio::time::{Instant, timeout};
+
+use super::connect::{Address, Session};
+use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
+use super::table::Table;
+use crate::config::{Mode, SourceConfig};
+use crate::handover::Handover;
+use crate::limits::{
+    BACK_OFF_MAX, BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, SLOT_WAIT_MAX, TAIL_TICK,
+};
+use crate::row::SourceRow;
+use crate::run::Running;
+use crate::status::SlotStatus;
+use crate::tools::Observation;
+use crate::trouble::Trouble;
+
+/// Follows the log until something fails.
+pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<(), Trouble> {
+    let config = &*running.config;
+    let address = Address::of(config, running.tools.store_address.as_ref())?;
+    let session = address.connect(config.name.as_str()).await?;
+    let table = match config.mode {
+        Mode::Messages => None,
+        _ => Some(Table::open(address.connect(config.name.as_str()).await?, config).await?),
+    };
+    let target = address
+        .replication_target()?
+        .with_application_name(&format!("railpost outbox {}", config.name));
+    let (stream, from) = begin(running, handover, &target, table.as_ref()).await?;
+    running.reading();
+    let mut tail = Tail {
+        running,
+        config,
+        session,
+        table,
+        mapping: None,
+        rows: Vec::new(),
+        keys: Vec::new(),
+        done: from.position,
+        system: from.system,
+        noted: from.position,
+        noted_at: Instant::now(),
+    };
+    tail.follow(stream, handover).await
+}
+
+/// Where a stream began.
+struct Began {
+    system: String,
+    position: Lsn,
+}
+
+/// Makes sure of the slot, reads the table if the log cannot tell all, and starts the stream.
+async fn begin(
+    running: &Running,
+    handover: &mut Handover,
+    target: &Target,
+    table: Option<&Table>,
+) -> Result<(Stream, Began), Trouble> {
+    let config = &*running.config;
+    let failed = |error: Error| trouble(&error, config);
+    let mut connection = Connection::connect(target).await.map_err(failed)?;
+    let system = connection.identify_system().await.map_err(failed)?;
+    let sources = &running.tools.sources;
+    let saved = sources.source_position(&config.name).await?;
+    let known = saved
+        .filter(|saved| saved.system == system.system_id)
+        .map(|saved| Lsn::from_u64(saved.number));
+    let plan = plan(&mut connection, config, known, &system).await?;
+    if let Some(alarm) = &plan.alarm {
+        running.tools.observer.observe(&config.name, &Observation::Alarm(alarm));
+    }
+    let began = Began { system: system.system_id, position: plan.from };
+    // Noted before anything is confirmed, so that a slot that is lost from here on is missed.
+    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
+    sources.save_source_position(&config.name, handover.epoch(), position).await?;
+    if let Some(table) = table.filter(|_| plan.read_table) {
+        table.read_all(config, handover).await?;
+    }
+    let publications = [config.slot.as_str()];
+    let start = Start {
+        slot: &config.slot,
+        from: plan.from,
+        publications: &publications,
+        messages: config.mode == Mode::Messages,
+    };
+    let stream = connection.start(&start).await.map_err(failed)?;
+    Ok((stream, began))
+}
+
+/// Where the stream is to begin.
+struct Plan {
+    from: Lsn,
+    /// The log may not have all that the table has.
+    read_table: bool,
+    /// What people should know.
+    alarm: Option<String>,
+}
+
+async fn plan(
+    connection: &mut Connection,
+    config: &SourceConfig,
+    known: Option<Lsn>,
+    system: &SystemIdentity,
+) -> Result<Plan, Trouble> {
+    let failed = |error: Error| trouble(&error, config);
+    let slot = connection.slot(&config.slot).await.map_err(failed)?;
+    let again = match config.mode {
+        Mode::Messages => "messages between the two are lost",
+        _ => "the table is read again",
+    };
+    let lost = slot.as_ref().is_some_and(|slot| slot.wal_status == WalStatus::Lost);
+    let confirmed = slot.and_then(|slot| slot.confirmed).filter(|_| !lost);
+    let Some(confirmed) = confirmed else {
+        if lost {
+            connection.drop_slot(&config.slot).await.map_err(failed)?;
+        }
+        let new =
+            NewSlot { name: &config.slot, failover: config.failover, wait_max: SLOT_WAIT_MAX };
+        let from = connection.create_slot(&new).await.map_err(failed)?;
+        let slot = &config.slot;
+        let alarm = known.map(|known| match lost {
+            true => format!(
+                "the server gave up slot {slot} at {known}; a new one begins at {from}: {again}"
+            ),
+            false => format!(
+                "slot {slot} is gone, read up to {known}; a new one begins at {from}: {again}"
+            ),
+        });
+        return Ok(Plan { from, read_table: true, alarm });
+    };
+    let slot = &config.slot;
+    let flushed = system.flushed;
+    Ok(match known {
+        Some(known) if known < confirmed => {
+            let alarm = format!(
+                "slot {slot} stands at {confirmed} and was read up to {known} only: {again}"
+            );
+            Plan { from: confirmed, read_table: true, alarm: Some(alarm) }
+        }
+        Some(known) if known > flushed => {
+            let alarm = format!("the log ends at {flushed} and was read up to {known}: {again}");
+            Plan { from: confirmed, read_table: true, alarm: Some(alarm) }
+        }
+        Some(known) => Plan { from: known, read_table: false, alarm: None },
+        // The slot is older than what is known of it: whatever was confirmed is in the table.
+        None => Plan { from: confirmed, read_table: true, alarm: None },
+    })
+}
+
+/// A source whose log is followed.
+struct Tail<'r> {
+    running: &'r Running,
+    config: &'r SourceConfig,
+    /// For looking at the slot.
+    session: Session,
+    table: Option<Table>,
+    /// How the table looked last.
+    mapping: Option<(u32, LogMapping)>,
+    rows: Vec<SourceRow>,
+    /// What names the rows in their table.
+    keys: Vec<String>,
+    /// All before it is durable here, but for what is in `rows`.
+    done: Lsn,
+    system: String,
+    /// What the store knows of `done`.
+    noted: Lsn,
+    noted_at: Instant,
+}
+
+impl Tail<'_> {
+    async fn follow(&mut self, mut stream: Stream, handover: &mut Handover) -> Result<(), Trouble> {
+        let mut looked_at = Instant::now();
+        let mut idle = true;
+        loop {
+            // Rows that wait are handed over as soon as nothing more is at hand.
+            let wait = if self.rows.is_empty() { TAIL_TICK } else { Duration::ZERO };
+            match timeout(wait, stream.next()).await {
+                Ok(frame) => {
+                    let frame = frame.map_err(|error| trouble(&error, self.config))?;
+                    idle = matches!(frame, Frame::Idle(_));
+                    self.take(frame)?;
+                }
+                Err(_) => self.hand_over(handover).await?,
+            }
+            if self.rows.len() >= self.config.batch {
+                self.hand_over(handover).await?;
+            }
+            handover.keep().await?;
+            if self.rows.is_empty() {
+                self.confirm(&stream, handover, idle).await?;
+            }
+            if looked_at.elapsed() >= IDLE_CONFIRM_EVERY {
+                looked_at = Instant::now();
+                self.look_at_slot().await?;
+            }
+        }
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
+        if let Some(lsn) = frame.end_lsn() {
+            self.done = lsn.max(self.done);
+        }
+        let message = match frame {
+            Frame::Idle(_) => return Ok(()),
+            Frame::Message(message) => message,
+        };
+        match (message, &self.table) {
+            (Message::Relation(relation), Some(table))
+                if self.is_ours(&relation.schema, &relation.name) =>
+            {
+                let id = relation.id;
+                self.mapping = Some((id, LogMapping::of(relation, self.config, &table.key)?));
+            }
+            (Message::Insert(insert), Some(_)) => {
+                let Some((_, mapping)) =
+                    self.mapping.as_ref().filter(|(id, _)| *id == insert.relation)
+                else {
+                    return Ok(());
+                };
+                let read = mapping.read(&insert);
+                self.keys.extend(read.key);
+                self.push(read.row);
+            }
+            (Message::Logical(message), None) if message.prefix == MESSAGE_PREFIX => {
+                self.push(read_message(&message, self.config.name.as_str()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, mut row: SourceRow) {
+        row.complete(self.config);
+        self.rows.push(row);
+    }
+
+    fn is_ours(&self, schema: &str, name: &str) -> bool {
+        let table = &self.config.table;
+        table.name == name && table.schema.as_deref().is_none_or(|own| own == schema)
+    }
+
+    /// Hands over what was read. While the store takes nothing it is tried again: the stream's own task keeps the session.
+    async fn hand_over(&mut self, handover: &mut Handover) -> Result<(), Trouble> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            match handover.hand_over(&self.rows).await {
+                Ok(_) => break,
+                Err(trouble @ Trouble::Store(_)) => self.running.in_trouble(trouble, back_off),
+                Err(trouble) => return Err(trouble),
+            }
+            tokio::time::sleep(back_off).await;
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
+            handover.renew().await.or_else(|trouble| match trouble {
+                Trouble::Store(_) => Ok(()),
+                trouble => Err(trouble),
+            })?;
+        }
+        self.running.reading();
+        self.rows.clear();
+        let keys = std::mem::take(&mut self.keys);
+        if let Some(table) = &self.table {
+            table.remove(&keys).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An idle log is in less of
+    /// a hurry.
+    async fn confirm(
+        &mut self,
+        stream: &Stream,
+        handover: &Handover,
+        idle: bool,
+    ) -> Result<(), Trouble> {
+        let every = if idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
+        if self.done == self.noted || self.noted_at.elapsed() < every {
+            return Ok(());
+        }
+        let position = SourcePosition { system: self.system.clone(), number: self.done.as_u64() };
+        let sources = &self.running.tools.sources;
+        sources.save_source_position(&self.config.name, handover.epoch(), position).await?;
+        stream.confirm(self.done);
+        (self.noted, self.noted_at) = (self.done, Instant::now());
+        self.running.status.caught_up();
+        Ok(())
+    }
+
+    async fn look_at_slot(&self) -> Result<(), Trouble> {
+        let sql = "SELECT coalesce(pg_current_wal_lsn() - restart_lsn, 0)::bigint, safe_wal_size, wal_status = 'lost' \
+                   FROM pg_replication_slots WHERE slot_name = $1";
+        let found = self.session.client.query_opt(sql, &[&self.config.slot]).await?;
+        let status = match found {
+            None => SlotStatus { lost: true, ..SlotStatus::default() },
+            Some(row) => SlotStatus {
+                retained_bytes: row.try_get::<_, i64>(0)?.try_into().unwrap_or_default(),
+                safe_bytes: row
+                    .try_get::<_, Option<i64>>(1)?
+                    .map(|bytes| bytes.try_into().unwrap_or_default()),
+                lost: row.try_get::<_, Option<bool>>(2)?.unwrap_or_default(),
+            },
+        };
+        self.running.status.lock().slot = Some(status);
+        Ok(())
+    }
+}
+
+/// What a failure of the log means for the source.
+fn trouble(error: &Error, config: &SourceConfig) -> Trouble {
+    let remedy = match error.kind() {
+        ErrorKind::SlotInUse => return Trouble::Elsewhere(error.to_string()),
+        ErrorKind::WalLevel => {
+            "ALTER SYSTEM SET wal_level = logical; then restart the server".to_owned()
+        }
+        ErrorKind::Permission => {
+            "ALTER ROLE … REPLICATION; railpost outbox check names the role".to_owned()
+        }
+        ErrorKind::Authentication => "correct the user or password in `url`".to_owned(),
+        ErrorKind::NoneLeft => {
+            "raise max_replication_slots and max_wal_senders, then restart the server".to_owned()
+        }
+        ErrorKind::SlotForeign => {
+            "name another slot in `slot`, or drop the one that is there".to_owned()
+        }
+        ErrorKind::Version => "use PostgreSQL 14 or later, or mode = \"tail\"".to_owned(),
+        ErrorKind::PublicationMissing => crate::init::publication_sql(config),
+        ErrorKind::TooLarge => "delete that row at its source, or make it smaller".to_owned(),
+        ErrorKind::Tls | ErrorKind::Invalid => "correct `url` or `root_certificates`".to_owned(),
+        _ => return Trouble::Unavailable(format!("PostgreSQL: {error}")),
+    };
+    Trouble::wrong(format!("PostgreSQL: {error}"), remedy)
+}

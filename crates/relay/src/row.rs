@@ -1,0 +1,213 @@
+//! A row of a source, and the event that it is.
+
+use bytes::Bytes;
+use railpost_engine::Timestamp;
+use railpost_store::limits::{PAYLOAD_LEN_MAX, TRACEPARENT_LEN_MAX};
+use railpost_store::{Event, Hold, RowRefusal, SourceFields};
+use railpost_wire::{ContentType, TenantId};
+use ring::digest::{SHA256, digest};
+use serde::de::IgnoredAny;
+
+use crate::config::SourceConfig;
+use crate::limits::REASON_LEN_MAX;
+
+/// A row of a source, as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceRow {
+    /// What names it at its source: the number that the database gave it.
+    pub number: i64,
+    /// What is in it, but for the payload.
+    pub fields: SourceFields,
+    /// Its payload.
+    pub payload: Option<Bytes>,
+}
+
+impl SourceRow {
+    /// What rows of the same tenant and key wait for; nothing for a row without a key.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        let key = self.fields.key.as_deref()?;
+        let tenant = self.fields.tenant.as_deref().unwrap_or_default();
+        let text = format!("{}:{tenant}{key}", tenant.len());
+        let mut hold = [0; 16];
+        hold.copy_from_slice(&digest(&SHA256, text.as_bytes()).as_ref()[..16]);
+        Some(Hold(hold))
+    }
+
+    /// Puts the configured tenant where the row names none. A row that names another one keeps it, and is refused.
+    pub(crate) fn complete(&mut self, config: &SourceConfig) {
+        if let Some(tenant) = &config.tenant {
+            self.fields.tenant.get_or_insert_with(|| tenant.to_string());
+        }
+    }
+
+    /// The event, or why it is none. One that does not say when it happened, happened at `now`.
+    pub(crate) fn event(
+        &self,
+        config: &SourceConfig,
+        now: Timestamp,
+    ) -> Result<(TenantId, Event), RowRefusal> {
+        let fields = &self.fields;
+        let tenant: TenantId = parse("tenant", fields.tenant.as_deref())?;
+        if let Some(own) = config.tenant.as_ref().filter(|own| **own != tenant) {
+            return Err(refusal(
+                "tenant",
+                format!("expected `{own}`, whose source it is; got `{tenant}`"),
+            ));
+        }
+        let content_type = match fields.content_type.as_deref() {
+            None => ContentType::JSON,
+            text => parse("content_type", text)?,
+        };
+        let event = Event {
+            id: parse("id", fields.id.as_deref())?,
+            event_type: parse("type", fields.event_type.as_deref())?,
+            key: fields.key.as_deref().map(|key| parse("key", Some(key))).transpose()?,
+            payload: self.checked_payload(&content_type)?,
+            content_type,
+            schema_version: fields.schema_version.map(schema_version).transpose()?,
+            time: fields.time.map_or(Ok(now), time)?,
+            traceparent: fields.traceparent.clone().map(traceparent).transpose()?,
+            cloudevent: None,
+        };
+        Ok((tenant, event))
+    }
+
+    fn checked_payload(&self, content_type: &ContentType) -> Result<Bytes, RowRefusal> {
+        let payload =
+            self.payload.clone().ok_or_else(|| refusal("payload", "expected bytes; got NULL"))?;
+        if payload.len() > PAYLOAD_LEN_MAX {
+            let problem =
+                format!("expected at most {PAYLOAD_LEN_MAX} bytes; got {}", payload.len());
+            return Err(refusal("payload", problem));
+        }
+        if content_type.is_json() {
+            serde_json::from_slice::<IgnoredAny>(&payload).map_err(|error| {
+                refusal("payload", format!("expected JSON, as its content type says: {error}"))
+            })?;
+        }
+        Ok(payload)
+    }
+}
+
+/// A refusal whose reason is cut to its bound.
+pub(crate) fn refusal(code: &str, reason: impl Into<String>) -> RowRefusal {
+    let mut reason = reason.into();
+    if reason.len() > REASON_LEN_MAX {
+        let end =
+            (0..=REASON_LEN_MAX - '…'.len_utf8()).rev().find(|end| reason.is_char_boundary(*end));
+        reason.truncate(end.unwrap_or_default());
+        reason.push('…');
+    }
+    RowRefusal { code: code.to_owned(), reason }
+}
+
+fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
+    field: &str,
+    text: Option<&str>,
+) -> Result<T, RowRefusal> {
+    let text = text.ok_or_else(|| refusal(field, "expected a value; got NULL"))?;
+    text.parse().map_err(|error: T::Err| refusal(field, error.to_string()))
+}
+
+fn schema_version(version: i64) -> Result<u32, RowRefusal> {
+    let problem = || format!("expected 0 to {}; got {version}", u32::MAX);
+    u32::try_from(version).map_err(|_| refusal("schema_version", problem()))
+}
+
+fn time(millis: i64) -> Result<Timestamp, RowRefusal> {
+    let problem = || format!("expected a time from 1970 on; got {millis} milliseconds");
+    u64::try_from(millis).map(Timestamp::from_millis).map_err(|_| refusal("time", problem()))
+}
+
+fn traceparent(text: String) -> Result<String, RowRefusal> {
+    let visible = text.bytes().all(|c| c.is_ascii_graphic() || c == b' ');
+    if visible && (1..=TRACEPARENT_LEN_MAX).contains(&text.len()) {
+        return Ok(text);
+    }
+    Err(refusal(
+        "traceparent",
+        format!("expected 1 to {TRACEPARENT_LEN_MAX} visible ASCII characters"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> SourceConfig {
+        let text = format!("name = \"shop\"\nurl = \"postgres://a@b/c\"\n{text}");
+        toml::from_str::<crate::config::SourceSection>(&text).unwrap().check().unwrap()
+    }
+
+    fn row() -> SourceRow {
+        let fields = SourceFields {
+            id: Some("e1".to_owned()),
+            event_type: Some("order.paid".to_owned()),
+            key: Some("42".to_owned()),
+            ..SourceFields::default()
+        };
+        SourceRow { number: 1, fields, payload: Some(Bytes::from_static(b"{}")) }
+    }
+
+    fn refused(change: impl FnOnce(&mut SourceRow)) -> String {
+        let config = config("tenant = \"acme\"");
+        let mut row = row();
+        change(&mut row);
+        row.complete(&config);
+        let now = Timestamp::from_millis(7);
+        row.event(&config, now)
+            .map(|(tenant, _)| tenant.to_string())
+            .unwrap_or_else(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn a_row_is_an_event_or_says_which_field_is_wrong() {
+        let fields = |change: fn(&mut SourceFields)| refused(|row| change(&mut row.fields));
+        assert_eq!(refused(|_| ()), "acme");
+        assert_eq!(fields(|fields| fields.id = None), "id");
+        assert_eq!(fields(|fields| fields.id = Some("a b".to_owned())), "id");
+        assert_eq!(fields(|fields| fields.event_type = Some("order paid".to_owned())), "type");
+        assert_eq!(fields(|fields| fields.key = Some(String::new())), "key");
+        assert_eq!(fields(|fields| fields.key = None), "acme");
+        assert_eq!(fields(|fields| fields.tenant = Some("other".to_owned())), "tenant");
+        assert_eq!(fields(|fields| fields.content_type = Some("json".to_owned())), "content_type");
+        assert_eq!(fields(|fields| fields.schema_version = Some(-1)), "schema_version");
+        assert_eq!(fields(|fields| fields.time = Some(-1)), "time");
+        assert_eq!(fields(|fields| fields.traceparent = Some("é".to_owned())), "traceparent");
+        assert_eq!(refused(|row| row.payload = None), "payload");
+        assert_eq!(refused(|row| row.payload = Some(Bytes::from_static(b"{"))), "payload");
+        assert_eq!(
+            refused(|row| row.payload = Some(vec![b'1'; PAYLOAD_LEN_MAX + 1].into())),
+            "payload"
+        );
+    }
+
+    #[test]
+    fn a_payload_that_is_not_declared_as_json_need_not_be() {
+        let change = |row: &mut SourceRow| {
+            row.fields.content_type = Some("text/plain".to_owned());
+            row.payload = Some(Bytes::from_static(b"{"));
+        };
+        assert_eq!(refused(change), "acme");
+    }
+
+    #[test]
+    fn rows_share_a_hold_if_they_share_tenant_and_key() {
+        let hold = |tenant: &str, key: Option<&str>| {
+            let mut row = row();
+            row.fields.tenant = Some(tenant.to_owned());
+            row.fields.key = key.map(str::to_owned);
+            row.hold()
+        };
+        assert_eq!(hold("a", Some("1")), hold("a", Some("1")));
+        assert_ne!(hold("a", Some("1")), hold("a", Some("2")));
+        assert_ne!(hold("a", Some("b1")), hold("ab", Some("1")));
+        assert_eq!(hold("a", None), None);
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_where_a_character_ends() {
+        let reason = refusal("type", "é".repeat(REASON_LEN_MAX)).reason;
+        assert!(reason.len() <= REASON_LEN_MAX && reason.ends_with("é…"), "{}", reason.len());
+    }
+}

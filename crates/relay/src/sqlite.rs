@@ -1,0 +1,290 @@
+//! Sources in SQLite: a file that is only read.
+//!
+//! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which they were given.
+//! What was read is remembered in the store as the number of the last row.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use railpost_store::{SourceFields, SourcePosition};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags, Row};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::config::{Column, SourceConfig};
+use crate::handover::Handover;
+use crate::row::SourceRow;
+use crate::run::Running;
+use crate::tools::Observation;
+use crate::trouble::Trouble;
+
+/// Reads the file until something fails.
+pub(crate) async fn run(
+    running: &Running,
+    path: &Path,
+    handover: &mut Handover,
+) -> Result<(), Trouble> {
+    let config = &*running.config;
+    let mut reader = Reader::open(path, config).await?;
+    let sources = &running.tools.sources;
+    let system = format!("sqlite {}", path.display());
+    let saved = sources.source_position(&config.name).await?.filter(|saved| saved.system == system);
+    let mut cursor = saved.map_or(0, |saved| saved.number as i64);
+    let newest = reader.newest().await?;
+    if newest < cursor {
+        let alarm = format!(
+            "the file holds numbers up to {newest} and was read up to {cursor}: it was replaced or restored, and is read \
+             again from its beginning"
+        );
+        running.tools.observer.observe(&config.name, &Observation::Alarm(&alarm));
+        cursor = 0;
+    }
+    running.reading();
+    let (shortest, longest) = config.poll_interval;
+    let (shortest, longest) =
+        (Duration::from_millis(shortest.as_millis()), Duration::from_millis(longest.as_millis()));
+    let mut interval = shortest;
+    loop {
+        let mut rows = reader.rows_after(cursor).await?;
+        handover.keep().await?;
+        let taken = rows.len();
+        if let Some(last) = rows.last() {
+            let number = last.number;
+            for row in &mut rows {
+                row.complete(config);
+            }
+            handover.hand_over(&rows).await?;
+            let position = SourcePosition { system: system.clone(), number: number as u64 };
+            sources.save_source_position(&config.name, handover.epoch(), position).await?;
+            cursor = number;
+        }
+        interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
+        if taken < config.batch {
+            running.status.caught_up();
+            reader.wait(running, interval, longest).await?;
+        }
+    }
+}
+
+/// The file's reader: a thread of its own, because reading a file blocks.
+struct Reader {
+    questions: mpsc::Sender<Question>,
+    /// What `PRAGMA data_version` said when rows were last asked for.
+    seen: i64,
+}
+
+/// What the thread is asked, and where the answer goes.
+enum Question {
+    Rows { after: i64, answer: oneshot::Sender<Result<(i64, Vec<SourceRow>), Trouble>> },
+    Newest(oneshot::Sender<Result<i64, Trouble>>),
+    Version(oneshot::Sender<Result<i64, Trouble>>),
+}
+
+impl Reader {
+    async fn open(path: &Path, config: &SourceConfig) -> Result<Self, Trouble> {
+        let (questions, mut asked) = mpsc::channel(1);
+        let (opened, answer) = oneshot::channel();
+        let (path, config) = (path.to_owned(), config.clone());
+        let work = move || match File::open(&path, &config) {
+            Err(trouble) => drop(opened.send(Err(trouble))),
+            Ok(file) => {
+                let _ = opened.send(Ok(()));
+                while let Some(question) = asked.blocking_recv() {
+                    file.answer(question);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("railpost-outbox".to_owned()).spawn(work);
+        thread.map_err(|error| Trouble::Unavailable(format!("no thread to read with: {error}")))?;
+        answer.await.unwrap_or_else(|_| Err(gone()))?;
+        Ok(Self { questions, seen: 0 })
+    }
+
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<Result<T, Trouble>>) -> Question,
+    ) -> Result<T, Trouble> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(question(answer)).await.map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn rows_after(&mut self, after: i64) -> Result<Vec<SourceRow>, Trouble> {
+        let (seen, rows) = self.ask(|answer| Question::Rows { after, answer }).await?;
+        self.seen = seen;
+        Ok(rows)
+    }
+
+    async fn newest(&self) -> Result<i64, Trouble> {
+        self.ask(Question::Newest).await
+    }
+
+    /// Waits until the file has changed, looking at it in this interval. After the longest one it answers anyway: the lease
+    /// has to be renewed.
+    async fn wait(
+        &self,
+        running: &Running,
+        interval: Duration,
+        longest: Duration,
+    ) -> Result<(), Trouble> {
+        let woken = timeout(interval.min(longest), running.wake.notified()).await.is_ok();
+        let changed = self.ask(Question::Version).await? != self.seen;
+        let mut status = running.status.lock();
+        if woken || changed {
+            status.wakes_by_notify += 1
+        } else {
+            status.wakes_by_poll += 1
+        }
+        Ok(())
+    }
+}
+
+fn gone() -> Trouble {
+    Trouble::Unavailable("the file's reader has stopped".to_owned())
+}
+
+/// The open file.
+struct File {
+    db: Connection,
+    rows: String,
+    newest: String,
+    batch: usize,
+    source: String,
+}
+
+impl File {
+    fn open(path: &PathBuf, config: &SourceConfig) -> Result<Self, Trouble> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags).map_err(|error| {
+            let problem = format!("cannot open {}: {error}", path.display());
+            Trouble::wrong(problem, "name a SQLite file that this user may read behind `sqlite:`")
+        })?;
+        let busy = db.busy_timeout(Duration::from_secs(5));
+        busy.map_err(|error| trouble(&error))?;
+        let file = Self {
+            rows: rows_sql(config),
+            newest: format!(
+                "SELECT coalesce(max({}), 0) FROM {}",
+                config.columns.order.as_ref().expect("a polled source has an order").sql(),
+                config.table.sql()
+            ),
+            batch: config.batch,
+            source: config.name.to_string(),
+            db,
+        };
+        // Whether the table is there and has these columns shows at once.
+        file.db.prepare(&file.rows).map_err(|error| trouble(&error))?;
+        Ok(file)
+    }
+
+    fn answer(&self, question: Question) {
+        // Whoever has stopped waiting needs no answer.
+        match question {
+            Question::Rows { after, answer } => {
+                let rows = self.version().and_then(|seen| Ok((seen, self.read(after)?)));
+                drop(answer.send(rows.map_err(|error| trouble(&error))));
+            }
+            Question::Newest(answer) => {
+                let newest = self.db.query_row(&self.newest, [], |row| row.get(0));
+                drop(answer.send(newest.map_err(|error| trouble(&error))));
+            }
+            Question::Version(answer) => {
+                drop(answer.send(self.version().map_err(|error| trouble(&error))));
+            }
+        }
+    }
+
+    /// A number that changes with every commit of another connection.
+    fn version(&self) -> rusqlite::Result<i64> {
+        self.db.query_row("PRAGMA data_version", [], |row| row.get(0))
+    }
+
+    /// The rows behind a number, as many as make a batch and no more bytes than one may have.
+    fn read(&self, after: i64) -> rusqlite::Result<Vec<SourceRow>> {
+        let mut statement = self.db.prepare_cached(&self.rows)?;
+        let mut found = statement.query((after, self.batch))?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.next()? {
+            let row = self.read_row(row)?;
+            bytes += row.payload.as_ref().map_or(0, Bytes::len);
+            if bytes > railpost_store::limits::BATCH_BYTES_MAX / 2 && !rows.is_empty() {
+                break;
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn read_row(&self, row: &Row<'_>) -> rusqlite::Result<SourceRow> {
+        let id = match row.get_ref(1)? {
+            ValueRef::Integer(number) => Some(format!("{}:{number}", self.source)),
+            value => text(value),
+        };
+        let payload = match row.get_ref(5)? {
+            ValueRef::Blob(bytes) => Some(Bytes::copy_from_slice(bytes)),
+            value => text(value).map(Bytes::from),
+        };
+        let fields = SourceFields {
+            id,
+            tenant: text(row.get_ref(2)?),
+            event_type: text(row.get_ref(3)?),
+            key: text(row.get_ref(4)?),
+            content_type: text(row.get_ref(6)?),
+            schema_version: number(row.get_ref(7)?),
+            time: number(row.get_ref(8)?),
+            traceparent: text(row.get_ref(9)?),
+        };
+        Ok(SourceRow { number: row.get(0)?, fields, payload })
+    }
+}
+
+fn rows_sql(config: &SourceConfig) -> String {
+    let columns = &config.columns;
+    let order = columns.order.as_ref().expect("a polled source has an order").sql();
+    let maybe = |column: &Option<Column>| column.as_ref().map_or("NULL".to_owned(), Column::sql);
+    let parts = [
+        order.clone(),
+        columns.id.sql(),
+        maybe(&columns.tenant),
+        columns.event_type.sql(),
+        maybe(&columns.key),
+        columns.payload.sql(),
+        maybe(&columns.content_type),
+        maybe(&columns.schema_version),
+        maybe(&columns.time),
+        maybe(&columns.traceparent),
+    ];
+    let table = config.table.sql();
+    format!("SELECT {} FROM {table} WHERE {order} > ?1 ORDER BY {order} LIMIT ?2", parts.join(", "))
+}
+
+/// A value as text. Bytes that are not UTF-8 are shown as well as they can be: they are refused.
+fn text(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+}
+
+/// A value as a number; -1, which is refused, for what is none.
+fn number(value: ValueRef<'_>) -> Option<i64> {
+    match value {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number),
+        value => Some(text(value).and_then(|text| text.parse().ok()).unwrap_or(-1)),
+    }
+}
+
+fn trouble(error: &rusqlite::Error) -> Trouble {
+    let text = error.to_string();
+    if text.contains("no such table") || text.contains("no such column") {
+        return Trouble::wrong(format!("SQLite: {text}"), "make the table: railpost outbox init");
+    }
+    Trouble::Unavailable(format!("SQLite: {text}"))
+}

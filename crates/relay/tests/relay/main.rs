@@ -1,0 +1,12 @@
+//! The relay against real databases: a PostgreSQL server with `wal_level = logical`, SQLite files, and real stores.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod support;
+mod database;
+mod writers;
+mod poll;
+mod parked;
+mod trouble;
+mod sqlite;
+mod tail;
+mod in_the_store;

@@ -1,0 +1,154 @@
+//! A stream of changes. A task of its own reads the socket and sends statuses, so that the server hears from
+//! this client however long the caller takes.
+
+mod task;
+#[cfg(test)]
+mod task_test;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::limits::{SILENCE_MAX, STATUSES_PER_TIMEOUT, STOP_PATIENCE, WAL_SENDER_TIMEOUT};
+use crate::pgoutput::Message;
+use crate::transport::Socket;
+use crate::{Error, ErrorKind, Lsn};
+
+/// What a stream brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A message of the output plug-in.
+    Message(Message),
+    /// Everything before this position was handed over and confirmed, and nothing of it is for this stream.
+    /// Confirming it lets the server remove log that only other tables and databases wrote. The next one
+    /// comes after this one is confirmed.
+    Idle(Lsn),
+}
+
+impl Frame {
+    /// The position that stands for everything up to this frame, if it is one that can be confirmed.
+    pub fn end_lsn(&self) -> Option<Lsn> {
+        match self {
+            Frame::Message(Message::Commit(commit)) => Some(commit.end_lsn),
+            Frame::Message(Message::Logical(message)) if !message.transactional => {
+                Some(message.lsn)
+            }
+            Frame::Idle(lsn) => Some(*lsn),
+            Frame::Message(_) => None,
+        }
+    }
+}
+
+/// How often something is done, and how long something may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// A status is sent at least as often.
+    pub(crate) status: Duration,
+    /// A server that was asked and is silent for so long is gone.
+    pub(crate) silence_max: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { status: WAL_SENDER_TIMEOUT / STATUSES_PER_TIMEOUT, silence_max: SILENCE_MAX }
+    }
+}
+
+/// What the task hands to the caller: a frame, with the room that it takes; or the error that ended it.
+type Item = Result<(Frame, OwnedSemaphorePermit), Error>;
+
+/// What the caller tells the task.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
+    confirmed: Lsn,
+    stop: bool,
+}
+
+/// A running stream. Dropping it closes the connection at once; [`Stream::stop`] sends the last confirmation
+/// first.
+#[derive(Debug)]
+pub struct Stream {
+    items: mpsc::UnboundedReceiver<Item>,
+    wish: watch::Sender<Wish>,
+    server_end: Arc<AtomicU64>,
+    /// Up to where everything was handed over.
+    handed_over: Lsn,
+    ended: Option<Error>,
+    task: JoinHandle<()>,
+}
+
+impl Stream {
+    pub(crate) fn spawn(socket: Box<dyn Socket>, input: BytesMut, from: Lsn, pace: Pace) -> Self {
+        let (wish, wishes) = watch::channel(Wish { confirmed: from, stop: false });
+        let server_end = Arc::new(AtomicU64::new(from.as_u64()));
+        let (task, items) = task::Task::new(socket, input, wishes, server_end.clone(), pace);
+        let task = tokio::spawn(task.run());
+        Self { items, wish, server_end, handed_over: from, ended: None, task }
+    }
+
+    /// The next frame, in the order of the commits. It may be dropped before it is ready: nothing is lost.
+    /// After an error every call returns the same one.
+    pub async fn next(&mut self) -> Result<Frame, Error> {
+        if let Some(error) = &self.ended {
+            return Err(error.clone());
+        }
+        let item = self.items.recv().await.unwrap_or_else(|| {
+            Err(Error::new(ErrorKind::Disconnected, "the stream's task was ended"))
+        });
+        match item {
+            Ok((frame, _room)) => {
+                self.handed_over = frame.end_lsn().unwrap_or_default().max(self.handed_over);
+                Ok(frame)
+            }
+            Err(error) => {
+                self.ended = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Says that everything before this position is stored, and need not be sent again. The server hears of
+    /// it at once. A position before one that was confirmed changes nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the position is after everything that was handed over: changes would be lost.
+    pub fn confirm(&self, lsn: Lsn) {
+        assert!(lsn <= self.handed_over, "{lsn} was not handed over: {}", self.handed_over);
+        self.wish.send_if_modified(|wish| {
+            let is_later = lsn > wish.confirmed;
+            wish.confirmed = lsn.max(wish.confirmed);
+            is_later
+        });
+    }
+
+    /// How far the caller confirmed.
+    pub fn confirmed(&self) -> Lsn {
+        self.wish.borrow().confirmed
+    }
+
+    /// How far the server was when it was last heard of. It is heard of only while frames are taken.
+    pub fn server_end(&self) -> Lsn {
+        Lsn::from_u64(self.server_end.load(Ordering::Relaxed))
+    }
+
+    /// Ends the stream: the last confirmation is sent, and the slot is free when this returns, unless the
+    /// server takes too long.
+    pub async fn stop(mut self) {
+        self.items.close();
+        self.wish.send_modify(|wish| wish.stop = true);
+        // Whoever is too late is ended by being dropped.
+        let _ = timeout(STOP_PATIENCE, &mut self.task).await;
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
