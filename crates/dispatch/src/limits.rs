@@ -146,9 +146,15 @@ pub const DECISION_PATIENCE: Duration = Duration::from_secs(5);
 /// Records written in one call: a group commit of a millisecond or so.
 pub const RECORD_BATCH_MAX: usize = 1_024;
 
-/// How long records that nobody waits for are gathered before they are written. Ten times as many in a
-/// group touch far fewer than ten times the pages; a crash meanwhile costs duplicates of these.
+/// How long records that nobody waits for are gathered before they are written, and how many such pauses a group
+/// takes at most while it is small. Ten times as many in a group touch far fewer than ten times the pages; a
+/// crash meanwhile costs duplicates of these.
 pub const RECORD_PAUSE: Duration = Duration::from_millis(10);
+/// See [`RECORD_PAUSE`].
+pub const RECORD_PAUSES_MAX: u32 = 10;
+
+/// Records in a group from which on another pause gains little.
+pub const RECORD_GROUP_ENOUGH: usize = 256;
 
 /// Loads of lanes in one call.
 pub const LOADS_PER_CALL: usize = 256;

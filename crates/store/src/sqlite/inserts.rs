@@ -107,6 +107,16 @@ impl<'f> Inserts<'f> {
         self.events.push(event);
     }
 
+    /// The events that are to be added.
+    pub(super) fn events(&self) -> &[NewEvent] {
+        &self.events
+    }
+
+    /// The deliveries that are to be added.
+    pub(super) fn deliveries(&self) -> &[DeliveryInsert] {
+        &self.deliveries
+    }
+
     pub(super) fn add_lane(&mut self, lane: NewLane) {
         self.lanes.push(lane);
     }

@@ -15,13 +15,14 @@ use crate::rows::Columns;
 use crate::{Result, Setup, StoreError, packed};
 
 /// One script per version: the first makes version 1 out of an empty file.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
 ];
 
 /// The newest schema known here.

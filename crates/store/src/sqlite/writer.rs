@@ -3,6 +3,8 @@
 //! A group that holds an accept, a change or a durable record is flushed to the disk before anyone is
 //! answered. A group of plain records is not: it becomes durable with the next group that is.
 //!
+//! A small group of accepts goes to the accept log ([`super::accept_log`]); others apply that log first.
+//!
 //! If the disk fails to keep a group, nothing is written any more ([`StopReason`]).
 
 use std::thread::JoinHandle;
@@ -101,6 +103,8 @@ pub(super) struct Order {
     pub(super) items: usize,
     /// How many bytes of payloads and responses those have.
     pub(super) bytes: usize,
+    /// Whether it accepts events and does nothing else, and may be logged.
+    pub(super) loggable: bool,
 }
 
 /// Work, its result, and who waits for it.
@@ -156,6 +160,8 @@ fn serve(mut session: WriteSession<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
             group.into_iter().for_each(|job| job.answer(result.clone()));
         }
     }
+    // If this fails, opening the file does it.
+    let _ = session.stop.check().and_then(|()| session.apply_log());
 }
 
 /// The first job and whatever else waits, up to the bounds; the last one may pass them. In a crowd more are on their way: the writer
@@ -190,17 +196,44 @@ fn gather(
 /// All jobs in one transaction.
 fn commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
     session.stop.check()?;
-    let mut done = try_commit(session, group);
+    if is_logged(session, group) {
+        let done = try_commit(session, group, Target::Log);
+        if !session.log.take_refusal() {
+            return session.stop.check().and(done);
+        }
+    }
+    let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
+    let tables = Target::Tables { durable };
+    let mut done = session.apply_log().and_then(|()| try_commit(session, group, tables));
     if done.is_err() && session.looks_up_next() {
-        done = try_commit(session, group);
+        done = try_commit(session, group, tables);
     }
     // What a sync lost is not known: callers that wait are told why nothing is written any more.
     session.stop.check().and(done)
 }
 
-fn try_commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
-    let durable = group.iter().any(|job| job.order().durability == Durability::Durable);
-    session.begin(durable)?;
+/// Where a group is written.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Log,
+    Tables { durable: bool },
+}
+
+/// Whether the group goes to the accept log. A crowd does not: a page of each tree serves many of its events.
+fn is_logged(session: &WriteSession<'_>, group: &[Box<dyn Job>]) -> bool {
+    let small = group.len() < CROWD_JOBS && group.iter().all(|job| job.order().loggable);
+    small && session.log.has_room()
+}
+
+fn try_commit(
+    session: &mut WriteSession<'_>,
+    group: &mut [Box<dyn Job>],
+    target: Target,
+) -> Result<()> {
+    match target {
+        Target::Log => session.begin_logged()?,
+        Target::Tables { durable } => session.begin(durable)?,
+    }
     let done = group.iter_mut().try_for_each(|job| job.run(session));
     let done = done.and_then(|()| session.end());
     if done.is_err() {
@@ -221,12 +254,12 @@ mod tests {
         items: usize,
         work: impl FnMut(&mut WriteSession<'_>) -> Result<()> + Send + 'static,
     ) -> Box<dyn Job> {
-        let order = Order { durability: Durability::Durable, items, bytes: 0 };
+        let order = Order { durability: Durability::Durable, items, bytes: 0, loggable: false };
         Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
     }
 
     fn job_of_bytes(bytes: usize) -> Box<dyn Job> {
-        let order = Order { durability: Durability::Durable, items: 1, bytes };
+        let order = Order { durability: Durability::Durable, items: 1, bytes, loggable: false };
         let work = |_: &mut WriteSession<'_>| Ok(());
         Box::new(Task { order, work, output: None, reply: oneshot::channel().0 })
     }
