@@ -132,6 +132,8 @@ impl<'f> Inserts<'f> {
 
     /// Adds everything. If it fails, the group must be given up.
     pub(super) fn run(&mut self) -> Result<()> {
+        let follows = |pair: &[NewEvent]| pair[0].num + 1 == pair[1].num;
+        assert!(self.events.windows(2).all(follows), "events are numbered without a gap");
         let (first, later) = self.events.split_at(self.events.len().min(1));
         self.into_first_event.run(first, give_numbered_event)?;
         self.into_later_events.run(later, give_event)?;

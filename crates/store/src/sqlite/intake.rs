@@ -30,7 +30,8 @@ impl<'f> WriteSession<'f> {
         if self.log.is_open && !self.may_log(&tenant, batch, &known)? {
             return Err(self.log.refuse());
         }
-        let looks = self.looks_up() || self.check_backlog(&tenant, batch, &known).is_err();
+        let looks = !self.log.is_open
+            && (self.looks_up() || self.check_backlog(&tenant, batch, &known).is_err());
         if looks {
             self.add_accepted()?;
             known = self.accepted_before(tenant.num, &batch.events)?;

@@ -124,6 +124,7 @@ impl WriteSession<'_> {
 
     /// Adds what the group has accepted so far.
     pub(super) fn add_accepted(&mut self) -> Result<()> {
+        assert!(!self.log.is_open, "a group that is logged adds nothing to the tables");
         self.cache.lanes.complete(self.inserts.new_lanes());
         let added = self.inserts.run();
         let code = added.as_ref().err().and_then(Error::sqlite_error_code);
