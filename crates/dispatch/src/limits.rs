@@ -187,8 +187,9 @@ pub const PARCEL_FRESH: Span = Span::from_secs(5);
 /// Bytes of payloads just accepted that are kept in memory, unless configured otherwise.
 pub const PARCELS_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 
-/// Endpoints or tenants read in one page when a dispatcher starts.
-pub const REGISTRY_PAGE: u32 = 100;
+/// Endpoints or tenants read in one page when a dispatcher starts: the longest page that a store gives, because
+/// each page waits for the store once or twice.
+pub const REGISTRY_PAGE: u32 = railpost_store::limits::LIST_LIMIT_MAX;
 
 /// How soon, and how seldom at the most, a store in trouble is asked again.
 pub const STORE_RETRY_MIN: Duration = Duration::from_millis(50);

@@ -11,7 +11,9 @@ use railpost_wire::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Replay, Result};
+use crate::{
+    ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Replay, Result, StoreError,
+};
 
 /// What is configured, and how it is changed.
 #[async_trait]
@@ -45,6 +47,19 @@ pub trait Registry: Send + Sync {
 
     /// All secrets of an endpoint, expired ones too, the earliest first.
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>>;
+
+    /// The same for each of these endpoints, in their order. If the secrets of one cannot be opened, that is the
+    /// error of this one alone.
+    async fn secrets_of(
+        &self,
+        endpoints: &[EndpointId],
+    ) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
+        let mut all = Vec::with_capacity(endpoints.len());
+        for endpoint in endpoints {
+            all.push(apart(self.secrets(*endpoint).await)?);
+        }
+        Ok(all)
+    }
 
     /// One event type of a tenant.
     async fn event_type(
@@ -235,6 +250,14 @@ impl Endpoint {
             status: self.status,
             failing_since: self.failing_since,
         }
+    }
+}
+
+/// Sets the trouble of one endpoint's secrets apart from that of the store.
+pub(crate) fn apart<T>(secrets: Result<T>) -> Result<Result<T>> {
+    match secrets {
+        Err(trouble @ (StoreError::Corrupt(_) | StoreError::WrongMasterKey)) => Ok(Err(trouble)),
+        secrets => secrets.map(Ok),
     }
 }
 

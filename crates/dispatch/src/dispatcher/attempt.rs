@@ -39,14 +39,15 @@ impl Job {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
     pub(super) async fn perform(&self) -> AttemptDetail {
         let started_at = self.tools.source.now();
-        let exchange = match (&self.outlet.route, self.outlet.blocked(started_at)) {
-            (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
-            (_, Some(problem)) => not_sent(Failure::NotSent, problem),
-            (Ok(route), None) => match self.request(route, started_at) {
-                Ok(request) => self.tools.sender.send(request).await,
-                Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
-            },
-        };
+        let exchange =
+            match (self.outlet.route(&self.tools.sender), self.outlet.blocked(started_at)) {
+                (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
+                (_, Some(problem)) => not_sent(Failure::NotSent, problem),
+                (Ok(route), None) => match self.request(route, started_at) {
+                    Ok(request) => self.tools.sender.send(request).await,
+                    Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
+                },
+            };
         detail(self.attempt.number, started_at, exchange, self.tools.node)
     }
 

@@ -193,6 +193,13 @@ pub(super) fn apply<'f>(db: &'f Connection, inserts: &mut Inserts<'f>) -> Result
     Ok(())
 }
 
+/// Blanks all entries, which have to be applied: what they held may have to go.
+pub(super) fn blank(db: &Connection) -> Result<()> {
+    let sql = "UPDATE accept_log SET entry = zeroblob(length(entry))";
+    db.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
+
 fn read(db: &Connection, slot: u32, generation: i64) -> Result<Option<Entry>> {
     let sql = "SELECT entry FROM accept_log WHERE slot = ?1";
     let entry = db.prepare_cached(sql)?.query_row([slot], |row| {

@@ -49,6 +49,7 @@ use writer::{Order, Writer};
 
 use crate::figures::by_bucket;
 use crate::limits::{ACCEPT_LOG_ENTRY_LEN, CROWD_ITEMS, PARCELS_MAX};
+use crate::registry::apart;
 use crate::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
@@ -93,7 +94,16 @@ impl SqliteStore {
         self.writer.write(visible(0), |_| Ok(())).await
     }
 
-    /// Reads events or deliveries.
+    /// Reads events or deliveries for people. Of a store that cannot be written to they see what the tables have.
+    async fn read_shown<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _ = self.apply_log().await;
+        self.readers.read(work).await
+    }
+
+    /// Reads deliveries for those who send them, who must see all that was accepted.
     async fn read_accepted<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -266,6 +276,19 @@ impl Registry for SqliteStore {
         self.readers.read(move |db| registry::secrets(db, endpoint, &key)).await
     }
 
+    /// On one snapshot: a thread that is woken serves all of them.
+    async fn secrets_of(
+        &self,
+        endpoints: &[EndpointId],
+    ) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
+        let (endpoints, key) = (endpoints.to_vec(), self.setup.master_key.clone());
+        let read_all = move |db: &Connection| {
+            let all = endpoints.iter().map(|id| apart(registry::secrets(db, *id, &key)));
+            all.collect()
+        };
+        self.readers.read(read_all).await
+    }
+
     async fn event_type(
         &self,
         tenant: &TenantId,
@@ -332,24 +355,24 @@ impl Access for SqliteStore {
 impl Archive for SqliteStore {
     async fn event(&self, tenant: &TenantId, id: &EventId) -> Result<Option<StoredEvent>> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.read_accepted(move |db| archive::event(db, &tenant, &id)).await
+        self.read_shown(move |db| archive::event(db, &tenant, &id)).await
     }
 
     async fn events(&self, query: EventQuery) -> Result<Listing<EventHead>> {
-        self.read_accepted(move |db| archive::events(db, &query)).await
+        self.read_shown(move |db| archive::events(db, &query)).await
     }
 
     async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>> {
-        self.read_accepted(move |db| archive::delivery(db, id)).await
+        self.read_shown(move |db| archive::delivery(db, id)).await
     }
 
     async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>> {
-        self.read_accepted(move |db| archive::deliveries(db, &query)).await
+        self.read_shown(move |db| archive::deliveries(db, &query)).await
     }
 
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
         let (tenant, event) = (tenant.clone(), event.clone());
-        self.read_accepted(move |db| archive::deliveries_of(db, &tenant, &event)).await
+        self.read_shown(move |db| archive::deliveries_of(db, &tenant, &event)).await
     }
 
     async fn attempts(
@@ -357,7 +380,7 @@ impl Archive for SqliteStore {
         delivery: DeliveryId,
         page: PageRequest,
     ) -> Result<Listing<AttemptView>> {
-        self.read_accepted(move |db| archive::attempts(db, delivery, &page)).await
+        self.read_shown(move |db| archive::attempts(db, delivery, &page)).await
     }
 
     async fn last_attempts(
@@ -365,25 +388,25 @@ impl Archive for SqliteStore {
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
         check::page_of(&deliveries)?;
-        self.read_accepted(move |db| archive::last_attempts(db, &deliveries)).await
+        self.read_shown(move |db| archive::last_attempts(db, &deliveries)).await
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
-        self.read_accepted(move |db| archive::held_lanes(db, &query)).await
+        self.read_shown(move |db| archive::held_lanes(db, &query)).await
     }
 
     async fn held_lane(&self, tenant: &TenantId, lane: LaneId) -> Result<Option<HeldLane>> {
         let tenant = tenant.clone();
-        self.read_accepted(move |db| archive::held_lane(db, &tenant, lane)).await
+        self.read_shown(move |db| archive::held_lane(db, &tenant, lane)).await
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
-        self.read_accepted(move |db| archive::counts(db, endpoint)).await
+        self.read_shown(move |db| archive::counts(db, endpoint)).await
     }
 
     async fn totals(&self, tenant: Option<&TenantId>) -> Result<Counts> {
         let tenant = tenant.cloned();
-        self.read_accepted(move |db| archive::totals(db, tenant.as_ref())).await
+        self.read_shown(move |db| archive::totals(db, tenant.as_ref())).await
     }
 
     async fn figures(

@@ -8,4 +8,4 @@ CREATE TABLE accept_log (
 ) STRICT;
 
 -- Entries of this generation are not in their tables yet. Those of other generations are.
-ALTER TABLE store ADD COLUMN accept_log_generation INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE store ADD COLUMN accept_log_generation INTEGER NOT NULL DEFAULT 1;
