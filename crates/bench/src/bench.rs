@@ -1,12 +1,14 @@
 //! Runs cases: brings up what each needs, measures, and takes it down again.
 
 mod backlog;
+mod endpoints;
 mod isolation;
 
 use std::path::PathBuf;
 
 use crate::cases::{Case, Endpoints, Floor, Publish, Store, What};
 use crate::child::{Forwarder, Sink};
+use crate::device::Device;
 use crate::disk;
 use crate::figures::Figures;
 use crate::limits::{CONNECTIONS, HOT_KEY_EVENTS, STRETCH_EVENTS, SYNCS};
@@ -73,6 +75,7 @@ impl Bench {
             What::Hanging { hangs, per_s } => self.hanging(hangs, per_s),
             What::Tenants { noisy } => self.tenants(noisy),
             What::Backlog => self.backlog(),
+            What::Endpoints => self.endpoints(),
         }
     }
 
@@ -145,7 +148,8 @@ impl Bench {
         server: Option<u32>,
         postgres: Option<u32>,
     ) -> Stage<'a> {
-        Stage { scale: self.scale, progress: &self.progress, sink, server, postgres }
+        let device = server.and_then(|_| Device::of(&self.folder));
+        Stage { scale: self.scale, progress: &self.progress, sink, server, postgres, device }
     }
 
     fn stage_of<'a>(&'a self, running: &Running, sink: &'a mut Sink) -> Stage<'a> {
