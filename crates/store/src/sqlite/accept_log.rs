@@ -401,3 +401,185 @@ impl From<(&LaneKey, &Lane, bool)> for LoggedLane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use railpost_wire::EndpointId;
+    use tempfile::TempDir;
+
+    use super::super::session::testing::{self, in_a_group};
+    use super::super::session::{OpenFile, WriteSession};
+    use super::*;
+    use crate::{EndpointPrivate, EndpointSettings, NewEndpoint, Receipt, TenantSettings, Write};
+
+    fn tenant() -> TenantId {
+        "acme".parse().unwrap()
+    }
+
+    fn batch(number: u64, payload_len: usize) -> Arc<AcceptBatch> {
+        let event = Event {
+            id: EventId::generate(number, [0; 10]),
+            event_type: "a.b".parse().unwrap(),
+            key: Some("k".parse().unwrap()),
+            payload: Bytes::from(vec![b'x'; payload_len]),
+            content_type: "text/plain".parse().unwrap(),
+            schema_version: Some(3),
+            time: Timestamp::from_millis(number),
+            traceparent: None,
+            cloudevent: None,
+        };
+        Arc::new(AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None })
+    }
+
+    /// A file with a tenant, an endpoint and event 1, so that the tenant's backlog is counted.
+    fn open(folder: &TempDir) -> OpenFile {
+        testing::open(&folder.path().join("store.db"))
+    }
+
+    fn fill(session: &mut WriteSession<'_>) {
+        in_a_group(session, |session| {
+            let create = Write::CreateTenant(tenant(), TenantSettings::default());
+            session.commit(&create.into()).unwrap();
+            let endpoint = NewEndpoint {
+                id: EndpointId::from_u128(1),
+                tenant: tenant(),
+                settings: EndpointSettings::all_events("https://example.com"),
+                private: EndpointPrivate::default(),
+            };
+            session.commit(&Write::CreateEndpoint(endpoint).into()).unwrap();
+        });
+        in_a_group(session, |session| session.accept(&batch(1, 10)).unwrap());
+    }
+
+    /// Logs an event; answers the seq of its delivery.
+    fn log(session: &mut WriteSession<'_>, number: u64, payload_len: usize) -> Result<u64> {
+        session.begin_logged()?;
+        let receipts = session.accept(&batch(number, payload_len));
+        let done = receipts.and_then(|receipts| session.end().map(|()| receipts));
+        if done.is_err() {
+            session.give_up();
+        }
+        let [Receipt::Accepted { deliveries, .. }] = &done?[..] else { panic!("it is new") };
+        Ok(deliveries[0].accepted.place.unwrap().seq.get())
+    }
+
+    /// Events, deliveries and the last seq of the lane, as the tables have them.
+    fn tables(session: &WriteSession<'_>) -> (u64, u64, u64) {
+        let number = |sql: &str| session.db.query_row(sql, [], |row| row.get(0)).unwrap();
+        (
+            number("SELECT count(*) FROM events AS e JOIN deliveries AS d ON d.event = e.num"),
+            number("SELECT count(*) FROM deliveries"),
+            number("SELECT last_seq FROM lanes"),
+        )
+    }
+
+    #[test]
+    fn what_is_logged_comes_to_its_tables_when_the_log_is_applied() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        fill(&mut session);
+        for number in 2..=5 {
+            assert_eq!(log(&mut session, number, 100), Ok(number));
+        }
+        assert_eq!((tables(&session), file.unapplied().any()), ((1, 1, 1), true));
+        session.apply_log().unwrap();
+        assert_eq!((tables(&session), file.unapplied().any()), ((5, 5, 5), false));
+        session.apply_log().unwrap();
+        assert_eq!(log(&mut session, 6, 100), Ok(6));
+        session.apply_log().unwrap();
+        assert_eq!(tables(&session), (6, 6, 6), "entries are applied once");
+    }
+
+    #[test]
+    fn a_process_that_ended_leaves_its_log_to_the_next() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        fill(&mut session);
+        (2..=4).for_each(|number| assert_eq!(log(&mut session, number, 100), Ok(number)));
+        drop(session);
+        drop(file);
+        for expected in [4, 4] {
+            let file = open(&folder);
+            let session = file.session().unwrap();
+            assert_eq!(tables(&session), (expected, expected, expected));
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_given_up_leaves_nothing_in_the_log() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        fill(&mut session);
+        assert_eq!(log(&mut session, 2, 100), Ok(2));
+        session.begin_logged().unwrap();
+        session.accept(&batch(3, 100)).unwrap();
+        session.give_up();
+        assert_eq!(log(&mut session, 3, 100), Ok(3), "it is not known from the group before");
+        session.apply_log().unwrap();
+        assert_eq!(tables(&session), (3, 3, 3));
+    }
+
+    #[test]
+    fn what_does_not_fit_or_was_accepted_before_is_for_the_tables() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        fill(&mut session);
+        assert_eq!(log(&mut session, 2, 100), Ok(2));
+        for (what, number, payload_len) in
+            [("too long", 3, ACCEPT_LOG_ENTRY_LEN), ("in the log", 2, 100), ("in a table", 1, 10)]
+        {
+            assert!(log(&mut session, number, payload_len).is_err(), "{what}");
+            assert!(session.log.take_refusal(), "{what}");
+        }
+        session.apply_log().unwrap();
+        assert_eq!(tables(&session), (2, 2, 2));
+    }
+
+    #[test]
+    fn a_failed_apply_leaves_the_log_as_it_was() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        fill(&mut session);
+        assert_eq!(log(&mut session, 2, 100), Ok(2));
+        session.db.pragma_update(None, "query_only", true).unwrap();
+        assert!(session.apply_log().is_err());
+        session.db.pragma_update(None, "query_only", false).unwrap();
+        assert!(file.unapplied().any());
+        session.apply_log().unwrap();
+        assert_eq!(tables(&session), (2, 2, 2));
+    }
+
+    #[test]
+    fn an_entry_of_another_layout_is_refused_and_one_of_another_generation_left_alone() {
+        let entry = Entry { events: vec![], deliveries: vec![], lanes: vec![] };
+        let mut bytes = entry.encode(7).unwrap();
+        assert_eq!(bytes.len(), ACCEPT_LOG_ENTRY_LEN);
+        assert!(Entry::decode(&bytes, 7).unwrap().is_some());
+        assert!(Entry::decode(&bytes, 8).unwrap().is_none());
+        assert!(Entry::decode(&bytes[..HEAD_LEN + 3], 7).is_err(), "it is cut");
+        bytes[0] += 1;
+        assert!(Entry::decode(&bytes, 7).is_err());
+    }
+
+    #[test]
+    fn blanked_entries_are_nobodys() {
+        let folder = TempDir::new().unwrap();
+        let file = open(&folder);
+        let mut session = file.session().unwrap();
+        fill(&mut session);
+        assert_eq!(log(&mut session, 2, 100), Ok(2));
+        session.apply_log().unwrap();
+        in_a_group(&mut session, |session| blank(session.db).unwrap());
+        let sql = "SELECT count(*) FROM accept_log WHERE entry <> zeroblob(length(entry))";
+        let left: u64 = session.db.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0);
+        assert_eq!(log(&mut session, 3, 100), Ok(3));
+        session.apply_log().unwrap();
+        assert_eq!(tables(&session), (3, 3, 3));
+    }
+}
