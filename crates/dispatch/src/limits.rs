@@ -159,6 +159,12 @@ pub const RECORD_GROUP_ENOUGH: usize = 256;
 /// Loads of lanes in one call.
 pub const LOADS_PER_CALL: usize = 256;
 
+/// Loads of what endpoints have open in one call, and how many such calls are under way: a server that starts has two
+/// loads for each endpoint, and most of them find nothing.
+pub const ENDPOINT_LOADS_PER_CALL: usize = 64;
+/// See [`ENDPOINT_LOADS_PER_CALL`].
+pub const ENDPOINT_LOADS_AT_ONCE: usize = 4;
+
 /// Loads of lanes in one call from which on many lanes run low side by side, and the next loads are worth
 /// waiting for. A few lanes that run low ask more seldom than this, and are not kept waiting.
 pub const LOADS_CROWD: usize = 8;

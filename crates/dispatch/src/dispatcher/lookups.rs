@@ -1,22 +1,25 @@
 //! Looks up what the engine asks for, and hands it the answers. Lanes that run low side by side are looked
-//! up in one call: most of what a short load costs is the way to the store and back.
+//! up in one call, and so are the endpoints of a server that starts: most of what a short load costs is the way
+//! to the store and back.
 
 use std::sync::Arc;
 
 use railpost_engine::{Input, Load, LoadTicket};
-use railpost_store::Store;
-use tokio::sync::mpsc;
+use railpost_store::{Store, StoreError};
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Watch;
 use super::run::News;
-use crate::limits::{LOADS_CROWD, LOADS_PAUSE, LOADS_PER_CALL};
+use crate::limits::{
+    ENDPOINT_LOADS_AT_ONCE, ENDPOINT_LOADS_PER_CALL, LOADS_CROWD, LOADS_PAUSE, LOADS_PER_CALL,
+};
 
 type Asked = (LoadTicket, Load);
 
 /// Where loads are begun. Their answers come as [`News`].
 pub(super) struct Lookups {
-    desk: Desk,
     lanes: mpsc::UnboundedSender<Asked>,
+    endpoints: mpsc::UnboundedSender<Asked>,
 }
 
 /// What a lookup needs.
@@ -32,18 +35,19 @@ impl Lookups {
     pub(super) fn start(desk: Desk) -> Self {
         let (lanes, asked) = mpsc::unbounded_channel();
         tokio::spawn(look_up_lanes(desk.clone(), asked));
-        Self { desk, lanes }
+        let (endpoints, asked) = mpsc::unbounded_channel();
+        tokio::spawn(look_up_endpoints(desk, asked));
+        Self { lanes, endpoints }
     }
 
-    /// Begins to look something up. A page of many lanes takes its time, so it goes alone.
+    /// Begins to look something up. A page of many lanes takes its time, so no lane waits for it.
     pub(super) fn begin(&self, ticket: LoadTicket, load: Load) {
-        match load {
-            // Its receiver lives as long as this.
-            Load::Lane { .. } => drop(self.lanes.send((ticket, load))),
-            Load::Lanes { .. } | Load::Unkeyed { .. } => {
-                drop(tokio::spawn(self.desk.clone().look_up(vec![(ticket, load)])));
-            }
-        }
+        let queue = match load {
+            Load::Lane { .. } => &self.lanes,
+            Load::Lanes { .. } | Load::Unkeyed { .. } => &self.endpoints,
+        };
+        // Its receiver lives as long as this.
+        let _ = queue.send((ticket, load));
     }
 }
 
@@ -64,10 +68,30 @@ async fn look_up_lanes(desk: Desk, mut asked: mpsc::UnboundedReceiver<Asked>) {
     }
 }
 
+/// Looks up what endpoints have open, a few calls at a time: each has a page in memory until the engine takes it.
+async fn look_up_endpoints(desk: Desk, mut asked: mpsc::UnboundedReceiver<Asked>) {
+    let turns = Arc::new(Semaphore::new(ENDPOINT_LOADS_AT_ONCE));
+    let mut loads = Vec::new();
+    while asked.recv_many(&mut loads, ENDPOINT_LOADS_PER_CALL).await > 0 {
+        let turn = turns.clone().acquire_owned().await;
+        let (desk, loads) = (desk.clone(), std::mem::take(&mut loads));
+        tokio::spawn(async move {
+            desk.look_up(loads).await;
+            drop(turn);
+        });
+    }
+}
+
 impl Desk {
+    /// If something does not read back, each is looked up alone: one that is damaged keeps no other back.
     async fn look_up(self, asked: Vec<Asked>) {
-        let (tickets, loads): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let (tickets, loads): (Vec<_>, Vec<_>) = asked.iter().copied().unzip();
         match self.store.load_all(loads).await {
+            Err(StoreError::Corrupt(_)) if asked.len() > 1 => {
+                for one in asked {
+                    Box::pin(self.clone().look_up(vec![one])).await;
+                }
+            }
             Ok(pages) => tickets
                 .into_iter()
                 .zip(pages)
