@@ -17,6 +17,8 @@ Railpost's speed beside what two plain HTTP hops can do, on this machine, in one
   --events N        at most N events per case
   --json PATH       write the figures there instead of under the target directory
   --plots DIR       draw there; a whole run draws into docs/images without being asked
+  --own-disk        put the stores' files on a file system of their own, in a file, so that nobody else's bytes are
+                    counted: takes root, mkfs.ext4 and loop devices
   --work-dir DIR    where the stores' files go (default: /var/tmp, which is a disk and not memory)
 
 Exits with 0 if every case kept its promises, with 1 if one failed, with 2 if it was misused.
@@ -42,6 +44,7 @@ pub(crate) struct Options {
     pub(crate) events: Option<u64>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) plots: Option<PathBuf>,
+    pub(crate) own_disk: bool,
     pub(crate) work_dir: PathBuf,
 }
 
@@ -54,6 +57,7 @@ impl Default for Options {
             events: None,
             json: None,
             plots: None,
+            own_disk: false,
             // Unlike /tmp it is never held in memory, where a durable write would cost nothing.
             work_dir: PathBuf::from("/var/tmp"),
         }
@@ -117,6 +121,7 @@ fn parse_options(mut given: impl Iterator<Item = String>) -> Result<Command, Str
             "--help" | "-h" => return Ok(Command::Help),
             "--list" => return Ok(Command::List),
             "--quick" => options.quick = true,
+            "--own-disk" => options.own_disk = true,
             "--only" => options.only.push(value(&arg, given.next())?),
             "--railpost" => options.railpost = Some(value(&arg, given.next())?.into()),
             "--events" => options.events = Some(number(&arg, given.next())?),

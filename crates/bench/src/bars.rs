@@ -39,6 +39,7 @@ enum Side {
 /// by itself: its cases ran one after the other, while the machine was the same.
 pub(crate) fn all(rows: &Rows, rounds: &[Rows]) -> Vec<Bar> {
     let wanted = rates().into_iter().chain([cpu(), latency()]).chain(isolation()).chain(backlog());
+    let wanted = wanted.chain(ordinary_load()).chain(endpoints());
     wanted.map(|wanted| wanted.judge(rows, rounds)).collect()
 }
 
@@ -112,6 +113,54 @@ fn latency() -> BarSpec {
         }),
         show: |times| format!("{times:.2} ×"),
     }
+}
+
+/// CaseKind an event costs at the load that most servers have.
+fn ordinary_load() -> Vec<BarSpec> {
+    let bytes = |what, case: &'static str, kb: f64| BarSpec {
+        what,
+        side: Side::AtMost,
+        bar: kb,
+        figure: Box::new(move |rows| Some(rows.get(case)?.written_bytes? / 1e3)),
+        show: |kb| format!("{kb:.1} KB"),
+    };
+    let cpu = |what, case: &'static str, micros: f64| BarSpec {
+        what,
+        side: Side::AtMost,
+        bar: micros,
+        figure: Box::new(move |rows| {
+            let figures = rows.get(case)?;
+            Some(figures.server_cpu_us? + figures.postgres_cpu_us.unwrap_or(0.0))
+        }),
+        show: |micros| format!("{micros:.0} µs"),
+    };
+    vec![
+        bytes("SQLite, 200/s: bytes per event", "sqlite-200", 20.0),
+        cpu("SQLite, 200/s: CPU per event", "sqlite-200", 350.0),
+        bytes("SQLite, 2,000/s: bytes per event", "sqlite-2000", 12.0),
+        cpu("SQLite, 2,000/s: CPU per event", "sqlite-2000", 200.0),
+        bytes("PostgreSQL, 200/s: bytes per event", "postgres-200", 15.0),
+        cpu("PostgreSQL, 200/s: CPU of both per event", "postgres-200", 1_000.0),
+    ]
+}
+
+fn endpoints() -> [BarSpec; 2] {
+    [
+        BarSpec {
+            what: "30,000 endpoints: memory",
+            side: Side::AtMost,
+            bar: 80.0,
+            figure: Box::new(|rows| Some(rows.get("endpoints")?.peak_bytes? as f64 / 1e6)),
+            show: |mb| format!("{mb:.0} MB"),
+        },
+        BarSpec {
+            what: "30,000 endpoints: start to ready",
+            side: Side::AtMost,
+            bar: 0.5,
+            figure: Box::new(|rows| Some(rows.get("endpoints")?.ready_ms? / 1e3)),
+            show: |seconds| format!("{seconds:.2} s"),
+        },
+    ]
 }
 
 fn isolation() -> [BarSpec; 2] {

@@ -1,12 +1,14 @@
 //! Runs cases: brings up what each needs, measures, and takes it down again.
 
 mod backlog;
+mod endpoints;
 mod isolation;
 
 use std::path::PathBuf;
 
 use crate::cases::{Baseline, Case, CaseKind, Endpoints, Publish, Store};
 use crate::child::{Forwarder, Sink};
+use crate::device::Device;
 use crate::disk;
 use crate::figures::Figures;
 use crate::limits::{CONNECTIONS, HOT_KEY_EVENTS, STRETCH_EVENTS, SYNCS};
@@ -73,6 +75,7 @@ impl Bench {
             CaseKind::Hanging { hangs, per_s } => self.hanging(hangs, per_s),
             CaseKind::Tenants { noisy } => self.tenants(noisy),
             CaseKind::Backlog => self.backlog(),
+            CaseKind::Endpoints => self.endpoints(),
         }
     }
 
@@ -145,7 +148,15 @@ impl Bench {
         server: Option<u32>,
         postgres: Option<u32>,
     ) -> MeasuredProcesses<'a> {
-        MeasuredProcesses { scale: self.scale, progress: &self.progress, sink, server, postgres }
+        let device = server.and_then(|_| Device::of(&self.folder));
+        MeasuredProcesses {
+            scale: self.scale,
+            progress: &self.progress,
+            sink,
+            server,
+            postgres,
+            device,
+        }
     }
 
     fn stage_of<'a>(

@@ -35,6 +35,8 @@ pub(crate) enum CaseKind {
     Tenants { noisy: bool },
     /// Events pile up behind an endpoint that is down.
     Backlog,
+    /// Many endpoints and nothing to send.
+    Endpoints,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +132,8 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(isolation());
     let about = "1,000,000 events pile up in 100,000 lanes, a crash, the drain";
     cases.push(Case { name: "backlog", about, kind: CaseKind::Backlog, floor: None });
+    let about = "30,000 endpoints and nothing to send: memory, and start to ready";
+    cases.push(Case { name: "endpoints", about, kind: CaseKind::Endpoints, floor: None });
     cases.push(floor("forward-again", "as forward, at the end: has the machine changed?", FORWARD));
     cases
 }

@@ -16,13 +16,15 @@ pub(crate) struct Figures {
     pub(crate) postgres_cpu_us: Option<f64>,
     /// Most resident memory of the server.
     pub(crate) peak_bytes: Option<u64>,
-    /// Bytes that server and PostgreSQL sent to the disk, per delivery.
+    /// Bytes that were written to the device of the stores' files, per delivery.
     pub(crate) written_bytes: Option<f64>,
     /// Against the floors: of rates at full load, of p99 by schedule.
     pub(crate) of_hop: Option<f64>,
     pub(crate) of_forwarder: Option<f64>,
     /// CPU per delivery against the forwarder's.
     pub(crate) cpu_of_forwarder: Option<f64>,
+    /// From starting a server again until it is ready.
+    pub(crate) ready_ms: Option<f64>,
     /// Whether the load came by schedule.
     pub(crate) scheduled: bool,
     pub(crate) accepted: u64,

@@ -20,7 +20,24 @@ pub(crate) const STREAM_LINES: u32 = 1_000;
 /// Load before the measured run: connections are open and tables are warm after it.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Length of a measured run: all cases together should take a few minutes.
+/// The same by schedule. A store's write-ahead log grows at first, which costs more than writing over it.
+pub(crate) const SCHEDULED_WARM_UP: Duration = Duration::from_secs(5);
+
+/// How long a device is watched before a run, to see what others write to it, and the share of the bytes
+/// counted that is worth a word.
+pub(crate) const DEVICE_WATCH: Duration = Duration::from_secs(1);
+/// See [`DEVICE_WATCH`].
+pub(crate) const DEVICE_OTHERS_MAX: f64 = 0.1;
+
+/// Bytes of a file system of our own: a backlog of a million events beside PostgreSQL's files.
+pub(crate) const OWN_DISK_LEN: u64 = 16 << 30;
+
+/// Endpoints of a server that starts again, and how many a tenant has.
+pub(crate) const ENDPOINTS: u64 = 30_000;
+/// See [`ENDPOINTS`].
+pub(crate) const ENDPOINTS_PER_TENANT: u64 = 1_000;
+
+/// The measured run: the whole run should take a few minutes.
 pub(crate) const STRETCH: Duration = Duration::from_secs(3);
 
 /// Fewest events of a run by schedule: twenty of them make a p99, not a single pause of the machine.

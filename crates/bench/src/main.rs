@@ -21,6 +21,7 @@ mod forward;
 
 mod proc;
 mod disk;
+mod device;
 mod child;
 mod postgres;
 mod server;
@@ -46,7 +47,9 @@ use std::process::ExitCode;
 use args::{Command, HELP, Options};
 use bench::{Bench, CaseError};
 use cases::Case;
+use device::OwnDisk;
 use figures::{Figures, Row, Rows};
+use limits::OWN_DISK_LEN;
 use measure::Scale;
 use output::Results;
 use progress::Progress;
@@ -115,6 +118,8 @@ fn measure_all(options: &Options, cases: &[Case]) -> Result<Results, String> {
         Err("no case needs it".to_owned())
     };
     let folder = WorkFolder::make(&options.work_dir)?;
+    let disk = options.own_disk.then(|| OwnDisk::mount(&folder.0, OWN_DISK_LEN)).transpose()?;
+    let files = disk.as_ref().map_or(&folder.0, |disk| &disk.folder);
     let scale = Scale { quick: options.quick, events_max: options.events };
     let (mut rounds, others) = cases::apart(cases);
     if !options.is_whole() {
@@ -122,13 +127,16 @@ fn measure_all(options: &Options, cases: &[Case]) -> Result<Results, String> {
     }
     let progress = Progress::new(rounds.iter().map(Vec::len).sum::<usize>() + others.len());
     let mut results = Results::begin(options.is_whole());
-    let mut bench = Bench::new(scale, progress, folder.0.clone(), railpost);
+    let mut bench = Bench::new(scale, progress, files.clone(), railpost);
     for round in rounds {
         let round = round.iter().map(|case| measure_one(&mut bench, case)).collect();
         results.rounds.push(Rows(round));
     }
     results.rows.0.extend(others.iter().map(|case| measure_one(&mut bench, case)));
     results.end(cases);
+    // PostgreSQL has files on the disk until here.
+    drop(bench);
+    drop(disk);
     Ok(results)
 }
 

@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::child::{Load, Sink};
+use crate::device::Device;
 use crate::figures::{Figures, per_second, ratio};
 use crate::histogram::Histogram;
 use crate::limits::{
-    CORE_FULL, DRAIN_MAX, LOOK_EVERY, PACER_LATE_MAX, QUICK_DIVISOR, STRETCH, STRETCH_EVENTS_MIN,
-    TAKEN_MAX, WARM_UP,
+    CORE_FULL, DEVICE_OTHERS_MAX, DEVICE_WATCH, DRAIN_MAX, LOOK_EVERY, PACER_LATE_MAX,
+    QUICK_DIVISOR, SCHEDULED_WARM_UP, STRETCH, STRETCH_EVENTS_MIN, TAKEN_MAX, WARM_UP,
 };
 use crate::load::Report;
 use crate::load::plan::Plan;
@@ -46,6 +47,8 @@ pub(crate) struct MeasuredProcesses<'a> {
     pub(crate) server: Option<u32>,
     /// PostgreSQL's first process, if there is one.
     pub(crate) postgres: Option<u32>,
+    /// Where the stores' files are, if it is known and something is stored.
+    pub(crate) device: Option<Device>,
 }
 
 /// What is judged: the first plan's events, at these endpoints.
@@ -64,6 +67,8 @@ struct UsageTotals {
     sink: Usage,
     /// By the machine's host, of all cores together.
     taken_us: u64,
+    /// To the device, by everyone.
+    written_bytes: Option<u64>,
 }
 
 impl MeasuredProcesses<'_> {
@@ -79,6 +84,7 @@ impl MeasuredProcesses<'_> {
         let millis = self.scale.time(run_time(plans[0].per_s)).as_millis() as u64;
         let measured = |(warm, plan)| measured(plan, warm, self.scale.events(plan.events), millis);
         let plans: Vec<Plan> = warm.iter().zip(plans).map(measured).collect();
+        let others_per_s = self.others_per_s();
         let (before, begun) = (self.costs(&loads), Instant::now());
         let reports = self.load("measuring", &mut loads, &plans)?;
         let missing =
@@ -94,6 +100,7 @@ impl MeasuredProcesses<'_> {
             costs,
             wall_us,
             missing,
+            others_per_s,
         }
         .figures(self))
     }
@@ -104,7 +111,9 @@ impl MeasuredProcesses<'_> {
         plans: &[Plan],
         judged: &MeasuredEndpoints,
     ) -> Result<Vec<Report>, String> {
-        let millis = self.scale.time(WARM_UP).as_millis() as u64;
+        let scheduled = plans[0].per_s.is_some();
+        let full = if scheduled { SCHEDULED_WARM_UP } else { WARM_UP };
+        let millis = self.scale.time(full).as_millis() as u64;
         let events = |plan: &Plan| self.scale.events(plan.events);
         let warm = |plan: &Plan| Plan { millis, events: events(plan), ..plan.clone() };
         let plans: Vec<Plan> = plans.iter().map(warm).collect();
@@ -159,7 +168,17 @@ impl MeasuredProcesses<'_> {
                 .unwrap_or_default(),
             sink: Usage::of(self.sink.pid()),
             taken_us: proc::taken_us(),
+            written_bytes: self.device.as_ref().and_then(Device::written_bytes),
         }
+    }
+
+    /// Bytes a second that others write to the device while nothing is asked of the server.
+    fn others_per_s(&self) -> Option<f64> {
+        let device = self.device.as_ref()?;
+        let (before, begun) = (device.written_bytes()?, Instant::now());
+        std::thread::sleep(self.scale.time(DEVICE_WATCH));
+        let written = device.written_bytes()?.saturating_sub(before);
+        ratio(written as f64, begun.elapsed().as_secs_f64())
     }
 }
 
@@ -184,6 +203,10 @@ impl std::ops::Sub for UsageTotals {
             load: self.load - earlier.load,
             sink: self.sink - earlier.sink,
             taken_us: self.taken_us.saturating_sub(earlier.taken_us),
+            written_bytes: self
+                .written_bytes
+                .zip(earlier.written_bytes)
+                .map(|(later, earlier)| later.saturating_sub(earlier)),
         }
     }
 }
@@ -197,6 +220,8 @@ struct Outcome<'a> {
     costs: UsageTotals,
     wall_us: u64,
     missing: u64,
+    /// Bytes a second that others wrote to the device before the stretch.
+    others_per_s: Option<f64>,
 }
 
 impl Outcome<'_> {
@@ -208,7 +233,7 @@ impl Outcome<'_> {
         let last_us = judged.iter().filter_map(|endpoint| endpoint.last_us).max().unwrap_or(0);
         let latency = merged(judged);
         let per_delivery = |amount: u64| ratio(amount as f64, all as f64);
-        let UsageTotals { server, postgres, load, sink, taken_us } = self.costs;
+        let UsageTotals { server, postgres, load, sink, taken_us, written_bytes } = self.costs;
         let cores = |cpu_us: u64| cpu_us as f64 / self.wall_us as f64;
         let of_server = |figure: Option<f64>| stage.server.and(figure);
         let mut figures = Figures {
@@ -222,7 +247,7 @@ impl Outcome<'_> {
             server_cpu_us: of_server(per_delivery(server.cpu_us)),
             postgres_cpu_us: stage.postgres.and(per_delivery(postgres.cpu_us)),
             peak_bytes: stage.server.map(|_| server.peak_bytes),
-            written_bytes: of_server(per_delivery(server.written_bytes + postgres.written_bytes)),
+            written_bytes: written_bytes.and_then(per_delivery),
             scheduled: self.plan.per_s.is_some(),
             accepted: report.accepted,
             delivered,
@@ -261,10 +286,25 @@ impl Outcome<'_> {
                 figures.taken_cores
             ));
         }
+        notes.extend(self.others());
         if has_server {
             notes.extend(bottleneck(figures));
         }
         notes
+    }
+}
+
+impl Outcome<'_> {
+    /// Says so when others wrote to the device.
+    fn others(&self) -> Option<String> {
+        let others = self.others_per_s? * self.wall_us as f64 / 1e6;
+        let share = ratio(others, self.costs.written_bytes? as f64)?;
+        (share > DEVICE_OTHERS_MAX).then(|| {
+            format!(
+                "others wrote to the same device: by the second before, {:.0} % of the bytes are theirs",
+                share.min(1.0) * 100.0
+            )
+        })
     }
 }
 

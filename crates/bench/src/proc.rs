@@ -11,8 +11,6 @@ const TICK_US: u64 = 10_000;
 pub(crate) struct Usage {
     /// CPU time of all threads, user and system.
     pub(crate) cpu_us: u64,
-    /// Bytes that were sent to the disk.
-    pub(crate) written_bytes: u64,
     /// The most memory that was resident at once.
     pub(crate) peak_bytes: u64,
 }
@@ -22,11 +20,9 @@ impl Usage {
     pub(crate) fn of(pid: u32) -> Self {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
         let stat = read("stat").ok().and_then(|text| parse_stat(&text)).unwrap_or_default();
-        let io = read("io").unwrap_or_default();
         let status = read("status").unwrap_or_default();
         Self {
             cpu_us: stat.own_ticks * TICK_US,
-            written_bytes: field(&io, "write_bytes:").unwrap_or(0),
             peak_bytes: field(&status, "VmHWM:").unwrap_or(0) * 1024,
         }
     }
@@ -41,7 +37,6 @@ impl Usage {
         for child in children(pid) {
             let usage = Self::of(child);
             total.cpu_us += usage.cpu_us;
-            total.written_bytes += usage.written_bytes;
             total.peak_bytes += usage.peak_bytes;
         }
         total
@@ -53,11 +48,7 @@ impl Sub for Usage {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
-        Self {
-            cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us),
-            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
-            peak_bytes: self.peak_bytes,
-        }
+        Self { cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us), peak_bytes: self.peak_bytes }
     }
 }
 
@@ -132,10 +123,8 @@ mod tests {
     #[test]
     fn fields_are_found_by_their_whole_name() {
         let status = "Name:\tx\nVmPeak:\t  900 kB\nVmHWM:\t  512 kB\n";
-        let io = "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4096\ncancelled_write_bytes: 5\n";
         assert_eq!(field(status, "VmHWM:"), Some(512));
-        assert_eq!(field(io, "write_bytes:"), Some(4096));
-        assert_eq!(field(io, "missing:"), None);
+        assert_eq!(field(status, "missing:"), None);
         assert_eq!(field("VmHWM:\n", "VmHWM:"), None);
     }
 
@@ -156,9 +145,9 @@ mod tests {
 
     #[test]
     fn what_was_used_between_two_readings_keeps_the_later_peak() {
-        let earlier = Usage { cpu_us: 10, written_bytes: 100, peak_bytes: 7 };
-        let later = Usage { cpu_us: 25, written_bytes: 400, peak_bytes: 9 };
-        let between = Usage { cpu_us: 15, written_bytes: 300, peak_bytes: 9 };
+        let earlier = Usage { cpu_us: 10, peak_bytes: 7 };
+        let later = Usage { cpu_us: 25, peak_bytes: 9 };
+        let between = Usage { cpu_us: 15, peak_bytes: 9 };
         assert_eq!(later - earlier, between);
     }
 }

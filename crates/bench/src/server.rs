@@ -94,7 +94,17 @@ impl Server {
         port: u16,
         types: &[String],
     ) -> Result<String, String> {
-        let endpoint = json!({ "url": format!("http://127.0.0.1:{port}/"), "types": types });
+        self.create_endpoint_at(tenant, &format!("http://127.0.0.1:{port}/"), types)
+    }
+
+    /// The same for any URL.
+    pub(crate) fn create_endpoint_at(
+        &self,
+        tenant: &str,
+        url: &str,
+        types: &[String],
+    ) -> Result<String, String> {
+        let endpoint = json!({ "url": url, "types": types });
         let created = self.create(&format!("/v1/tenants/{tenant}/endpoints"), &endpoint)?;
         let secret = created["secret"]["value"].as_str().map(str::to_owned);
         secret.ok_or_else(|| format!("the endpoint was created without a secret: {created}"))

@@ -59,7 +59,8 @@ pub(crate) fn summary(row: &Row) -> String {
     let Figures { delivered_per_s, p99_us, .. } = row.figures;
     let rate = delivered_per_s.map(|rate| format!("{}/s", thousands(rate)));
     let p99 = p99_us.map(|micros| format!("p99 {}", duration(micros)));
-    let told = rate.into_iter().chain(p99).chain(remarks(row));
+    let ready = row.figures.ready_ms.map(|millis| format!("ready after {millis:.0} ms"));
+    let told = rate.into_iter().chain(p99).chain(ready).chain(remarks(row));
     told.collect::<Vec<_>>().join(", ")
 }
 

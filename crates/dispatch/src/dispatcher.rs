@@ -296,7 +296,7 @@ impl Dispatcher {
     async fn look_up_endpoint(&self, id: EndpointId, reload: bool) -> Result<(), StoreError> {
         match self.parts.store.endpoint(id).await? {
             Some(endpoint) if endpoint.removed_at.is_none() => {
-                self.introduce(&endpoint, reload).await
+                self.introduce(&[endpoint], reload).await
             }
             _ => Ok(self.send_command(LoopCommand::RemoveEndpoint(id)).await?),
         }
@@ -360,9 +360,7 @@ impl Dispatcher {
         let mut page = PageRequest::first(REGISTRY_PAGE);
         loop {
             let listing = self.parts.store.endpoints(None, page.clone()).await?;
-            for endpoint in &listing.items {
-                self.introduce(endpoint, reload).await?;
-            }
+            self.introduce(&listing.items, reload).await?;
             match listing.next {
                 Some(next) => page.after = Some(next),
                 None => return Ok(()),
@@ -372,19 +370,19 @@ impl Dispatcher {
 
     async fn introduce(
         &self,
-        endpoint: &railpost_store::Endpoint,
+        endpoints: &[railpost_store::Endpoint],
         reload: bool,
     ) -> Result<(), StoreError> {
-        let secrets = match self.parts.store.secrets(endpoint.id).await {
+        let ids: Vec<EndpointId> = endpoints.iter().map(|endpoint| endpoint.id).collect();
+        let secrets = self.parts.store.secrets_of(&ids).await?;
+        for (endpoint, secrets) in endpoints.iter().zip(secrets) {
             // One endpoint whose secrets cannot be opened does not keep the others from being served.
-            Err(trouble @ (StoreError::Corrupt(_) | StoreError::WrongMasterKey)) => {
-                Err(trouble.to_string())
-            }
-            secrets => Ok(secrets?),
-        };
-        let prepared = Arc::new(PreparedEndpoint::new(endpoint, secrets, &self.parts.sender));
-        let endpoint = Box::new(endpoint.for_engine());
-        Ok(self.send_command(LoopCommand::PutEndpoint { endpoint, prepared, reload }).await?)
+            let secrets = secrets.map_err(|trouble| trouble.to_string());
+            let prepared = Arc::new(PreparedEndpoint::new(endpoint, secrets));
+            let endpoint = Box::new(endpoint.for_engine());
+            self.send_command(LoopCommand::PutEndpoint { endpoint, prepared, reload }).await?;
+        }
+        Ok(())
     }
 
     async fn send_command(&self, command: LoopCommand) -> Result<(), Stopped> {

@@ -146,12 +146,24 @@ pub const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Records written in one call: a group commit of a millisecond or so.
 pub const RECORD_BATCH_MAX: usize = 1_024;
 
-/// How long records that are not awaited are gathered before they are written. Ten times as many in a
-/// group touch far fewer than ten times the pages; a crash meanwhile costs duplicates of these.
+/// How long records that nobody waits for are gathered before they are written, and how many such pauses a group
+/// takes at most while it is small. Ten times as many in a group touch far fewer than ten times the pages; a
+/// crash meanwhile costs duplicates of these.
 pub const RECORD_PAUSE: Duration = Duration::from_millis(10);
+/// See [`RECORD_PAUSE`].
+pub const RECORD_PAUSES_MAX: u32 = 10;
+
+/// Records in a group from which on another pause gains little.
+pub const RECORD_GROUP_ENOUGH: usize = 256;
 
 /// Loads of lanes in one call.
 pub const LOADS_PER_CALL: usize = 256;
+
+/// Loads of what endpoints have open in one call, and how many such calls are under way: a server that starts has two
+/// loads for each endpoint, and most of them find nothing.
+pub const ENDPOINT_LOADS_PER_CALL: usize = 64;
+/// See [`ENDPOINT_LOADS_PER_CALL`].
+pub const ENDPOINT_LOADS_AT_ONCE: usize = 4;
 
 /// Loads of lanes in one call from which on many lanes run low side by side, and the next loads are worth
 /// waiting for. A few lanes that run low ask more seldom than this, and are not kept waiting.
@@ -181,8 +193,9 @@ pub const PAYLOAD_FRESH: Span = Span::from_secs(5);
 /// Bytes of payloads just accepted that are kept in memory, unless configured otherwise.
 pub const PAYLOAD_CACHE_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 
-/// Endpoints or tenants read in one page when a dispatcher starts.
-pub const REGISTRY_PAGE: u32 = 100;
+/// Endpoints or tenants read in one page when a dispatcher starts: the longest page that a store gives, because
+/// each page waits for the store once or twice.
+pub const REGISTRY_PAGE: u32 = railpost_store::limits::LIST_LIMIT_MAX;
 
 /// How soon, and how seldom at the most, a store in trouble is asked again.
 pub const STORE_RETRY_MIN: Duration = Duration::from_millis(50);

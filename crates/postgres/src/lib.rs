@@ -267,6 +267,13 @@ impl Registry for PostgresStore {
         registry::secrets(&self.node, endpoint).await
     }
 
+    async fn secrets_of(
+        &self,
+        endpoints: &[EndpointId],
+    ) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
+        registry::secrets_of(&self.node, endpoints).await
+    }
+
     async fn event_type(
         &self,
         tenant: &TenantId,

@@ -2,6 +2,7 @@
 
 use railpost_engine::{EndpointStatus, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
+use rustc_hash::FxHashMap;
 
 use super::errors::Translate;
 use super::link::Values;
@@ -9,6 +10,7 @@ use super::node::{HeldTransaction, Node};
 use super::rows::{all, one};
 use railpost_store::backend::check::{created, found, tenant_created};
 use railpost_store::backend::codes::{endpoint_status_code, millis};
+use railpost_store::backend::encryption::separate_unreadable;
 use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::rows::{
     self, Columns, endpoint_columns, erasing_tenant_columns, tenant_columns, to_json,
@@ -450,6 +452,30 @@ pub(super) async fn secrets(node: &Node, endpoint: EndpointId) -> Result<Vec<End
                JOIN secrets AS s ON s.endpoint = p.num WHERE p.id = $1 ORDER BY s.id";
     let rows = node.reader().query(sql, &[&endpoint.to_bytes().as_slice()]).await?;
     all(&rows, |columns| rows::secret(columns, endpoint, &node.setup.master_key))
+}
+
+/// In one round trip.
+pub(super) async fn secrets_of(
+    node: &Node,
+    endpoints: &[EndpointId],
+) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
+    let sql = "SELECT p.id, s.id, s.sealed, s.created_at, s.expires_at FROM endpoints AS p \
+               JOIN secrets AS s ON s.endpoint = p.num WHERE p.id = ANY($1) ORDER BY s.id";
+    let ids: Vec<Vec<u8>> = endpoints.iter().map(|id| id.to_bytes().to_vec()).collect();
+    let rows = node.reader().query(sql, &[&ids]).await?;
+    let mut found: FxHashMap<EndpointId, Result<Vec<EndpointSecret>>> = FxHashMap::default();
+    all(&rows, |columns| {
+        let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+        let secret = separate_unreadable(rows::secret(columns, endpoint, &node.setup.master_key))?;
+        let secrets = found.entry(endpoint).or_insert_with(|| Ok(Vec::new()));
+        match (secret, secrets) {
+            (Ok(secret), Ok(secrets)) => secrets.push(secret),
+            (Err(trouble), secrets) => *secrets = Err(trouble),
+            (Ok(_), Err(_)) => {}
+        }
+        Ok(())
+    })?;
+    Ok(endpoints.iter().map(|id| found.remove(id).unwrap_or_else(|| Ok(Vec::new()))).collect())
 }
 
 pub(super) async fn event_type(

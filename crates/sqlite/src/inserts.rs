@@ -112,6 +112,16 @@ impl<'f> Inserts<'f> {
         self.events.push(event);
     }
 
+    /// The events that are to be added.
+    pub(super) fn events(&self) -> &[NewEvent] {
+        &self.events
+    }
+
+    /// The deliveries that are to be added.
+    pub(super) fn deliveries(&self) -> &[DeliveryInsert] {
+        &self.deliveries
+    }
+
     pub(super) fn add_lane(&mut self, lane: NewLane) {
         self.lanes.push(lane);
     }
@@ -127,6 +137,8 @@ impl<'f> Inserts<'f> {
 
     /// Adds everything. If it fails, the group must be given up.
     pub(super) fn run(&mut self) -> Result<()> {
+        let follows = |pair: &[NewEvent]| pair[0].num + 1 == pair[1].num;
+        assert!(self.events.windows(2).all(follows), "events are numbered without a gap");
         let (first, later) = self.events.split_at(self.events.len().min(1));
         self.into_first_event.run(first, bind_numbered_event)?;
         self.into_later_events.run(later, bind_event)?;

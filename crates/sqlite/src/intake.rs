@@ -29,7 +29,11 @@ impl<'f> WriteSession<'f> {
         let tenant = self.cache.tenant(self.db, &batch.tenant)?;
         self.check_idempotency(batch.idempotency.as_deref().map(|accept| &accept.record), now)?;
         let mut known = vec![None; batch.events.len()];
-        let looks = self.looks_up() || self.check_backlog(&tenant, batch, &known).is_err();
+        if self.log.is_open && !self.may_log(&tenant, batch, &known)? {
+            return Err(self.log.refuse());
+        }
+        let looks = !self.log.is_open
+            && (self.looks_up() || self.check_backlog(&tenant, batch, &known).is_err());
         if looks {
             self.add_accepted()?;
             known = self.accepted_before(tenant.num, &batch.events)?;
@@ -78,6 +82,28 @@ impl<'f> WriteSession<'f> {
         let (db, source) = (self.db, &*self.setup.source);
         let (inserts, cache) = (&mut self.inserts, &mut self.cache);
         DeliveryWriter { db, inserts, cache, source, now }
+    }
+
+    /// Whether a batch may be logged: its events are new and within the tenant's bound, for sure.
+    fn may_log(
+        &mut self,
+        tenant: &TenantEntry,
+        batch: &AcceptBatch,
+        known: &[Option<Timestamp>],
+    ) -> Result<bool> {
+        let counted = self.cache.backlog.get(tenant.num).is_some();
+        if !counted || self.check_backlog(tenant, batch, known).is_err() {
+            return Ok(false);
+        }
+        let sql = "SELECT 1 FROM events WHERE tenant = ?1 AND id = ?2";
+        let mut statement = self.db.prepare_cached(sql).translated()?;
+        for event in &batch.events {
+            let fresh = self.log.note(tenant.num, &event.id);
+            if !fresh || statement.exists((tenant.num, event.id.to_string())).translated()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// When the tenant's events of these ids were accepted before, if they were.

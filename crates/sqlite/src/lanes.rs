@@ -144,6 +144,14 @@ impl Lanes {
         }
     }
 
+    /// The lanes that the group made or moved on, and whether it made them.
+    pub(super) fn moved(&self) -> impl Iterator<Item = (&LaneKey, &Lane, bool)> {
+        self.moved.iter().map(|(at, before)| {
+            let lane = self.cache.young.get(at).expect("the group that moves a lane on has it");
+            (at, lane, before.is_none())
+        })
+    }
+
     /// Writes the last seqs of the lanes that the group moved on.
     pub(super) fn write(&mut self, db: &Connection) -> Result<()> {
         let Self { cache, moved, .. } = self;

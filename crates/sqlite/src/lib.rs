@@ -15,6 +15,7 @@ mod stop;
 mod lanes;
 mod backlog;
 mod cache;
+mod accept_log;
 mod checkpointer;
 mod session;
 mod writer;
@@ -45,13 +46,16 @@ use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Span, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use rusqlite::Connection;
 
+use accept_log::Unapplied;
 use readers::Readers;
 use session::OpenFile;
 use sources::Leases;
 use stop::StopReason;
 use writer::{JobSpec, Writer};
 
+use crate::limits::{ACCEPT_LOG_ENTRY_LEN, CROWD_ITEMS};
 use railpost_store::backend::check;
+use railpost_store::backend::encryption::separate_unreadable;
 use railpost_store::backend::figures::by_bucket;
 use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
@@ -73,6 +77,7 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
     leases: Leases,
+    unapplied: Unapplied,
     setup: Setup,
     path: PathBuf,
     _lock: Lock,
@@ -86,10 +91,37 @@ impl SqliteStore {
         restore::finish(path)?;
         let stop = StopReason::default();
         let file = OpenFile::open(path, setup.clone(), stop.clone())?;
+        let unapplied = file.unapplied();
         let writer = Writer::start(file, stop)?;
         let readers = Readers::new(path);
         let leases = Leases::default();
-        Ok(Self { writer, readers, leases, setup, path: path.to_owned(), _lock: lock })
+        Ok(Self { writer, unapplied, readers, leases, setup, path: path.to_owned(), _lock: lock })
+    }
+
+    /// Has what was accepted moved to its tables, where readers find it.
+    async fn apply_log(&self) -> Result<()> {
+        if !self.unapplied.any() {
+            return Ok(());
+        }
+        self.writer.write(visible(0), |_| Ok(())).await
+    }
+
+    /// Reads events or deliveries for people. Of a store that cannot be written to they see what the tables have.
+    async fn read_shown<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _ = self.apply_log().await;
+        self.readers.read(work).await
+    }
+
+    /// Reads deliveries for those who send them, who must see all that was accepted.
+    async fn read_accepted<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.apply_log().await?;
+        self.readers.read(work).await
     }
 
     /// Puts a backup in the place of the store, in a new era: what is open goes out in new lines. The store that
@@ -136,7 +168,7 @@ fn lock(path: &Path) -> Result<Lock> {
 
 /// What is durable before it is answered.
 fn durable(items: usize, bytes: usize) -> JobSpec {
-    JobSpec { durability: Durability::Durable, items, bytes }
+    JobSpec { durability: Durability::Durable, items, bytes, loggable: false }
 }
 
 /// How many bytes the answer has that is kept for a request that may come again.
@@ -146,7 +178,7 @@ fn response_len(record: &Option<Box<IdempotencyRecord>>) -> usize {
 
 /// What is seen when it is answered: a crash may lose it.
 fn visible(items: usize) -> JobSpec {
-    JobSpec { durability: Durability::Visible, items, bytes: 0 }
+    JobSpec { durability: Durability::Visible, items, bytes: 0, loggable: false }
 }
 
 #[async_trait]
@@ -155,7 +187,9 @@ impl Intake for SqliteStore {
         check::accept(&batch)?;
         let payloads: usize = batch.events.iter().map(Event::bytes).sum();
         let answer = batch.idempotency.as_ref().map_or(0, |record| record.body_len_max);
-        let spec = durable(batch.events.len(), payloads + answer);
+        let small = payloads < ACCEPT_LOG_ENTRY_LEN && batch.events.len() < CROWD_ITEMS;
+        let loggable = small && batch.idempotency.is_none();
+        let spec = JobSpec { loggable, ..durable(batch.events.len(), payloads + answer) };
         self.writer.write(spec, move |session| session.accept(&batch)).await
     }
 
@@ -173,7 +207,7 @@ impl Ledger for SqliteStore {
         let details = batch.transitions.iter().filter_map(|(_, detail)| detail.as_deref());
         let bytes = details.map(AttemptDetail::stored_len).sum();
         let items = batch.transitions.len();
-        let spec = JobSpec { durability: batch.durability, items, bytes };
+        let spec = JobSpec { durability: batch.durability, items, bytes, loggable: false };
         self.writer.write(spec, move |session| session.record(&batch)).await
     }
 
@@ -187,7 +221,7 @@ impl Ledger for SqliteStore {
         let load_all = move |db: &Connection| {
             loads.iter().map(|load| ledger::load(db, load)).collect::<Result<_>>()
         };
-        self.readers.read(load_all).await
+        self.read_accepted(load_all).await
     }
 
     async fn parcels(
@@ -195,12 +229,12 @@ impl Ledger for SqliteStore {
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, Result<Parcel>)>> {
         check::at_most("deliveries (entries)", deliveries.len(), PARCELS_MAX)?;
-        self.readers.read(move |db| ledger::parcels(db, &deliveries)).await
+        self.read_accepted(move |db| ledger::parcels(db, &deliveries)).await
     }
 
     async fn sweep(&self, sweep: Sweep) -> Result<SweepPage> {
         check::sweep(&sweep)?;
-        self.readers.read(move |db| ledger::sweep(db, &sweep)).await
+        self.read_accepted(move |db| ledger::sweep(db, &sweep)).await
     }
 
     async fn fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
@@ -252,6 +286,20 @@ impl Registry for SqliteStore {
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>> {
         let key = self.setup.master_key.clone();
         self.readers.read(move |db| registry::secrets(db, endpoint, &key)).await
+    }
+
+    /// On one snapshot: a thread that is woken serves all of them.
+    async fn secrets_of(
+        &self,
+        endpoints: &[EndpointId],
+    ) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
+        let (endpoints, key) = (endpoints.to_vec(), self.setup.master_key.clone());
+        let read_all = move |db: &Connection| {
+            let all =
+                endpoints.iter().map(|id| separate_unreadable(registry::secrets(db, *id, &key)));
+            all.collect()
+        };
+        self.readers.read(read_all).await
     }
 
     async fn event_type(
@@ -324,24 +372,24 @@ impl Access for SqliteStore {
 impl Archive for SqliteStore {
     async fn event(&self, tenant: &TenantId, id: &EventId) -> Result<Option<StoredEvent>> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.readers.read(move |db| archive::event(db, &tenant, &id)).await
+        self.read_shown(move |db| archive::event(db, &tenant, &id)).await
     }
 
     async fn events(&self, query: EventQuery) -> Result<Listing<EventHead>> {
-        self.readers.read(move |db| archive::events(db, &query)).await
+        self.read_shown(move |db| archive::events(db, &query)).await
     }
 
     async fn delivery(&self, id: DeliveryId) -> Result<Option<DeliveryView>> {
-        self.readers.read(move |db| archive::delivery(db, id)).await
+        self.read_shown(move |db| archive::delivery(db, id)).await
     }
 
     async fn deliveries(&self, query: DeliveryQuery) -> Result<Listing<DeliveryView>> {
-        self.readers.read(move |db| archive::deliveries(db, &query)).await
+        self.read_shown(move |db| archive::deliveries(db, &query)).await
     }
 
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
         let (tenant, event) = (tenant.clone(), event.clone());
-        self.readers.read(move |db| archive::deliveries_of(db, &tenant, &event)).await
+        self.read_shown(move |db| archive::deliveries_of(db, &tenant, &event)).await
     }
 
     async fn attempts(
@@ -349,7 +397,7 @@ impl Archive for SqliteStore {
         delivery: DeliveryId,
         page: PageRequest,
     ) -> Result<Listing<AttemptView>> {
-        self.readers.read(move |db| archive::attempts(db, delivery, &page)).await
+        self.read_shown(move |db| archive::attempts(db, delivery, &page)).await
     }
 
     async fn last_attempts(
@@ -357,25 +405,25 @@ impl Archive for SqliteStore {
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
         check::page_of(&deliveries)?;
-        self.readers.read(move |db| archive::last_attempts(db, &deliveries)).await
+        self.read_shown(move |db| archive::last_attempts(db, &deliveries)).await
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
-        self.readers.read(move |db| archive::held_lanes(db, &query)).await
+        self.read_shown(move |db| archive::held_lanes(db, &query)).await
     }
 
     async fn held_lane(&self, tenant: &TenantId, lane: LaneId) -> Result<Option<HeldLane>> {
         let tenant = tenant.clone();
-        self.readers.read(move |db| archive::held_lane(db, &tenant, lane)).await
+        self.read_shown(move |db| archive::held_lane(db, &tenant, lane)).await
     }
 
     async fn counts(&self, endpoint: EndpointId) -> Result<Counts> {
-        self.readers.read(move |db| archive::counts(db, endpoint)).await
+        self.read_shown(move |db| archive::counts(db, endpoint)).await
     }
 
     async fn totals(&self, tenant: Option<&TenantId>) -> Result<Counts> {
         let tenant = tenant.cloned();
-        self.readers.read(move |db| archive::totals(db, tenant.as_ref())).await
+        self.read_shown(move |db| archive::totals(db, tenant.as_ref())).await
     }
 
     async fn figures(

@@ -6,15 +6,14 @@ use railpost_engine::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
+use super::accept_log::{self, AcceptLog, Unapplied};
 use super::cache::WriterCache;
-use super::checkpointer::WalCheckpointer;
+use super::checkpointer::{LogLimits, WalCheckpointer};
 use super::errors::Translate;
 use super::inserts::Inserts;
 use super::stop::{StopReason, is_io_failure, is_sync_failure};
 use super::{schema, statements};
-use crate::limits::{
-    LOOKUP_GROUPS, SQLITE_CHECKPOINT_PAGES, SQLITE_PAGE_LEN, SQLITE_WRITER_CACHE_KIB,
-};
+use crate::limits::{LOOKUP_GROUPS, SQLITE_PAGE_LEN, SQLITE_WRITER_CACHE_KIB};
 use railpost_store::{Result, Setup, StoreError};
 
 /// The file, open for writing.
@@ -25,6 +24,7 @@ pub(super) struct OpenFile {
     db: Connection,
     setup: Setup,
     stop: StopReason,
+    unapplied: Unapplied,
 }
 
 /// The write connection, what the group is to add, and the writer's cache.
@@ -35,6 +35,7 @@ pub(super) struct WriteSession<'f> {
     /// A look-up of events or deliveries that this group may have accepted adds these first.
     pub(super) inserts: Inserts<'f>,
     pub(super) cache: WriterCache,
+    pub(super) log: AcceptLog,
     /// Whether commits are synced.
     synced: bool,
     /// For how many groups events are looked up before they are inserted. In others an insert that fails
@@ -64,6 +65,7 @@ pub(super) fn connect(path: &Path, setup: &Setup) -> Result<Connection> {
     db.pragma_update(None, "synchronous", "FULL").at("opening the file")?;
     db.pragma_update(None, "cache_size", -SQLITE_WRITER_CACHE_KIB).at("opening the file")?;
     schema::migrate(&mut db, setup, found)?;
+    accept_log::apply_left(&mut db)?;
     Ok(db)
 }
 
@@ -71,9 +73,16 @@ impl OpenFile {
     /// Opens the file for writing and brings it up to date.
     pub(super) fn open(path: &Path, setup: Setup, stop: StopReason) -> Result<Self> {
         let mut db = connect(path, &setup)?;
-        let checkpointer =
-            WalCheckpointer::start(path, &mut db, SQLITE_CHECKPOINT_PAGES, stop.clone())?;
-        Ok(Self { _checkpointer: checkpointer, db, setup, stop })
+        let page_len = db.pragma_query_value(None, "page_size", |row| row.get(0));
+        let limits = LogLimits::of_pages(page_len.at("the size of a page")?);
+        let checkpointer = WalCheckpointer::start(path, &mut db, limits, stop.clone())?;
+        let unapplied = Unapplied::default();
+        Ok(Self { _checkpointer: checkpointer, db, setup, stop, unapplied })
+    }
+
+    /// Whether something that was accepted is in the accept log alone.
+    pub(super) fn unapplied(&self) -> Unapplied {
+        self.unapplied.clone()
     }
 
     pub(super) fn session(&self) -> Result<WriteSession<'_>> {
@@ -82,6 +91,7 @@ impl OpenFile {
             setup: &self.setup,
             inserts: Inserts::new(&self.db).at("preparing to write")?,
             cache: WriterCache::default(),
+            log: AcceptLog::new(&self.db, self.unapplied.clone())?,
             synced: true,
             lookup_groups: 0,
             collided: false,
@@ -91,10 +101,18 @@ impl OpenFile {
 }
 
 impl WriteSession<'_> {
-    /// Starts a group.
+    /// Starts a group of accepts that is to be logged.
+    pub(super) fn begin_logged(&mut self) -> Result<()> {
+        self.begin(true)?;
+        self.log.begin(true);
+        Ok(())
+    }
+
+    /// Starts a group that is written to the tables.
     pub(super) fn begin(&mut self, durable: bool) -> Result<()> {
         self.lookup_groups = self.lookup_groups.saturating_sub(1);
         self.collided = false;
+        self.log.begin(false);
         if self.synced != durable {
             let mode = if durable { "FULL" } else { "NORMAL" };
             self.db.pragma_update(None, "synchronous", mode).at("the start of a group")?;
@@ -110,6 +128,7 @@ impl WriteSession<'_> {
 
     /// Adds what the group has accepted so far.
     pub(super) fn add_accepted(&mut self) -> Result<()> {
+        assert!(!self.log.is_open, "a group that is logged adds nothing to the tables");
         self.cache.lanes.complete(self.inserts.new_lanes());
         let added = self.inserts.run();
         let code = added.as_ref().err().and_then(Error::sqlite_error_code);
@@ -125,7 +144,34 @@ impl WriteSession<'_> {
 
     /// Commits a group.
     pub(super) fn end(&mut self) -> Result<()> {
-        self.flush()?;
+        if self.log.is_open {
+            self.log.write(self.db, &self.inserts, &self.cache.lanes)?;
+            self.inserts.forget();
+        } else {
+            self.flush()?;
+        }
+        self.commit_transaction()?;
+        self.log.committed();
+        self.cache.committed();
+        Ok(())
+    }
+
+    /// Moves what was logged to its tables. It is durable already, so this is not synced.
+    pub(super) fn apply_log(&mut self) -> Result<()> {
+        if self.log.is_empty() {
+            return Ok(());
+        }
+        self.begin(false)?;
+        let done = accept_log::apply(self.db, &mut self.inserts);
+        let done = done.and_then(|()| self.commit_transaction());
+        match done {
+            Ok(()) => self.log.applied(),
+            Err(_) => self.roll_back(),
+        }
+        done
+    }
+
+    fn commit_transaction(&mut self) -> Result<()> {
         let done = self.db.prepare_cached("COMMIT").translated()?.execute([]);
         if let Err(error) = &done
             && (is_sync_failure(error) || self.synced && is_io_failure(error))
@@ -133,7 +179,6 @@ impl WriteSession<'_> {
             self.stop_for_good(error);
         }
         done.at("the commit of a group")?;
-        self.cache.committed();
         Ok(())
     }
 
@@ -147,12 +192,18 @@ impl WriteSession<'_> {
 
     /// Undoes a group, in the file and in the cache.
     pub(super) fn give_up(&mut self) {
+        self.roll_back();
+        self.log.undo();
+        self.cache.undo();
+    }
+
+    /// Undoes a group in the file.
+    fn roll_back(&mut self) {
         self.inserts.forget();
         if !self.db.is_autocommit() {
             // If this fails as well, the next group fails to begin and says why.
             let _ = self.db.execute_batch("ROLLBACK");
         }
-        self.cache.undo();
     }
 
     /// Whether the group that was given up found an event that was accepted before. If so, the next groups

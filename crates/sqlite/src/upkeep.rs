@@ -6,6 +6,7 @@ use railpost_engine::{DeliveryState, DiscardReason};
 use railpost_wire::{DeliveryId, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
+use super::accept_log;
 use super::errors::Translate;
 use super::lanes::LaneKey;
 use super::rows::{RowReader, all};
@@ -216,6 +217,7 @@ impl WriteSession<'_> {
             return Ok(false);
         }
         self.execute("DELETE FROM tenants WHERE num = ?1", [num])?;
+        accept_log::blank(self.db)?;
         self.write_audit(ended)?;
         Ok(true)
     }

@@ -3,7 +3,9 @@
 //! A group that holds an accept, a change or a durable record is flushed to the disk before anyone is
 //! answered. A group of plain records is not: it becomes durable with the next group that is.
 //!
-//! If the disk fails to keep a group, the store stops writing ([`StopReason`]).
+//! A small group of accepts goes to the accept log ([`super::accept_log`]); others apply that log first.
+//!
+//! If the disk fails to keep a group, nothing is written any more ([`StopReason`]).
 
 use std::thread::JoinHandle;
 
@@ -99,6 +101,8 @@ pub(super) struct JobSpec {
     pub(super) items: usize,
     /// How many bytes of payloads and responses those have.
     pub(super) bytes: usize,
+    /// Whether it accepts events and does nothing else, and may be logged.
+    pub(super) loggable: bool,
 }
 
 /// Work, its result, and who waits for it.
@@ -154,6 +158,8 @@ fn serve(mut session: WriteSession<'_>, mut jobs: mpsc::Receiver<Box<dyn Job>>) 
             group.into_iter().for_each(|job| job.answer(result.clone()));
         }
     }
+    // If this fails, opening the file does it.
+    let _ = session.stop.check().and_then(|()| session.apply_log());
 }
 
 /// The first job and all that wait, up to the bounds; the last one may pass them. In a crowd more are on
@@ -188,17 +194,44 @@ fn gather(
 /// All jobs in one transaction.
 fn commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
     session.stop.check()?;
-    let mut done = try_commit(session, group);
+    if is_logged(session, group) {
+        let done = try_commit(session, group, Target::Log);
+        if !session.log.take_refusal() {
+            return session.stop.check().and(done);
+        }
+    }
+    let durable = group.iter().any(|job| job.spec().durability == Durability::Durable);
+    let tables = Target::Tables { durable };
+    let mut done = session.apply_log().and_then(|()| try_commit(session, group, tables));
     if done.is_err() && session.looks_up_next() {
-        done = try_commit(session, group);
+        done = try_commit(session, group, tables);
     }
     // What a sync lost is not known: callers that wait learn why the store stopped writing.
     session.stop.check().and(done)
 }
 
-fn try_commit(session: &mut WriteSession<'_>, group: &mut [Box<dyn Job>]) -> Result<()> {
-    let durable = group.iter().any(|job| job.spec().durability == Durability::Durable);
-    session.begin(durable)?;
+/// Where a group is written.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Log,
+    Tables { durable: bool },
+}
+
+/// Whether the group goes to the accept log. A crowd does not: a page of each tree serves many of its events.
+fn is_logged(session: &WriteSession<'_>, group: &[Box<dyn Job>]) -> bool {
+    let small = group.len() < CROWD_JOBS && group.iter().all(|job| job.spec().loggable);
+    small && session.log.has_room()
+}
+
+fn try_commit(
+    session: &mut WriteSession<'_>,
+    group: &mut [Box<dyn Job>],
+    target: Target,
+) -> Result<()> {
+    match target {
+        Target::Log => session.begin_logged()?,
+        Target::Tables { durable } => session.begin(durable)?,
+    }
     let done = group.iter_mut().try_for_each(|job| job.run(session));
     let done = done.and_then(|()| session.end());
     if done.is_err() {
@@ -219,12 +252,12 @@ mod tests {
         items: usize,
         work: impl FnMut(&mut WriteSession<'_>) -> Result<()> + Send + 'static,
     ) -> Box<dyn Job> {
-        let spec = JobSpec { durability: Durability::Durable, items, bytes: 0 };
+        let spec = JobSpec { durability: Durability::Durable, items, bytes: 0, loggable: false };
         Box::new(Task { spec, work, output: None, reply: oneshot::channel().0 })
     }
 
     fn job_of_bytes(bytes: usize) -> Box<dyn Job> {
-        let spec = JobSpec { durability: Durability::Durable, items: 1, bytes };
+        let spec = JobSpec { durability: Durability::Durable, items: 1, bytes, loggable: false };
         let work = |_: &mut WriteSession<'_>| Ok(());
         Box::new(Task { spec, work, output: None, reply: oneshot::channel().0 })
     }

@@ -90,6 +90,7 @@ async fn a_process_whose_log_is_not_synced_once() {
     for number in 1..=5 {
         assert_eq!(accept(&store, number).await, number);
     }
+    assert!(store.event(&tenant(), &id(5)).await.unwrap().is_some());
     fail_next_sync(&folder);
     let (one, other) = tokio::join!(try_accept(&store, 6), try_accept(&store, 7));
     assert!(!folder.join("fail").exists(), "a sync of the log has failed");

@@ -11,6 +11,7 @@ use railpost_wire::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::backend::encryption::separate_unreadable;
 use crate::{ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Replay, Result};
 
 /// What is configured, and how it is changed.
@@ -45,6 +46,19 @@ pub trait Registry: Send + Sync {
 
     /// All secrets of an endpoint, expired ones too, the earliest first.
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>>;
+
+    /// The same for each of these endpoints, in their order. If the secrets of one cannot be opened, that is the
+    /// error of this one alone.
+    async fn secrets_of(
+        &self,
+        endpoints: &[EndpointId],
+    ) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
+        let mut all = Vec::with_capacity(endpoints.len());
+        for endpoint in endpoints {
+            all.push(separate_unreadable(self.secrets(*endpoint).await)?);
+        }
+        Ok(all)
+    }
 
     /// One event type of a tenant.
     async fn event_type(

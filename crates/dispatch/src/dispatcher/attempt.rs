@@ -39,14 +39,15 @@ impl AttemptJob {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
     pub(super) async fn perform(&self) -> AttemptDetail {
         let started_at = self.context.source.now();
-        let exchange = match (&self.prepared.route, self.prepared.blocked(started_at)) {
-            (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
-            (_, Some(problem)) => not_sent(Failure::NotSent, problem),
-            (Ok(route), None) => match self.request(route, started_at) {
-                Ok(request) => self.context.sender.send(request).await,
-                Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
-            },
-        };
+        let exchange =
+            match (self.prepared.route(&self.context.sender), self.prepared.blocked(started_at)) {
+                (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
+                (_, Some(problem)) => not_sent(Failure::NotSent, problem),
+                (Ok(route), None) => match self.request(route, started_at) {
+                    Ok(request) => self.context.sender.send(request).await,
+                    Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
+                },
+            };
         detail(self.attempt.number, started_at, exchange, self.context.node)
     }
 

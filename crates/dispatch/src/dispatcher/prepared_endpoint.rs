@@ -1,12 +1,16 @@
-//! What all attempts of an endpoint share: its route, its envelope and its signing secrets, prepared once.
+//! The way out to one endpoint: its route, its envelope and its signing secrets.
+//!
+//! A route takes kilobytes, and most of many endpoints have nothing to send. So it is prepared for the first
+//! attempt, once.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use railpost_engine::{Failure, Guarantee, Timestamp};
+use railpost_engine::{Failure, Guarantee, Span, Timestamp};
 use railpost_store::{Endpoint, EndpointPrivate, EndpointSecret, SecretValue, TlsVersion};
 use railpost_wire::cloudevents::Source;
-use railpost_wire::{Envelope, Signer};
+use railpost_wire::{Envelope, HeaderNames, Signer, TenantId};
 
 use crate::{
     Certificates, ClientIdentity, CustomHeaders, Resend, Route, RouteConfig, Sender, Target,
@@ -16,8 +20,9 @@ use crate::{
 /// An endpoint, prepared for sending.
 #[derive(Debug)]
 pub(super) struct PreparedEndpoint {
-    /// Why no attempt can leave, if none can: the endpoint's settings do not fit this server's.
-    pub(super) route: Result<Route, (Failure, String)>,
+    route_settings: RouteSettings,
+    /// See [`Self::route`].
+    route: OnceLock<Result<Route, (Failure, String)>>,
     envelope: Envelope,
     /// How many bytes a payload may have before it is sent as a reference.
     thin_above: Option<u32>,
@@ -35,11 +40,7 @@ pub(super) struct PreparedEndpoint {
 
 impl PreparedEndpoint {
     /// For an endpoint with these secrets, or with some that cannot be read.
-    pub(super) fn new(
-        endpoint: &Endpoint,
-        secrets: Result<Vec<EndpointSecret>, String>,
-        sender: &Sender,
-    ) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, secrets: Result<Vec<EndpointSecret>, String>) -> Self {
         let policy = &endpoint.settings.policy;
         let sealed = endpoint.private.as_ref().err().map(ToString::to_string);
         let unreadable = sealed.or(secrets.as_ref().err().filter(|_| policy.signed).cloned());
@@ -48,7 +49,8 @@ impl PreparedEndpoint {
             secrets.map(|secret| (signer(secret.value), secret.expires_at)).unzip();
         let source = format!("/tenants/{}", endpoint.tenant);
         Self {
-            route: route(endpoint, sender),
+            route_settings: RouteSettings::new(endpoint),
+            route: OnceLock::new(),
             envelope: endpoint.settings.envelope,
             thin_above: endpoint.settings.thin_above,
             resend: match policy.guarantee {
@@ -61,6 +63,11 @@ impl PreparedEndpoint {
             signed: policy.signed,
             unreadable,
         }
+    }
+
+    /// The route, or why no attempt can leave: the endpoint's settings do not fit this server's.
+    pub(super) fn route(&self, sender: &Sender) -> &Result<Route, (Failure, String)> {
+        self.route.get_or_init(|| self.route_settings.route(sender))
     }
 
     /// How a payload of so many bytes is wrapped.
@@ -103,48 +110,78 @@ fn signer(value: SecretValue) -> Signer {
     }
 }
 
-fn route(endpoint: &Endpoint, sender: &Sender) -> Result<Route, (Failure, String)> {
-    let target = Target::parse(&endpoint.settings.url, sender.guard())
-        .map_err(|problem| (Failure::BlockedAddress, problem.to_string()))?;
-    route_to(target, endpoint, sender).map_err(|problem| (Failure::NotSent, problem))
+/// All that a route is made of.
+#[derive(Debug)]
+struct RouteSettings {
+    url: Box<str>,
+    tenant: TenantId,
+    timeout: Option<Span>,
+    tls_min: TlsVersion,
+    authorities_pem: Option<Box<str>>,
+    /// Nothing if they are the usual ones.
+    names: Option<Box<HeaderNames>>,
+    /// An error if they cannot be read.
+    private: Result<EndpointPrivate, String>,
 }
 
-fn route_to(target: Target, endpoint: &Endpoint, sender: &Sender) -> Result<Route, String> {
-    let names = &endpoint.settings.header_names;
-    let private = endpoint.private.as_ref().map_err(text)?;
-    let config = RouteConfig {
-        timeouts: timeouts(endpoint)?,
-        tls: tls(endpoint, private)?,
-        headers: CustomHeaders::new(&private.headers, names).map_err(text)?,
-        names: names.clone(),
-        tenant: Some(endpoint.tenant.clone()),
-        ..RouteConfig::new(target)
-    };
-    sender.route(&config).map_err(text)
-}
+impl RouteSettings {
+    fn new(endpoint: &Endpoint) -> Self {
+        let settings = &endpoint.settings;
+        let names = &settings.header_names;
+        Self {
+            url: settings.url.as_str().into(),
+            tenant: endpoint.tenant.clone(),
+            timeout: settings.timeout,
+            tls_min: settings.tls_min,
+            authorities_pem: settings.authorities_pem.as_deref().map(Into::into),
+            names: (*names != HeaderNames::default()).then(|| Box::new(names.clone())),
+            private: endpoint.private.clone().map_err(text),
+        }
+    }
 
-fn timeouts(endpoint: &Endpoint) -> Result<Timeouts, String> {
-    let default = Timeouts::default();
-    let Some(total) = endpoint.settings.timeout else { return Ok(default) };
-    let total = Duration::from_millis(total.as_millis());
-    Timeouts::new(default.connect().min(total), total).map_err(text)
-}
+    fn route(&self, sender: &Sender) -> Result<Route, (Failure, String)> {
+        let target = Target::parse(&self.url, sender.guard())
+            .map_err(|problem| (Failure::BlockedAddress, problem.to_string()))?;
+        self.route_to(target, sender).map_err(|problem| (Failure::NotSent, problem))
+    }
 
-fn tls(endpoint: &Endpoint, private: &EndpointPrivate) -> Result<TlsSettings, String> {
-    let identity = private.client_identity.as_ref().map(|identity| {
-        let (chain, key) = (&identity.certificate_pem, &identity.key_pem);
-        ClientIdentity::from_pem(chain.as_bytes(), key.as_bytes())
-    });
-    let authorities = endpoint.settings.authorities_pem.as_ref();
-    let extra_roots = authorities.map(|pem| Certificates::roots_from_pem(pem.as_bytes()));
-    Ok(TlsSettings {
-        min_version: match endpoint.settings.tls_min {
-            TlsVersion::V12 => crate::TlsVersion::Tls12,
-            TlsVersion::V13 => crate::TlsVersion::Tls13,
-        },
-        identity: identity.transpose().map_err(text)?,
-        extra_roots: extra_roots.transpose().map_err(text)?,
-    })
+    fn route_to(&self, target: Target, sender: &Sender) -> Result<Route, String> {
+        let names = self.names.as_deref().cloned().unwrap_or_default();
+        let private = self.private.as_ref().map_err(Clone::clone)?;
+        let config = RouteConfig {
+            timeouts: self.timeouts()?,
+            tls: self.tls(private)?,
+            headers: CustomHeaders::new(&private.headers, &names).map_err(text)?,
+            names,
+            tenant: Some(self.tenant.clone()),
+            ..RouteConfig::new(target)
+        };
+        sender.route(&config).map_err(text)
+    }
+
+    fn timeouts(&self) -> Result<Timeouts, String> {
+        let default = Timeouts::default();
+        let Some(total) = self.timeout else { return Ok(default) };
+        let total = Duration::from_millis(total.as_millis());
+        Timeouts::new(default.connect().min(total), total).map_err(text)
+    }
+
+    fn tls(&self, private: &EndpointPrivate) -> Result<TlsSettings, String> {
+        let identity = private.client_identity.as_ref().map(|identity| {
+            let (chain, key) = (&identity.certificate_pem, &identity.key_pem);
+            ClientIdentity::from_pem(chain.as_bytes(), key.as_bytes())
+        });
+        let authorities = self.authorities_pem.as_ref();
+        let extra_roots = authorities.map(|pem| Certificates::roots_from_pem(pem.as_bytes()));
+        Ok(TlsSettings {
+            min_version: match self.tls_min {
+                TlsVersion::V12 => crate::TlsVersion::Tls12,
+                TlsVersion::V13 => crate::TlsVersion::Tls13,
+            },
+            identity: identity.transpose().map_err(text)?,
+            extra_roots: extra_roots.transpose().map_err(text)?,
+        })
+    }
 }
 
 fn text(problem: impl std::fmt::Display) -> String {

@@ -22,7 +22,8 @@ use super::loader::Loader;
 use super::messages::TaskReport;
 use super::reconciler::InDoubtWrites;
 use crate::limits::{
-    RECORD_BATCH_BYTES_MAX, RECORD_BATCH_MAX, RECORD_PAUSE, STORE_RETRY_MAX, STORE_RETRY_MIN,
+    RECORD_BATCH_BYTES_MAX, RECORD_BATCH_MAX, RECORD_GROUP_ENOUGH, RECORD_PAUSE, RECORD_PAUSES_MAX,
+    STORE_RETRY_MAX, STORE_RETRY_MIN,
 };
 
 /// Something to write or to load.
@@ -85,17 +86,21 @@ impl Recorder {
     async fn gather(&mut self, group: &mut RecordGroup) {
         let pause = tokio::time::sleep(RECORD_PAUSE);
         tokio::pin!(pause);
+        let mut pauses = 0;
         loop {
             while !group.is_full()
                 && let Ok(work) = self.work.try_recv()
             {
                 self.sort(work, group);
             }
-            if pause.is_elapsed() || !group.may_wait() {
+            if !group.may_wait() || group.has_waited(pauses) {
                 return;
             }
             tokio::select! {
-                () = &mut pause => {}
+                () = &mut pause => {
+                    pauses += 1;
+                    pause.as_mut().reset(tokio::time::Instant::now() + RECORD_PAUSE);
+                }
                 () = self.awaited.notified() => {}
             }
         }
@@ -239,6 +244,12 @@ impl RecordGroup {
         !self.batch.is_empty() && !self.is_full() && is_unawaited
     }
 
+    /// Whether it is written after so many pauses.
+    fn has_waited(&self, pauses: u32) -> bool {
+        let is_enough = self.batch.transitions.len() >= RECORD_GROUP_ENOUGH;
+        pauses >= RECORD_PAUSES_MAX || pauses > 0 && is_enough
+    }
+
     /// Whether a load could show what the batch changes.
     fn concerns(&self, load: &Load) -> bool {
         match load {
@@ -333,5 +344,20 @@ mod tests {
         assert!(group.may_wait());
         (1..RECORD_BATCH_MAX).for_each(|_| group.add(transition(None)));
         assert!(!group.may_wait(), "it is full");
+    }
+
+    #[test]
+    fn a_small_group_takes_more_pauses_than_a_large_one() {
+        for (records, pauses, has_waited) in [
+            (1, 0, false),
+            (1, RECORD_PAUSES_MAX - 1, false),
+            (1, RECORD_PAUSES_MAX, true),
+            (RECORD_GROUP_ENOUGH, 0, false),
+            (RECORD_GROUP_ENOUGH, 1, true),
+        ] {
+            let mut group = RecordGroup::new(Epoch::default());
+            (0..records).for_each(|_| group.add(transition(None)));
+            assert_eq!(group.has_waited(pauses), has_waited, "{records} {pauses}");
+        }
     }
 }

@@ -41,3 +41,11 @@ pub fn open_secret(key: &MasterKey, id: SecretId, sealed: &[u8]) -> Result<Secre
 fn unreadable(id: &str) -> StoreError {
     StoreError::Corrupt(format!("the secret part of {id} decrypts to something else"))
 }
+
+/// Separates secrets of one endpoint that cannot be read from a failure of the store.
+pub fn separate_unreadable<T>(secrets: Result<T>) -> Result<Result<T>> {
+    match secrets {
+        Err(error @ (StoreError::Corrupt(_) | StoreError::WrongMasterKey)) => Ok(Err(error)),
+        secrets => secrets.map(Ok),
+    }
+}
