@@ -133,9 +133,9 @@ impl Reader {
         let changed = self.ask(Question::Version).await? != self.seen;
         let mut status = running.status.lock();
         if woken || changed {
-            status.wakes_by_notify += 1
+            status.wakes_by_notify += 1;
         } else {
-            status.wakes_by_poll += 1
+            status.wakes_by_poll += 1;
         }
         Ok(())
     }
