@@ -27,7 +27,7 @@ pub fn init_sql(config: &SourceConfig) -> String {
         _ => {}
     }
     if config.wake == Wake::Notify && config.location != Location::Store {
-        parts.push(of_table(POSTGRES_NOTIFY_TRIGGER, config));
+        parts.push(notify_sql(config));
     }
     if config.mode != Mode::Poll {
         parts.push(publication_sql(config));
@@ -45,6 +45,11 @@ pub(crate) fn publication_sql(config: &SourceConfig) -> String {
         "CREATE PUBLICATION {name} FOR TABLE {} WITH (publish = 'insert', publish_via_partition_root = true);\n",
         config.table.sql()
     )
+}
+
+/// The SQL that makes the trigger which wakes the relay.
+pub(crate) fn notify_sql(config: &SourceConfig) -> String {
+    of_table(POSTGRES_NOTIFY_TRIGGER, config)
 }
 
 /// Our own SQL with the configured table in the place of the usual one.

@@ -19,10 +19,12 @@ mod status;
 mod row;
 mod handover;
 mod init;
+mod check;
 mod run;
 mod postgres;
 mod sqlite;
 
+pub use check::{Finding, Verdict, check, drop_source, init};
 pub use config::{ConfigError, SourceConfig, SourceSection, check_all};
 pub use init::init_sql;
 pub use row::SourceRow;

@@ -86,3 +86,8 @@ pub(crate) const IDLE_CONFIRM_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a new slot waits for transactions that are open already.
 pub(crate) const SLOT_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// When a row is looked for that the log has told of and that is not in its table: the first time and the last, each time four
+/// times as long after the one before. A commit that waits for a standby is in the log before it is seen.
+pub(crate) const MISSING_WAIT_MIN: Duration = Duration::from_millis(5);
+pub(crate) const MISSING_WAIT_MAX: Duration = Duration::from_secs(60);

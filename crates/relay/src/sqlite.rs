@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use railpost_store::{SourceFields, SourcePosition};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
@@ -50,6 +51,11 @@ pub(crate) async fn run(
         let mut rows = reader.rows_after(cursor).await?;
         handover.keep().await?;
         let taken = rows.len();
+        if let Some(row) =
+            rows.iter().find(|row| row.payload.as_ref().map_or(0, Bytes::len) >= PARKED_ROW_LEN_MAX)
+        {
+            return Err(Trouble::too_large(row.number));
+        }
         if let Some(last) = rows.last() {
             let number = last.number;
             for row in &mut rows {
@@ -66,6 +72,33 @@ pub(crate) async fn run(
             reader.wait(running, interval, longest).await?;
         }
     }
+}
+
+/// Whether the file can be read and its numbers are never used twice.
+pub(crate) async fn check(path: &Path, config: &SourceConfig) -> Result<bool, Trouble> {
+    let (path, config) = (path.to_owned(), config.clone());
+    blocking(move || {
+        let file = File::open(&path, &config)?;
+        let sql = "SELECT sql LIKE '%AUTOINCREMENT%' FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        file.db.query_row(sql, [&config.table.name], |row| row.get(0)).map_err(|error| trouble(&error))
+    })
+    .await
+}
+
+/// Makes the table in the file.
+pub(crate) async fn init(path: &Path, sql: String) -> Result<(), Trouble> {
+    let path = path.to_owned();
+    blocking(move || {
+        let db = Connection::open(&path).map_err(|error| trouble(&error))?;
+        db.execute_batch(&sql).map_err(|error| trouble(&error))
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(gone()))
 }
 
 /// The file's reader: a thread of its own, because reading a file blocks.
@@ -208,7 +241,11 @@ impl File {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while let Some(row) = found.next()? {
             let row = self.read_row(row)?;
-            bytes += row.payload.as_ref().map_or(0, Bytes::len);
+            let size = row.payload.as_ref().map_or(0, Bytes::len);
+            if size >= PARKED_ROW_LEN_MAX && !rows.is_empty() {
+                break;
+            }
+            bytes += size;
             if bytes > railpost_store::limits::BATCH_BYTES_MAX / 2 && !rows.is_empty() {
                 break;
             }

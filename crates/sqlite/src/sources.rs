@@ -209,7 +209,8 @@ fn heads(db: &Connection, command: &ParkedCommand) -> Result<Vec<u64>> {
             let sql = format!(
                 "SELECT p.num FROM parked AS p WHERE p.source = ?1 AND p.num = ?2 AND {is_head}"
             );
-            let found = one(db, &sql, (source, number), |columns| columns.number("a number"))?;
+            let asked = i64::try_from(number).unwrap_or(-1);
+            let found = one(db, &sql, (source, asked), |columns| columns.number("a number"))?;
             found.map(|head| vec![head]).ok_or_else(|| check::no_head(&command.source, number))
         }
         ParkedTarget::AllHeads => {
@@ -262,6 +263,7 @@ pub(super) fn parked_payload(
     source: &SourceName,
     number: u64,
 ) -> Result<Option<Bytes>> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
     let sql = "SELECT payload FROM parked WHERE source = ?1 AND num = ?2";
     let payload = one(db, sql, (source.as_str(), number), |columns| columns.blob())?;
     Ok(payload.flatten().map(Bytes::from))

@@ -99,7 +99,7 @@ impl Mapping {
     pub(crate) const KEY: usize = 11;
 
     /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind them, and `remove`
-    /// takes keys as text.
+    /// takes keys as text, and answers which of them it found.
     pub(crate) async fn of_table(
         client: &Client,
         config: &SourceConfig,
@@ -112,9 +112,10 @@ impl Mapping {
         let keys = format!("{key} = ANY ($1::text[]::{}[])", kind.name());
         let remove = match (config.after, &columns.done) {
             (After::Mark, Some(done)) => {
-                format!("UPDATE {table} SET {} = {} WHERE {keys}", done.sql(), probed.done_value()?)
+                let (done, value) = (done.sql(), probed.done_value()?);
+                format!("UPDATE {table} SET {done} = {value} WHERE {keys} RETURNING {key}::text")
             }
-            _ => format!("DELETE FROM {table} WHERE {keys}"),
+            _ => format!("DELETE FROM {table} WHERE {keys} RETURNING {key}::text"),
         };
         // Without a number the order in which rows lie is the best that is known.
         let order = if is_number(kind) { key.as_str() } else { "ctid" };

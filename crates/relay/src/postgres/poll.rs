@@ -140,15 +140,8 @@ impl<'r> Poller<'r> {
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Batch, Trouble> {
-        if let Some((number, size)) = keys.iter().find(|(_, size)| *size >= PARKED_ROW_LEN_MAX) {
-            let problem = format!(
-                "row {number} has a payload of {size} bytes: more than {PARKED_ROW_LEN_MAX} can neither be accepted nor \
-                 be parked"
-            );
-            return Err(Trouble::wrong(
-                problem,
-                "delete that row at its source, or make it smaller",
-            ));
+        if let Some((number, _)) = keys.iter().find(|(_, size)| *size >= PARKED_ROW_LEN_MAX) {
+            return Err(Trouble::too_large(*number));
         }
         let numbers: Vec<i64> = keys.iter().map(|(number, _)| *number).collect();
         let found = self.reader.client.query(&self.mapping.rows, &[&numbers]).await?;
@@ -213,7 +206,7 @@ fn batches(keys: &[Key], most: usize) -> Vec<&[Key]> {
 }
 
 /// Two sessions that have one process at the server share it, transaction by transaction.
-async fn refuse_pooler(one: &Session, other: &Session) -> Result<(), Trouble> {
+pub(crate) async fn refuse_pooler(one: &Session, other: &Session) -> Result<(), Trouble> {
     let sql = "SELECT pg_backend_pid()";
     let one: i32 = one.client.query_one(sql, &[]).await?.try_get(0)?;
     let other: i32 = other.client.query_one(sql, &[]).await?.try_get(0)?;

@@ -8,5 +8,6 @@ mod poll;
 mod parked;
 mod trouble;
 mod sqlite;
+mod checks;
 mod tail;
 mod in_the_store;

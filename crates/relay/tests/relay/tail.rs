@@ -162,6 +162,25 @@ async fn a_publication_that_is_missing_is_named_with_the_sql_that_makes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_publication_that_was_away_costs_the_slot_and_no_row() {
+    let (database, world, config, relay) = following("").await;
+    database.emit("e1", "order.paid", Some("1")).await;
+    world.until_accepted(1).await;
+    database.run(&format!("DROP PUBLICATION {}", config.slot)).await;
+    database.emit("e2", "order.paid", Some("1")).await;
+    let trouble = world.until_trouble("shop", "wrong").await;
+    database.emit("e3", "order.paid", Some("1")).await;
+    database.run(trouble.remedy().unwrap()).await;
+    world.until_accepted(3).await;
+    world.until_reading("shop", 2).await;
+    database.emit("e4", "order.paid", Some("1")).await;
+    world.until_accepted(4).await;
+    assert_eq!(world.ids(), ["e1", "e2", "e3", "e4"]);
+    assert!(world.until_alarm().await.contains("publication"), "{:?}", world.alarms());
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_is_altered_in_mid_stream_is_followed_by_the_names_of_its_columns() {
     let (database, world, config, relay) = following("").await;
     database.emit("e1", "order.paid", Some("1")).await;
