@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use railpost_engine::Span;
 use railpost_store::SourceName;
 use railpost_wire::TenantId;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use columns::{Column, Columns, ColumnsSection, TemplatePart};
 pub use section::{SourceSection, check_all};
@@ -38,7 +38,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// A source whose configuration was checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceConfig {
     /// Its name.
     pub name: SourceName,
@@ -101,7 +101,7 @@ impl fmt::Debug for Location {
 }
 
 /// How a source is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// By asking for the rows of a table.
@@ -113,8 +113,18 @@ pub enum Mode {
     Messages,
 }
 
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Poll => "poll",
+            Self::Tail => "tail",
+            Self::Messages => "messages",
+        })
+    }
+}
+
 /// What rows look like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// As the table that `init` makes.
@@ -127,7 +137,7 @@ pub enum Shape {
 }
 
 /// What becomes of a row that was taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum After {
     /// It is deleted.
@@ -138,7 +148,7 @@ pub enum After {
 }
 
 /// What makes the relay look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wake {
     /// The clock.
@@ -149,7 +159,7 @@ pub enum Wake {
 }
 
 /// In which order rows are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// By the number that the database gave each row when it was inserted.
@@ -160,7 +170,7 @@ pub enum Order {
 }
 
 /// What becomes of a row that is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRefused {
     /// It is parked, with all later ones of its key behind it. Other keys go on.

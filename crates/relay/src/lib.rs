@@ -31,6 +31,6 @@ pub use row::SourceRow;
 pub use run::Relay;
 pub use status::{SlotStatus, SourceState, SourceStatus};
 pub use tools::{
-    Accept, EventCheck, NoChecks, NoObserver, Observation, Observer, RelayTools, StoreAddress,
+    Accept, EventCheck, NoChecks, NoObserver, Observation, RelayTools, SourceObserver, StoreAddress,
 };
 pub use trouble::Trouble;

@@ -79,7 +79,7 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 28] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
@@ -119,6 +119,12 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 28] = [
     ("endpoint_switched_off", &["endpoint", "status"]),
     ("endpoint_blocked", &["endpoint", "reason"]),
     ("endpoint_unblocked", &["endpoint"]),
+    ("outbox_reading", &["source"]),
+    ("outbox_trouble", &["source", "code", "problem", "retry_ms", "times", "fix"]),
+    ("outbox_alarm", &["source", "problem"]),
+    ("outbox_batch", &["source", "accepted", "duplicates", "parked", "latency_ms"]),
+    ("outbox_refused", &["source", "code", "dropped", "times", "tenant", "event_id", "event_type"]),
+    ("outbox_released", &["source", "rows"]),
     ("store_trouble", &["problem", "times"]),
     ("store_stopped", &["problem"]),
     ("request", &["method", "route", "status", "latency_ms", "address"]),

@@ -1,12 +1,12 @@
 //! Where each part of an event stands in a row: a column, a template of columns, or an SQL expression.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{After, ConfigError, Mode, Shape, quote};
 use crate::limits::{EXPRESSION_LEN_MAX, IDENTIFIER_LEN_MAX};
 
 /// `columns` of a section, as it is written.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ColumnsSection {
     /// The event's id.
@@ -34,6 +34,13 @@ pub struct ColumnsSection {
     pub traceparent: Option<String>,
     /// What is set when the row was taken.
     pub done: Option<String>,
+}
+
+impl ColumnsSection {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Where each part of an event stands.

@@ -1,12 +1,13 @@
 //! A section `[[outbox]]`, and how it is checked.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 
 use railpost_engine::Span;
 use railpost_store::SourceName;
 use railpost_wire::TenantId;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::columns::{Needs, is_identifier};
 use super::{
@@ -19,7 +20,7 @@ use crate::limits::{
 };
 
 /// A section `[[outbox]]`, as it is written.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSection {
     /// The source's name: part of event ids that are numbers, a metric's label, the lock's name.
@@ -42,7 +43,7 @@ pub struct SourceSection {
     #[serde(default)]
     pub table: Option<String>,
     /// Where each part of an event stands in a row.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ColumnsSection::is_empty")]
     pub columns: ColumnsSection,
     /// What becomes of a row that was taken.
     #[serde(default)]
@@ -68,6 +69,13 @@ pub struct SourceSection {
     /// Whether the slot survives a failover of the source.
     #[serde(default)]
     pub failover: Option<bool>,
+}
+
+impl fmt::Debug for SourceSection {
+    /// Without the URL, which may have a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceSection").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Checks all sections. An error names the section by its place.
