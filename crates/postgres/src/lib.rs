@@ -473,6 +473,10 @@ impl Sources for PostgresStore {
         sources::parked_rows(&self.node, &query).await
     }
 
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+        sources::parked_row(&self.node, source, number).await
+    }
+
     async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
         sources::parked_payload(&self.node, source, number).await
     }

@@ -206,6 +206,21 @@ pub(super) async fn parked_rows(node: &Node, query: &ParkedQuery) -> Result<List
     Ok(Listing::cut(found, limit, ListKind::ParkedRows))
 }
 
+pub(super) async fn parked_row(
+    node: &Node,
+    source: &SourceName,
+    number: u64,
+) -> Result<Option<ParkedRow>> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
+    let sql = concat!(
+        "SELECT ",
+        parked_columns!(),
+        " FROM parked AS p WHERE p.source = $1 AND p.num = $2"
+    );
+    let found = node.reader().query(sql, &[&source.as_str(), &number]).await?;
+    one(&found, |columns| rows::parked_row(columns))
+}
+
 pub(super) async fn parked_payload(
     node: &Node,
     source: &SourceName,

@@ -2,6 +2,7 @@
 
 mod events;
 mod observer;
+mod status;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

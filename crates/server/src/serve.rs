@@ -144,6 +144,7 @@ impl Server {
             thin_links: thin,
             seal: Seal::new(&master),
             tenant_watch: loopback.clone(),
+            running_sources: outbox.clone(),
         }));
         let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;

@@ -505,6 +505,11 @@ impl Sources for SqliteStore {
         self.readers.read(move |db| sources::parked_rows(db, &query)).await
     }
 
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+        let source = source.clone();
+        self.readers.read(move |db| sources::parked_row(db, &source, number)).await
+    }
+
     async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
         let source = source.clone();
         self.readers.read(move |db| sources::parked_payload(db, &source, number)).await

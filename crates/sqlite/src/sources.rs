@@ -258,6 +258,20 @@ pub(super) fn parked_rows(db: &Connection, query: &ParkedQuery) -> Result<Listin
     Ok(Listing::cut(found, limit, ListKind::ParkedRows))
 }
 
+pub(super) fn parked_row(
+    db: &Connection,
+    source: &SourceName,
+    number: u64,
+) -> Result<Option<ParkedRow>> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
+    let sql = concat!(
+        "SELECT ",
+        parked_columns!(),
+        " FROM parked AS p WHERE p.source = ?1 AND p.num = ?2"
+    );
+    one(db, sql, (source.as_str(), number), |columns| rows::parked_row(columns))
+}
+
 pub(super) fn parked_payload(
     db: &Connection,
     source: &SourceName,

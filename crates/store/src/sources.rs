@@ -55,6 +55,9 @@ pub trait Sources: Send + Sync {
     /// Parked rows, the earliest first.
     async fn parked_rows(&self, query: ParkedQuery) -> Result<Listing<ParkedRow>>;
 
+    /// A parked row; nothing if there is no such row.
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>>;
+
     /// The payload of a parked row; nothing if there is no such row or it has none.
     async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>>;
 

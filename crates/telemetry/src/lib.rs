@@ -12,6 +12,7 @@ mod words;
 mod log;
 mod log_throttle;
 mod metrics;
+mod outbox;
 mod process;
 mod attempt;
 mod figures;
@@ -24,6 +25,7 @@ pub use log::{Level, Log, LogStyle, Value};
 pub use log_throttle::LogThrottle;
 pub use metrics::{Metrics, Sample};
 pub use otlp::{BadHeaders, Collector, OtlpHeaders};
+pub use outbox::{OutboxMetrics, SlotSample, SourceSample};
 pub use process::Process;
 pub use traces::Exporter;
 

@@ -36,8 +36,18 @@ pub(super) fn read(value: Value) -> Result<Vec<SourceSection>, Vec<SectionError>
     {
         errors.push(refused(&error));
     }
+    errors.extend(reserved(&sections));
     if errors.is_empty() { Ok(sections) } else { Err(errors) }
 }
+
+/// A source is a path of the API, and so are the grants.
+fn reserved(sections: &[SourceSection]) -> Option<SectionError> {
+    let index = sections.iter().position(|section| section.name == RESERVED_NAME)?;
+    let problem = format!("outbox[{index}].name: `{RESERVED_NAME}` is reserved; choose another");
+    Some(SectionError { index: Some(index), field: "name".to_owned(), problem })
+}
+
+const RESERVED_NAME: &str = "grants";
 
 fn unreadable(index: usize, error: &serde_path_to_error::Error<toml::de::Error>) -> SectionError {
     let message = error.inner().message().trim().to_owned();
@@ -123,6 +133,10 @@ mod tests {
             (
                 "name = \"shop\"\nurl = \"store\"",
                 "line 9: outbox[1].name: expected a name of its own",
+            ),
+            (
+                "name = \"grants\"\nurl = \"store\"",
+                "line 9: outbox[1].name: `grants` is reserved; choose another",
             ),
             ("name = \"b\"", "line 8: outbox[1].url: missing field `url`"),
             (

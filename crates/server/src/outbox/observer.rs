@@ -121,6 +121,7 @@ impl SourceObserver for SourceLog {
                 self.line(Level::Error, "outbox_alarm", source, &fields);
             }
             Observation::Batch { accepted, duplicates, parked, took } => {
+                self.telemetry.metrics.outbox.batch(source, took);
                 if self.telemetry.log.takes(Level::Debug) {
                     let fields = [
                         ("accepted", Value::Number(accepted)),
