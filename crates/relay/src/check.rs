@@ -91,7 +91,7 @@ async fn check_postgres(
     ));
     match refuse_pooler(&session, &other).await {
         Ok(()) => {
-            findings.push(Finding::good("direct connection", "no pooler in transaction mode"))
+            findings.push(Finding::good("direct connection", "no pooler in transaction mode"));
         }
         Err(trouble) => {
             findings.push(Finding::of_trouble("direct connection", &trouble));

@@ -29,7 +29,7 @@ pub(crate) struct Mapping {
     source: String,
 }
 
-/// The columns of a row in the order in which they are read, and what stands for one that there is not.
+/// What stands for a column that there is not.
 const NULL: &str = "NULL";
 
 impl Mapping {
@@ -68,14 +68,15 @@ impl Mapping {
         Ok(Self {
             near: format!(
                 "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, \
-                   coalesce(array_agg(n.o ORDER BY n.c NULLS FIRST, n.o), '{{}}'), \
-                   coalesce(array_agg(n.s ORDER BY n.c NULLS FIRST, n.o), '{{}}') \
-                 FROM (SELECT {order}::bigint AS o, ({size})::bigint AS s, {committed} AS c FROM {table} \
-                   WHERE {near} {first} LIMIT {}) AS n",
+                   coalesce(array_agg(number ORDER BY committed NULLS FIRST, number), '{{}}'), \
+                   coalesce(array_agg(size ORDER BY committed NULLS FIRST, number), '{{}}') \
+                 FROM (SELECT {order}::bigint, ({size})::bigint, {committed} FROM {table} \
+                   WHERE {near} {first} LIMIT {}) AS near (number, size, committed)",
                 NEAR_ROWS_MAX + 1
             ),
             all: format!(
-                "DECLARE railpost_keys NO SCROLL CURSOR FOR SELECT {order}::bigint AS o, ({size})::bigint AS s \
+                "DECLARE railpost_keys NO SCROLL CURSOR FOR \
+                 SELECT {order}::bigint AS railpost_number, ({size})::bigint AS railpost_size \
                  FROM {table} WHERE {pending} ORDER BY {}{order} LIMIT {PASS_ROWS_MAX}",
                 if config.order == Order::Commit {
                     format!("{committed} NULLS FIRST, ")
@@ -122,8 +123,8 @@ impl Mapping {
         Ok(Self {
             near: String::new(),
             all: format!(
-                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {}, {key}::text FROM {table} \
-                 WHERE {pending} ORDER BY {order}",
+                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {}, {key}::text \
+                 FROM {table} AS railpost_row WHERE {pending} ORDER BY railpost_row.{order}",
                 probed.select(columns)?.join(", ")
             ),
             rows: String::new(),

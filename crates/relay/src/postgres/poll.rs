@@ -177,7 +177,11 @@ impl<'r> Poller<'r> {
             () = self.running.wake.notified() => true,
         };
         let mut status = self.running.status.lock();
-        if by_notify { status.wakes_by_notify += 1 } else { status.wakes_by_poll += 1 }
+        if by_notify {
+            status.wakes_by_notify += 1;
+        } else {
+            status.wakes_by_poll += 1;
+        }
     }
 }
 

@@ -132,12 +132,13 @@ async fn begin(
         running.tools.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
     let began = Began { system: system.system_id, position: plan.from };
-    // Noted before anything is confirmed, so that a slot that is lost from here on is missed.
-    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
-    sources.save_source_position(&config.name, handover.epoch(), position).await?;
     if let Some(table) = table.filter(|_| plan.read_table) {
         table.read_all(config, handover).await?;
     }
+    // Noted before anything is confirmed, so that a slot that is lost from here on is missed; and not before the table was
+    // read, so that it is read again if that was interrupted.
+    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
+    sources.save_source_position(&config.name, handover.epoch(), position).await?;
     let publications = [config.slot.as_str()];
     let start = Start {
         slot: &config.slot,

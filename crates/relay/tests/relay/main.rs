@@ -9,5 +9,6 @@ mod parked;
 mod trouble;
 mod sqlite;
 mod checks;
+mod interrupted;
 mod tail;
 mod in_the_store;

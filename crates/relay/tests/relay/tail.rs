@@ -113,6 +113,31 @@ async fn rows_from_before_the_slot_and_from_a_pause_are_relayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_whose_ids_are_its_only_numbers_is_read_in_their_order() {
+    let database = Database::empty().await;
+    database
+        .run(
+            "CREATE TABLE events (id bigserial PRIMARY KEY, kind text, body text); \
+             INSERT INTO events (kind, body) SELECT 'a', '{}' FROM generate_series(1, 120)",
+        )
+        .await;
+    let fields = "shape = \"custom\"\ntable = \"events\"\n\
+                  columns = { id = \"id\", type = \"kind\", payload = \"body\" }";
+    let config = tailed(&database, fields);
+    let database = Database::with_publication(&config, database).await;
+    let world = World::new().await;
+    let relay = world.relay(vec![config.clone()]);
+    world.until_accepted(120).await;
+    world.until_reading("shop", 1).await;
+    database.run("INSERT INTO events (kind, body) VALUES ('a', '{}')").await;
+    world.until_accepted(121).await;
+    let expected: Vec<String> = (1..=121).map(|n| format!("shop:{n}")).collect();
+    assert_eq!(world.ids(), expected);
+    database.until_empty("events").await;
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_was_dropped_is_made_again_with_an_alarm_and_the_table_is_read() {
     let (database, world, config, relay) = following("").await;
     relay.stop().await;
