@@ -299,8 +299,9 @@ impl Handover {
                     rest = &rest[run.len()..];
                     most = BATCH_EVENTS_MAX;
                 }
+                // A backlog that is too full for all of them may have room for some.
+                Err(error) if run.len() > 1 && is_divisible(&error) => most = run.len() / 2,
                 Err(error) if !is_refusal(&error) => return Err(error.into()),
-                Err(_) if run.len() > 1 => most = run.len() / 2,
                 Err(error) => {
                     parking.refuse(first.index, first.hold, refusal_of(&error), self.holds_key());
                     rest = &rest[1..];
@@ -427,6 +428,11 @@ fn is_refusal(error: &StoreError) -> bool {
         error,
         StoreError::Conflict { .. } | StoreError::Invalid { .. } | StoreError::NotFound(_)
     )
+}
+
+/// Whether fewer events may be accepted where these are not.
+fn is_divisible(error: &StoreError) -> bool {
+    is_refusal(error) || matches!(error, StoreError::BacklogFull { .. })
 }
 
 fn refusal_of(error: &StoreError) -> RowRefusal {

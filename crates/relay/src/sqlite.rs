@@ -60,7 +60,7 @@ pub(crate) async fn run(
         }
         running.status.caught_up();
         interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
-        while !reader.wait(running, interval).await? {
+        while !reader.wait(running, interval, handover).await? {
             interval = (interval * 2).min(longest);
             handover.keep().await?;
         }
@@ -170,17 +170,19 @@ impl Reader {
         self.ask(Question::Newest).await
     }
 
-    /// Waits for this long. Answers whether the file has changed since its rows were read, or a person woke the source.
-    async fn wait(&self, running: &Running, interval: Duration) -> Result<bool, Trouble> {
-        let woken = timeout(interval, running.wake.notified()).await.is_ok();
-        let changed = self.ask(Question::Version).await? != self.seen;
-        let mut status = running.status.lock();
-        if woken || changed {
-            status.wakes_by_notify += 1;
-        } else {
-            status.wakes_by_poll += 1;
+    /// Waits for this long, or until a person wants something. Answers whether the file has changed since its rows were read.
+    async fn wait(
+        &self,
+        running: &Running,
+        interval: Duration,
+        handover: &mut Handover,
+    ) -> Result<bool, Trouble> {
+        if timeout(interval, running.wake.notified()).await.is_ok() {
+            handover.renew().await?;
         }
-        Ok(woken || changed)
+        let changed = self.ask(Question::Version).await? != self.seen;
+        running.status.woken(!changed);
+        Ok(changed)
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         let taken = poller.pass(handover).await?;
         interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
         if taken < running.config.batch {
-            poller.wait(interval).await;
+            poller.wait(interval, handover).await?;
         }
     }
 }
@@ -166,22 +166,21 @@ impl<'r> Poller<'r> {
         Ok(())
     }
 
-    async fn wait(&self, interval: Duration) {
+    async fn wait(&self, interval: Duration, handover: &mut Handover) -> Result<(), Trouble> {
         let interval = match self.config.wake {
             Wake::Poll => interval,
             Wake::Notify => NOTIFY_INTERVAL,
         };
         let notified = timeout(interval, self.reader.notified.notified());
-        let by_notify = tokio::select! {
-            notified = notified => notified.is_ok(),
-            () = self.running.wake.notified() => true,
+        let by_clock = tokio::select! {
+            notified = notified => notified.is_err(),
+            () = self.running.wake.notified() => {
+                handover.renew().await?;
+                false
+            }
         };
-        let mut status = self.running.status.lock();
-        if by_notify {
-            status.wakes_by_notify += 1;
-        } else {
-            status.wakes_by_poll += 1;
-        }
+        self.running.status.woken(by_clock);
+        Ok(())
     }
 }
 

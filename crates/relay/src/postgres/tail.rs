@@ -238,7 +238,14 @@ impl Tail<'_> {
         loop {
             // Rows that wait are handed over as soon as nothing more is at hand.
             let wait = if self.rows.is_empty() { self.wait() } else { Duration::ZERO };
-            match timeout(wait, stream.next()).await {
+            let frame = tokio::select! {
+                frame = timeout(wait, stream.next()) => frame,
+                () = self.running.wake.notified() => {
+                    handover.renew().await?;
+                    continue;
+                }
+            };
+            match frame {
                 Ok(frame) => {
                     let frame = frame.map_err(|error| self.ended(error))?;
                     idle = matches!(frame, Frame::Idle(_));
