@@ -1,5 +1,5 @@
-//! The task of a stream. All of its state survives a `select!` whose branch did not win: what was read stays in
-//! `input`, what was not written yet stays in `output`, and a frame without room stays in `waiting`.
+//! The task of a stream. All of its state survives a `select!` whose branch did not win: what was read stays
+//! in `input`, what was not written yet stays in `output`, and a frame without room stays in `waiting`.
 
 use std::io;
 use std::sync::Arc;
