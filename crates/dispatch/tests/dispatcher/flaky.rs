@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use railpost_engine::{Accepted, LaneId, Load, Page, Timestamp};
+use bytes::Bytes;
+use railpost_engine::{Accepted, LaneId, Load, Page, Span, Timestamp};
 use railpost_store::*;
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
@@ -385,4 +386,23 @@ passes_on!(Upkeep {
     fn backup(to: &Path) -> ();
     fn add_figures(batch: Vec<(FiguresScope, Timestamp, Figures)>) -> ();
     fn check() -> Health;
+});
+
+passes_on!(Sources {
+    fn lease_source(source: &SourceName, holder: &str, length: Span) -> SourceLease;
+    fn release_source(source: &SourceName, epoch: Epoch) -> ();
+    fn source_position(source: &SourceName) -> Option<SourcePosition>;
+    fn save_source_position(source: &SourceName, epoch: Epoch, position: SourcePosition) -> ();
+    fn park(batch: ParkBatch) -> ParkOutcome;
+    fn parked_holds(source: &SourceName) -> ParkedHolds;
+    fn parked_rows(query: ParkedQuery) -> Listing<ParkedRow>;
+    fn parked_payload(source: &SourceName, number: u64) -> Option<Bytes>;
+    fn command_parked(command: ParkedCommand) -> u64;
+    fn released_rows(source: &SourceName, limit: u32) -> Vec<ReleasedRow>;
+    fn end_release(step: ReleaseStep) -> ();
+    fn forget_source(source: &SourceName) -> ();
+    fn known_sources() -> Vec<SourceName>;
+    fn grant_emit(role: &str, tenant: &TenantId) -> ();
+    fn revoke_emit(role: &str) -> ();
+    fn emit_grants() -> Vec<(String, TenantId)>;
 });

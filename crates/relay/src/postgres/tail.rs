@@ -405,10 +405,10 @@ fn trouble(error: &Error, config: &SourceConfig) -> Trouble {
             "ALTER ROLE … REPLICATION; railpost outbox check names the role".to_owned()
         }
         ErrorKind::Authentication => "correct the user or password in `url`".to_owned(),
-        ErrorKind::NoneLeft => {
+        ErrorKind::LimitReached => {
             "raise max_replication_slots and max_wal_senders, then restart the server".to_owned()
         }
-        ErrorKind::SlotForeign => {
+        ErrorKind::SlotMismatch => {
             "name another slot in `slot`, or drop the one that is there".to_owned()
         }
         ErrorKind::Version => "use PostgreSQL 14 or later, or mode = \"tail\"".to_owned(),
