@@ -1,7 +1,8 @@
-//! How fast rows come from a PostgreSQL source into a SQLite store: a waiting table that is drained, the time from COMMIT to
-//! accepted, and what 300,000 dead rows cost that vacuum may not remove.
+//! How fast rows come from a PostgreSQL source into a SQLite store: a waiting table that is drained, the
+//! time from COMMIT to accepted, and what 300,000 dead rows cost that vacuum may not remove.
 //!
-//! `cargo bench -p railpost-relay` needs `RAILPOST_TEST_POSTGRES`, the URL of a server with `wal_level = logical`.
+//! `cargo bench -p railpost-relay` needs `RAILPOST_TEST_POSTGRES`, the URL of a server with `wal_level =
+//! logical`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -49,7 +50,8 @@ async fn drain() {
     relay.stop().await;
 }
 
-/// The time from the answer to COMMIT until the event is accepted, sorted, at about 200 commits a second.
+/// The time from the answer to COMMIT until the event is accepted, sorted, at about 200 commits a
+/// second.
 async fn live(database: &Database, fields: &str) -> Vec<Duration> {
     let folder = tempfile::TempDir::new().unwrap();
     let world = sqlite_world(&folder).await;

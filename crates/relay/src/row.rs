@@ -32,7 +32,8 @@ impl SourceRow {
         Some(Hold(hold))
     }
 
-    /// Puts the configured tenant where the row names none. A row that names another one keeps it, and is refused.
+    /// Puts the configured tenant where the row names none. A row that names another one keeps it, and
+    /// is refused.
     pub(crate) fn complete(&mut self, config: &SourceConfig) {
         if let Some(tenant) = &config.tenant {
             self.fields.tenant.get_or_insert_with(|| tenant.to_string());

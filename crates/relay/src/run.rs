@@ -28,7 +28,8 @@ struct Source {
 }
 
 impl Relay {
-    /// Starts to read each source in a task of its own. One in trouble keeps no other one from being read.
+    /// Starts to read each source in a task of its own. One in trouble keeps no other one from being
+    /// read.
     pub fn start(sources: Vec<SourceConfig>, tools: &RelayTools) -> Self {
         let (stop, stopped) = watch::channel(false);
         let start = |config: SourceConfig| {

@@ -1,7 +1,7 @@
 //! Sources in SQLite: a file that is only read.
 //!
-//! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which they were given.
-//! What was read is remembered in the store as the number of the last row.
+//! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which
+//! they were given. What was read is remembered in the store as the number of the last row.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -170,7 +170,8 @@ impl Reader {
         self.ask(Question::Newest).await
     }
 
-    /// Waits for this long, or until a person wants something. Answers whether the file has changed since its rows were read.
+    /// Waits for this long, or until a person wants something. Answers whether the file has changed
+    /// since its rows were read.
     async fn wait(
         &self,
         running: &Running,

@@ -1,5 +1,5 @@
-//! The source's server is killed and started again while it is read. It takes all of its sessions along, so this test has a
-//! program of its own.
+//! The source's server is killed and started again while it is read. It takes all of its sessions along,
+//! so this test has a program of its own.
 #![allow(
     clippy::unwrap_used,
     dead_code,
@@ -21,7 +21,8 @@ use support::{World, source};
 const ROWS: usize = 3_000;
 const RESTARTS: usize = 3;
 
-/// Kills the server without letting it write anything, and starts it again: as a crash of its machine would.
+/// Kills the server without letting it write anything, and starts it again: as a crash of its machine
+/// would.
 async fn restart() {
     let program = std::env::var("RAILPOST_TEST_POSTGRES_RESTART")
         .expect("RAILPOST_TEST_POSTGRES_RESTART is not set: run `cargo xtask test`");

@@ -1,5 +1,5 @@
-//! A slot that the server gave up because too much of its log had to be kept. The bound is the whole server's, so this test has
-//! a program of its own.
+//! A slot that the server gave up because too much of its log had to be kept. The bound is the whole
+//! server's, so this test has a program of its own.
 #![allow(
     clippy::unwrap_used,
     dead_code,

@@ -1,4 +1,5 @@
-//! From a table's columns to rows: the statements that read and remove, made for the types that the columns have.
+//! From a table's columns to rows: the statements that read and remove, made for the types that the
+//! columns have.
 
 use bytes::Bytes;
 use railpost_store::SourceFields;
@@ -13,8 +14,8 @@ use crate::trouble::Trouble;
 /// The statements of a source, and how its rows are read.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// `$1`: the floor, as text. One row: the snapshot's xmin, the numbers of what is new, and their sizes. More numbers
-    /// than are asked for mean that there are more.
+    /// `$1`: the floor, as text. One row: the snapshot's xmin, the numbers of what is new, and their
+    /// sizes. More numbers than are asked for mean that there are more.
     pub(crate) near: String,
     /// Declares a cursor over the numbers and sizes of all rows, in order.
     pub(crate) all: String,
@@ -99,8 +100,8 @@ impl Mapping {
     /// Where [`of_table`](Self::of_table) has the key of a row.
     pub(crate) const KEY: usize = 11;
 
-    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind them, and `remove`
-    /// takes keys as text, and answers which of them it found.
+    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind
+    /// them, and `remove` takes keys as text, and answers which of them it found.
     pub(crate) async fn of_table(
         client: &Client,
         config: &SourceConfig,

@@ -1,8 +1,9 @@
 //! Polling: the visible rows in the order of the database's number, removed by exactly these numbers.
 //!
-//! A transaction that committed late shows its rows to the next scan, wherever their numbers stand: no row is passed over
-//! because a later one was seen. A scan begins at the floor, a transaction number below which no row can appear any more.
-//! The floor lives as long as the session: a restored database counts its transactions from elsewhere.
+//! A transaction that committed late shows its rows to the next scan, wherever their numbers stand: no
+//! row is passed over because a later one was seen. A scan begins at the floor, a transaction number
+//! below which no row can appear any more. The floor lives as long as the session: a restored database
+//! counts its transactions from elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -82,7 +83,8 @@ impl<'r> Poller<'r> {
                 numbers.iter().copied().zip(sizes.iter().map(|size| *size as usize)).collect();
             self.take(handover, &keys).await?;
         }
-        // All that the snapshot showed is taken: what is to come has its transaction's number or a higher one.
+        // All that the snapshot showed is taken: what is to come has its transaction's number or a
+        // higher one.
         self.floor = near.try_get(0)?;
         self.running.status.caught_up();
         Ok(numbers.len())
@@ -111,8 +113,8 @@ impl<'r> Poller<'r> {
         Ok(taken)
     }
 
-    /// Takes rows in order, batch by batch: while one is handed over, the one before is removed and the next one read. No
-    /// batch is read past one whose removal failed.
+    /// Takes rows in order, batch by batch: while one is handed over, the one before is removed and the
+    /// next one read. No batch is read past one whose removal failed.
     async fn take(&self, handover: &mut Handover, keys: &[Key]) -> Result<usize, Trouble> {
         let mut batches = batches(keys, self.config.batch).into_iter();
         let mut next = match batches.next() {

@@ -12,7 +12,8 @@ use super::writers::{emit_own, judge, write};
 
 const ROUNDS: usize = 100;
 
-/// While the writers write, one relay after the other is started and dropped a few milliseconds later, wherever it is.
+/// While the writers write, one relay after the other is started and dropped a few milliseconds later,
+/// wherever it is.
 async fn interrupt(database: Database, config: SourceConfig) -> (Database, Arc<World>) {
     let world = World::new().await;
     let cutting = async {

@@ -1,4 +1,5 @@
-//! The relay against real databases: a PostgreSQL server with `wal_level = logical`, SQLite files, and real stores.
+//! The relay against real databases: a PostgreSQL server with `wal_level = logical`, SQLite files, and
+//! real stores.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

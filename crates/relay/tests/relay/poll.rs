@@ -13,7 +13,8 @@ use super::writers::{emit_own, judge, write};
 
 const TRANSACTIONS: usize = 60;
 
-/// The relay runs while sixteen writers write, with an open transaction in another database all the while.
+/// The relay runs while sixteen writers write, with an open transaction in another database all the
+/// while.
 async fn stress(fields: &str) {
     let database = Database::with_outbox().await;
     let elsewhere = connect(&server()).await;
@@ -46,7 +47,8 @@ async fn two_relays_at_once_lose_nothing_and_keep_the_order() {
     let database = Database::with_outbox().await;
     let world = World::new().await;
     let config = source("shop", &database.url, "tenant = \"acme\"\nbatch = 3");
-    // Another installation has another name for it, and no lease in common: the source's own lock keeps one out.
+    // Another installation has another name for it, and no lease in common: the source's own lock keeps
+    // one out.
     let other = source("store", &database.url, "tenant = \"acme\"\nbatch = 3");
     let relays =
         [world.relay_of("a", vec![config.clone()]), world.relay_of("b", vec![config, other])];

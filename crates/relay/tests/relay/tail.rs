@@ -52,7 +52,8 @@ async fn drop_slot(database: &Database, config: &SourceConfig) {
     tokio::time::timeout(std::time::Duration::from_secs(30), dropping).await.unwrap();
 }
 
-/// The relay runs while sixteen writers write, with an open transaction in another database all the while.
+/// The relay runs while sixteen writers write, with an open transaction in another database all the
+/// while.
 async fn stress(fields: &str, emit: Emit) {
     let database = Database::with_outbox().await;
     let config = tailed(&database, fields);
