@@ -66,7 +66,8 @@ fn ids(rows: &[ParkedRow]) -> Vec<&str> {
     rows.iter().map(|row| row.fields.id.as_deref().unwrap()).collect()
 }
 
-/// A reader with three rows of one key, two of another and one without: `a1` to `a3`, `b1`, `b2` and `c`.
+/// A reader with three rows of one key, two of another and one without: `a1` to `a3`, `b1`, `b2` and
+/// `c`.
 async fn six_parked(world: &World) -> Epoch {
     let epoch = lease(world, "me", LONG).await.unwrap();
     let rows = vec![

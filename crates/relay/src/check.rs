@@ -66,7 +66,8 @@ impl Finding {
     }
 }
 
-/// Checks every condition of a source. A condition that cannot be checked because another one does not hold is left out.
+/// Checks every condition of a source. A condition that cannot be checked because another one does not
+/// hold is left out.
 pub async fn check(config: &SourceConfig, store: Option<&StoreAddress>) -> Vec<Finding> {
     if let Location::Sqlite(path) = &config.location {
         return check_sqlite(path, config).await;
@@ -91,7 +92,7 @@ async fn check_postgres(
     ));
     match refuse_pooler(&session, &other).await {
         Ok(()) => {
-            findings.push(Finding::good("direct connection", "no pooler in transaction mode"))
+            findings.push(Finding::good("direct connection", "no pooler in transaction mode"));
         }
         Err(trouble) => {
             findings.push(Finding::of_trouble("direct connection", &trouble));
@@ -178,8 +179,8 @@ pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result
     Ok(())
 }
 
-/// Removes what the relay has made at a source: its replication slot and the publication. The table and its rows stay.
-/// Answers what was removed.
+/// Removes what the relay has made at a source: its replication slot and the publication. The table and
+/// its rows stay. Answers what was removed.
 pub async fn drop_source(
     config: &SourceConfig,
     store: Option<&StoreAddress>,

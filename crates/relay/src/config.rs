@@ -1,4 +1,5 @@
-//! Sources, as the configuration names them. [`SourceSection`] is what is written, [`SourceConfig`] what was checked.
+//! Sources, as the configuration names them. [`SourceSection`] is what is written, [`SourceConfig`] what
+//! was checked.
 
 mod columns;
 mod section;
@@ -77,8 +78,8 @@ pub struct SourceConfig {
 pub enum Location {
     /// A PostgreSQL database.
     Postgres {
-        /// `postgres://user:password@host:port/database`. With `?sslmode=require` the connection is encrypted and the
-        /// server's certificate verified.
+        /// `postgres://user:password@host:port/database`. With `?sslmode=require` the connection is
+        /// encrypted and the server's certificate verified.
         url: String,
         /// A file with the certificates to verify by, in PEM; nothing for those that browsers trust.
         root_certificates: Option<PathBuf>,

@@ -6,8 +6,8 @@ use railpost_outbox::sql::{
 
 use crate::config::{Location, Mode, Shape, SourceConfig, Wake, quote};
 
-/// The SQL that sets a source up, in the order in which it has to run. The replication slot is made by the relay itself,
-/// after the publication.
+/// The SQL that sets a source up, in the order in which it has to run. The replication slot is made by
+/// the relay itself, after the publication.
 pub fn init_sql(config: &SourceConfig) -> String {
     let mut parts = Vec::new();
     match (&config.location, config.shape) {

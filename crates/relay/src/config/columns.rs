@@ -79,7 +79,8 @@ pub struct Columns {
 pub enum Column {
     /// In a column.
     Name(String),
-    /// In several columns, with text between them: `{aggregatetype}:{aggregateid}`. Nothing if one of them is null.
+    /// In several columns, with text between them: `{aggregatetype}:{aggregateid}`. Nothing if one of
+    /// them is null.
     Template(Vec<TemplatePart>),
     /// In what an SQL expression makes of the row.
     Expression(String),
@@ -142,8 +143,8 @@ pub(crate) fn is_identifier(text: &str) -> bool {
         && text.len() <= IDENTIFIER_LEN_MAX
 }
 
-/// Reads a template: columns in braces, and between them letters, digits and `_ - : . /`. SQL that has braces has quotes
-/// or brackets too.
+/// Reads a template: columns in braces, and between them letters, digits and `_ - : . /`. SQL that has
+/// braces has quotes or brackets too.
 fn parse_template(text: &str) -> Option<Vec<TemplatePart>> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':' | '.' | '/');
     let (mut parts, mut rest) = (Vec::new(), text);

@@ -1,4 +1,5 @@
-//! The table of a tailed source: it is read when the log cannot tell all, and what was taken is removed from it.
+//! The table of a tailed source: it is read when the log cannot tell all, and what was taken is removed
+//! from it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -77,8 +78,9 @@ impl Table {
     }
 }
 
-/// Rows that the log has told of and that were not in their table. The log may tell of a commit before the table shows it, so
-/// they are looked for a few times more. A row that was deleted in the transaction that brought it never appears.
+/// Rows that the log has told of and that were not in their table. The log may tell of a commit before
+/// the table shows it, so they are looked for a few times more. A row that was deleted in the
+/// transaction that brought it never appears.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     batches: Vec<MissingBatch>,

@@ -1,8 +1,8 @@
 //! Log tailing: inserts into a table, or messages, in the order of commits.
 //!
-//! A position is confirmed at the server when all before it is durable here, and noted in the store before that. So a slot
-//! that was confirmed further than the store knows was moved by somebody else, or made again: then the table is read again,
-//! and people are told.
+//! A position is confirmed at the server when all before it is durable here, and noted in the store
+//! before that. So a slot that was confirmed further than the store knows was moved by somebody else, or
+//! made again: then the table is read again, and people are told.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ impl From<Trouble> for Ended {
     }
 }
 
-/// The publication has to be there before the slot: a slot fails on every change that is older than its publication.
+/// The publication has to be there before the slot: a slot fails on every change that is older than its
+/// publication.
 async fn check_publication(session: &Session, config: &SourceConfig) -> Result<(), Trouble> {
     let sql = "SELECT FROM pg_publication WHERE pubname = $1";
     if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
@@ -132,12 +133,13 @@ async fn begin(
         running.tools.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
     let began = Began { system: system.system_id, position: plan.from };
-    // Noted before anything is confirmed, so that a slot that is lost from here on is missed.
-    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
-    sources.save_source_position(&config.name, handover.epoch(), position).await?;
     if let Some(table) = table.filter(|_| plan.read_table) {
         table.read_all(config, handover).await?;
     }
+    // Noted before anything is confirmed, so that a slot that is lost from here on is missed; and not
+    // before the table was read, so that it is read again if that was interrupted.
+    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
+    sources.save_source_position(&config.name, handover.epoch(), position).await?;
     let publications = [config.slot.as_str()];
     let start = Start {
         slot: &config.slot,
@@ -237,7 +239,14 @@ impl Tail<'_> {
         loop {
             // Rows that wait are handed over as soon as nothing more is at hand.
             let wait = if self.rows.is_empty() { self.wait() } else { Duration::ZERO };
-            match timeout(wait, stream.next()).await {
+            let frame = tokio::select! {
+                frame = timeout(wait, stream.next()) => frame,
+                () = self.running.wake.notified() => {
+                    handover.renew().await?;
+                    continue;
+                }
+            };
+            match frame {
                 Ok(frame) => {
                     let frame = frame.map_err(|error| self.ended(error))?;
                     idle = matches!(frame, Frame::Idle(_));
@@ -318,7 +327,8 @@ impl Tail<'_> {
         table.name == name && table.schema.as_deref().is_none_or(|own| own == schema)
     }
 
-    /// Hands over what was read. While the store takes nothing it is tried again: the stream's own task keeps the session.
+    /// Hands over what was read. While the store takes nothing it is tried again: the stream's own task
+    /// keeps the session.
     async fn hand_over(&mut self, handover: &mut Handover) -> Result<(), Trouble> {
         if self.rows.is_empty() {
             return Ok(());
@@ -346,8 +356,8 @@ impl Tail<'_> {
         Ok(())
     }
 
-    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An idle log is in less of
-    /// a hurry.
+    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An
+    /// idle log is in less of a hurry.
     async fn confirm(
         &mut self,
         stream: &Stream,
@@ -397,10 +407,10 @@ fn trouble(error: &Error, config: &SourceConfig) -> Trouble {
             "ALTER ROLE … REPLICATION; railpost outbox check names the role".to_owned()
         }
         ErrorKind::Authentication => "correct the user or password in `url`".to_owned(),
-        ErrorKind::NoneLeft => {
+        ErrorKind::LimitReached => {
             "raise max_replication_slots and max_wal_senders, then restart the server".to_owned()
         }
-        ErrorKind::SlotForeign => {
+        ErrorKind::SlotMismatch => {
             "name another slot in `slot`, or drop the one that is there".to_owned()
         }
         ErrorKind::Version => "use PostgreSQL 14 or later, or mode = \"tail\"".to_owned(),

@@ -52,7 +52,8 @@ async fn drop_slot(database: &Database, config: &SourceConfig) {
     tokio::time::timeout(std::time::Duration::from_secs(30), dropping).await.unwrap();
 }
 
-/// The relay runs while sixteen writers write, with an open transaction in another database all the while.
+/// The relay runs while sixteen writers write, with an open transaction in another database all the
+/// while.
 async fn stress(fields: &str, emit: Emit) {
     let database = Database::with_outbox().await;
     let config = tailed(&database, fields);
@@ -109,6 +110,31 @@ async fn rows_from_before_the_slot_and_from_a_pause_are_relayed() {
     assert_eq!(world.ids(), ["before", "live", "paused"]);
     database.until_empty("railpost_outbox").await;
     assert_eq!(world.alarms(), Vec::<String>::new());
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_whose_ids_are_its_only_numbers_is_read_in_their_order() {
+    let database = Database::empty().await;
+    database
+        .run(
+            "CREATE TABLE events (id bigserial PRIMARY KEY, kind text, body text); \
+             INSERT INTO events (kind, body) SELECT 'a', '{}' FROM generate_series(1, 120)",
+        )
+        .await;
+    let fields = "shape = \"custom\"\ntable = \"events\"\n\
+                  columns = { id = \"id\", type = \"kind\", payload = \"body\" }";
+    let config = tailed(&database, fields);
+    let database = Database::with_publication(&config, database).await;
+    let world = World::new().await;
+    let relay = world.relay(vec![config.clone()]);
+    world.until_accepted(120).await;
+    world.until_reading("shop", 1).await;
+    database.run("INSERT INTO events (kind, body) VALUES ('a', '{}')").await;
+    world.until_accepted(121).await;
+    let expected: Vec<String> = (1..=121).map(|n| format!("shop:{n}")).collect();
+    assert_eq!(world.ids(), expected);
+    database.until_empty("events").await;
     end(&database, &config, relay).await;
 }
 
