@@ -54,6 +54,8 @@ const ROOMS: [(&str, &[&str]); 20] = [
             "railpost-api",
             "railpost-dashboard",
             "railpost-cli",
+            "railpost-schema",
+            "railpost-relay",
         ],
     ),
     ("railpost-receiver", &["railpost-wire"]),

@@ -10,8 +10,10 @@ use std::process::{Command, Stdio};
 
 use crate::machine::{free_port, install};
 
-/// What the tests of logical replication need; each of them has a slot and a session or two.
-const REPLICATION: &str = "-c wal_level=logical -c max_replication_slots=64 -c max_wal_senders=64";
+/// What the tests of logical replication and of the relay need: each has a slot and a session or two,
+/// some have sixteen writers, and one reads in the order of commits.
+const REPLICATION: &str = "-c wal_level=logical -c max_replication_slots=64 -c max_wal_senders=64 \
+                           -c max_connections=400 -c track_commit_timestamp=on";
 
 /// A running server. Dropping it stops the server and removes its files.
 pub(crate) struct Postgres {

@@ -16,6 +16,7 @@ use super::health::ReadinessCache;
 use super::idempotency::RequestsInProgress;
 use super::key_ring::KeyRing;
 use super::metrics::SampleCache;
+use super::outbox::RunningSources;
 use super::seal::Seal;
 use super::settings::ApiSettings;
 use super::thin_links::ThinLinks;
@@ -47,6 +48,8 @@ pub struct AppParts {
     pub seal: Seal,
     /// Told of new tenants.
     pub tenant_watch: Arc<dyn TenantWatch>,
+    /// The sources that events are relayed from.
+    pub running_sources: Arc<dyn RunningSources>,
 }
 
 /// One server's parts. Handlers share it; nothing in it is global.
@@ -81,6 +84,7 @@ pub struct App {
     pub(crate) sample_cache: SampleCache,
     pub(crate) readiness: ReadinessCache,
     pub(crate) tenant_watch: Arc<dyn TenantWatch>,
+    pub(crate) running_sources: Arc<dyn RunningSources>,
     /// Held by a request that takes a secret away or has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
 }
@@ -111,6 +115,7 @@ impl App {
             sample_cache: Default::default(),
             readiness: Default::default(),
             tenant_watch: parts.tenant_watch,
+            running_sources: parts.running_sources,
             secret_changes: Default::default(),
         }
     }

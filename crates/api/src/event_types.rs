@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 use railpost_schema::{EventTypes, Rejection, ThreadError, Unusable};
-use railpost_store::{Event, EventTypeRecord, Validation, Write};
+use railpost_store::{Event, EventTypeRecord, StoreError, Validation, Write};
 use railpost_wire::{EventType, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,7 @@ use super::problem::{Code, Problem};
 use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 use super::tenants;
+use crate::app::App;
 use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, RETRY_AFTER_DEFAULT, SCHEMAS_PER_TENANT_LEN_MAX};
 
 const ALL: &str = "/v1/tenants/{tenant}/event-types";
@@ -178,28 +179,38 @@ pub(crate) async fn remove(
     Ok(done)
 }
 
-/// Holds an event that is to be published against its type's schema: what does not fit is refused, or
-/// comes back as warnings, as its type says. Costs nothing for a tenant that describes no types.
+impl App {
+    /// Holds events against the schemas of their types: of each its warnings, or why it is refused. Costs nothing for
+    /// a tenant that describes no types.
+    pub async fn check_events(
+        &self,
+        tenant: &TenantId,
+        events: &[Event],
+    ) -> Result<Vec<Result<Vec<String>, Rejection>>, StoreError> {
+        let types = self.catalogue.types(&*self.store, self.source.now(), tenant).await?;
+        Ok(types.check(&self.validation, tenant, events).await)
+    }
+}
+
+/// The warnings of an event that is to be published, unless it is refused.
 pub(crate) async fn check(
     ctx: &Ctx,
     tenant: &TenantId,
     event: &Event,
 ) -> Result<Vec<String>, Problem> {
-    let types = types(ctx, tenant).await?;
-    let checked = types.check(&ctx.app.validation, tenant, std::slice::from_ref(event)).await;
-    checked.map(|mut warnings| warnings.swap_remove(0)).map_err(|(_, rejection)| rejection.into())
+    let said = ctx.app.check_events(tenant, std::slice::from_ref(event)).await?;
+    Ok(said.into_iter().next().unwrap_or_else(|| Ok(Vec::new()))?)
 }
 
-/// The same for events that are published together; what is refused is named by its place.
+/// The same for events that are published together; the first one that is refused is named by its place.
 pub(crate) async fn check_batch(
     ctx: &Ctx,
     tenant: &TenantId,
     events: &[Event],
 ) -> Result<Vec<Vec<String>>, Problem> {
-    let types = types(ctx, tenant).await?;
-    let checked = types.check(&ctx.app.validation, tenant, events).await;
-    checked
-        .map_err(|(index, rejection)| Problem::from(rejection).within(&format!("events[{index}]")))
+    let said = ctx.app.check_events(tenant, events).await?.into_iter().enumerate();
+    let within = |index, rejection| Problem::from(rejection).within(&format!("events[{index}]"));
+    said.map(|(index, said)| said.map_err(|rejection| within(index, rejection))).collect()
 }
 
 async fn types(ctx: &Ctx, tenant: &TenantId) -> Result<Arc<EventTypes>, Problem> {

@@ -57,6 +57,7 @@ mod keys;
 mod audit;
 mod retention;
 mod maintenance;
+mod outbox;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
@@ -71,6 +72,10 @@ pub use commands::command_delivery;
 pub use key_ring::{KeyRing, is_valid};
 pub use keys::{CONFIGURED_KEY_NAME, generate};
 pub use openapi::{openapi, openapi_text};
+pub use outbox::{
+    FindingVerdict, FindingView, RunningSources, SlotView, SourceMode, SourceState, SourceTrouble,
+    SourceView,
+};
 pub use problem::{Code, Problem, ProblemView};
 pub use retention::prune;
 pub use route::{Route, ServeFuture};
@@ -101,6 +106,7 @@ pub fn routes() -> Vec<Route> {
         keys::routes(),
         audit::routes(),
         maintenance::routes(),
+        outbox::routes(),
     ]
     .concat()
 }

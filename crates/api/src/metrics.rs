@@ -14,6 +14,7 @@ use super::answer::{Plain, PrometheusText};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
+use super::outbox::SourceView;
 use super::path::NoPath;
 use super::problem::Problem;
 use super::query::NoQuery;
@@ -76,6 +77,7 @@ async fn look_up(app: &App) -> Sample {
         breakers_open: served(app, Metrics::breakers).await,
         endpoints_blocked: served(app, Metrics::blocked).await,
         log_lines_dropped: app.telemetry.log.lines_dropped(),
+        sources: app.running_sources.status().into_iter().map(SourceView::sample).collect(),
         process: Process::sampled(app.telemetry.started_at),
     }
 }

@@ -18,7 +18,7 @@ use operation_id::operation_id;
 const DEFINITIONS: &str = "/components/schemas";
 
 /// The groups of operations, in the order in which people meet them, each with what it is about.
-const TAGS: [(&str, &str); 18] = [
+const TAGS: [(&str, &str); 19] = [
     ("tenants", "The owners of events and endpoints."),
     ("endpoints", "URLs that events are delivered to, with their policies and secrets."),
     ("event-types", "Types of events and the JSON Schemas of their payloads."),
@@ -35,6 +35,7 @@ const TAGS: [(&str, &str); 18] = [
     ("thin", "Events behind signed URLs."),
     ("health", "Liveness and readiness of the server."),
     ("metrics", "Figures for Prometheus."),
+    ("outbox", "Databases that events are relayed from, and rows that were refused."),
     ("maintenance", "Maintenance of the store."),
     ("docs", "This documentation."),
 ];

@@ -9,6 +9,7 @@ use railpost_wire::{
 
 use schemars::{Schema, SchemaGenerator};
 
+use super::outbox::{RoleParam, SourceParam};
 use super::problem::Problem;
 
 /// Reads what a path names. The names are those between braces in the route's path.
@@ -80,6 +81,12 @@ paths! {
     OfTenantKey { tenant: TenantId = "The tenant's id.", key: ApiKeyId = "The API key's id." }
     /// An API key.
     OfKey { key: ApiKeyId = "The API key's id." }
+    /// A source that events are relayed from.
+    OfSource { source: SourceParam = "The source's name." }
+    /// A parked row of a source.
+    OfParkedRow { source: SourceParam = "The source's name.", number: u64 = "The row's number." }
+    /// A role of the store's database.
+    OfRole { role: RoleParam = "The role's name." }
     /// An event, as an endpoint may fetch it.
     OfThinEvent {
         tenant: TenantId = "The tenant's id.",

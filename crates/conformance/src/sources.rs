@@ -66,7 +66,8 @@ fn ids(rows: &[ParkedRow]) -> Vec<&str> {
     rows.iter().map(|row| row.fields.id.as_deref().unwrap()).collect()
 }
 
-/// A reader with three rows of one key, two of another and one without: `a1` to `a3`, `b1`, `b2` and `c`.
+/// A reader with three rows of one key, two of another and one without: `a1` to `a3`, `b1`, `b2` and
+/// `c`.
 async fn six_parked(world: &World) -> Epoch {
     let epoch = lease(world, "me", LONG).await.unwrap();
     let rows = vec![
@@ -153,6 +154,10 @@ pub(super) async fn parked_rows_read_back_in_order(world: World) {
     assert_eq!((&rows[0].fields, &rows[0].refusal), (&first.fields, &first.refusal));
     assert_eq!((rows[0].hold, rows[0].released), (first.hold, false));
     assert_eq!(rows[2].refusal, None);
+    let third = world.store.parked_row(&shop(), rows[2].number).await.unwrap();
+    assert_eq!(third.as_ref(), Some(&rows[2]));
+    assert_eq!(world.store.parked_row(&shop(), rows[5].number + 1).await, Ok(None));
+    assert_eq!(world.store.parked_row(&"other".parse().unwrap(), rows[2].number).await, Ok(None));
     let payload = world.store.parked_payload(&shop(), rows[0].number).await.unwrap();
     assert_eq!(payload, first.payload);
     let ParkedHolds { summary, holds } = world.store.parked_holds(&shop()).await.unwrap();

@@ -38,8 +38,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Span, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use tokio::task::AbortHandle;
 
@@ -57,11 +56,9 @@ use railpost_store::{
     DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch,
     ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
     HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger, Listing,
-    PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand, ParkedHolds, ParkedQuery,
-    ParkedRow, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
-    RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution, Result, Setup,
-    SourceLease, SourceName, SourcePosition, Sources, StoredEvent, Sweep, SweepPage, Tenant,
-    Upkeep,
+    PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
+    RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoredEvent, Sweep, SweepPage,
+    Tenant, Upkeep,
 };
 
 /// A store in a PostgreSQL database.
@@ -434,87 +431,5 @@ impl Upkeep for PostgresStore {
 
     async fn check(&self) -> Result<Health> {
         upkeep::check(&self.node).await
-    }
-}
-
-#[async_trait]
-impl Sources for PostgresStore {
-    async fn lease_source(
-        &self,
-        source: &SourceName,
-        holder: &str,
-        length: Span,
-    ) -> Result<SourceLease> {
-        check::lease(holder)?;
-        sources::lease_source(&self.node, source, holder, length).await
-    }
-
-    async fn release_source(&self, source: &SourceName, epoch: Epoch) -> Result<()> {
-        sources::release_source(&self.node, source, epoch).await
-    }
-
-    async fn source_position(&self, source: &SourceName) -> Result<Option<SourcePosition>> {
-        sources::source_position(&self.node, source).await
-    }
-
-    async fn save_source_position(
-        &self,
-        source: &SourceName,
-        epoch: Epoch,
-        position: SourcePosition,
-    ) -> Result<()> {
-        check::position(&position)?;
-        sources::save_source_position(&self.node, source, epoch, &position).await
-    }
-
-    async fn park(&self, batch: ParkBatch) -> Result<ParkOutcome> {
-        let bytes = check::park(&batch)?;
-        sources::park(&self.node, &batch, bytes).await
-    }
-
-    async fn parked_holds(&self, source: &SourceName) -> Result<ParkedHolds> {
-        sources::parked_holds(&self.node, source).await
-    }
-
-    async fn parked_rows(&self, query: ParkedQuery) -> Result<Listing<ParkedRow>> {
-        sources::parked_rows(&self.node, &query).await
-    }
-
-    async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
-        sources::parked_payload(&self.node, source, number).await
-    }
-
-    async fn command_parked(&self, command: ParkedCommand) -> Result<u64> {
-        command.audit.as_ref().map_or(Ok(()), check::audit)?;
-        sources::command_parked(&self.node, &command).await
-    }
-
-    async fn released_rows(&self, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>> {
-        sources::released_rows(&self.node, source, limit).await
-    }
-
-    async fn end_release(&self, step: ReleaseStep) -> Result<()> {
-        check::release_step(&step)?;
-        sources::end_release(&self.node, &step).await
-    }
-
-    async fn forget_source(&self, source: &SourceName) -> Result<()> {
-        sources::forget_source(&self.node, source).await
-    }
-
-    async fn known_sources(&self) -> Result<Vec<SourceName>> {
-        sources::known_sources(&self.node).await
-    }
-
-    async fn grant_emit(&self, role: &str, tenant: &TenantId) -> Result<()> {
-        emit_roles::grant(&self.node, role, tenant).await
-    }
-
-    async fn revoke_emit(&self, role: &str) -> Result<()> {
-        emit_roles::revoke(&self.node, role).await
-    }
-
-    async fn emit_grants(&self) -> Result<Vec<(String, TenantId)>> {
-        emit_roles::grants(&self.node).await
     }
 }

@@ -1,9 +1,11 @@
 //! Sources and parked rows in PostgreSQL.
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::Span;
 use railpost_wire::TenantId;
 
+use super::PostgresStore;
 use super::errors::Translate;
 use super::link::Values;
 use super::node::{HeldTransaction, Node};
@@ -17,10 +19,96 @@ use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
     Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
     ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
-    SourceLease, SourceName, SourcePosition, StoreError, lease_lost,
+    SourceLease, SourceName, SourcePosition, Sources, StoreError, lease_lost,
 };
 
-pub(super) async fn lease_source(
+#[async_trait]
+impl Sources for PostgresStore {
+    async fn lease_source(
+        &self,
+        source: &SourceName,
+        holder: &str,
+        length: Span,
+    ) -> Result<SourceLease> {
+        check::lease(holder)?;
+        self::lease_source(&self.node, source, holder, length).await
+    }
+
+    async fn release_source(&self, source: &SourceName, epoch: Epoch) -> Result<()> {
+        release_source(&self.node, source, epoch).await
+    }
+
+    async fn source_position(&self, source: &SourceName) -> Result<Option<SourcePosition>> {
+        source_position(&self.node, source).await
+    }
+
+    async fn save_source_position(
+        &self,
+        source: &SourceName,
+        epoch: Epoch,
+        position: SourcePosition,
+    ) -> Result<()> {
+        check::position(&position)?;
+        save_source_position(&self.node, source, epoch, &position).await
+    }
+
+    async fn park(&self, batch: ParkBatch) -> Result<ParkOutcome> {
+        let bytes = check::park(&batch)?;
+        park(&self.node, &batch, bytes).await
+    }
+
+    async fn parked_holds(&self, source: &SourceName) -> Result<ParkedHolds> {
+        parked_holds(&self.node, source).await
+    }
+
+    async fn parked_rows(&self, query: ParkedQuery) -> Result<Listing<ParkedRow>> {
+        parked_rows(&self.node, &query).await
+    }
+
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+        parked_row(&self.node, source, number).await
+    }
+
+    async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
+        parked_payload(&self.node, source, number).await
+    }
+
+    async fn command_parked(&self, command: ParkedCommand) -> Result<u64> {
+        command.audit.as_ref().map_or(Ok(()), check::audit)?;
+        command_parked(&self.node, &command).await
+    }
+
+    async fn released_rows(&self, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>> {
+        released_rows(&self.node, source, limit).await
+    }
+
+    async fn end_release(&self, step: ReleaseStep) -> Result<()> {
+        check::release_step(&step)?;
+        end_release(&self.node, &step).await
+    }
+
+    async fn forget_source(&self, source: &SourceName) -> Result<()> {
+        forget_source(&self.node, source).await
+    }
+
+    async fn known_sources(&self) -> Result<Vec<SourceName>> {
+        known_sources(&self.node).await
+    }
+
+    async fn grant_emit(&self, role: &str, tenant: &TenantId) -> Result<()> {
+        super::emit_roles::grant(&self.node, role, tenant).await
+    }
+
+    async fn revoke_emit(&self, role: &str) -> Result<()> {
+        super::emit_roles::revoke(&self.node, role).await
+    }
+
+    async fn emit_grants(&self) -> Result<Vec<(String, TenantId)>> {
+        super::emit_roles::grants(&self.node).await
+    }
+}
+
+async fn lease_source(
     node: &Node,
     source: &SourceName,
     holder: &str,
@@ -53,7 +141,7 @@ pub(super) async fn lease_source(
     node.changes.run(leasing).await
 }
 
-pub(super) async fn release_source(node: &Node, source: &SourceName, epoch: Epoch) -> Result<()> {
+async fn release_source(node: &Node, source: &SourceName, epoch: Epoch) -> Result<()> {
     let releasing = async |held: &HeldTransaction<'_>| {
         let sql = "UPDATE sources SET lease_holder = NULL WHERE name = $1 AND lease_epoch = $2";
         held.execute(sql, &[&source.as_str(), &(epoch.0 as i64)]).await.translated()?;
@@ -75,10 +163,7 @@ async fn leased(
     summary.ok_or_else(|| lease_lost(source))
 }
 
-pub(super) async fn source_position(
-    node: &Node,
-    source: &SourceName,
-) -> Result<Option<SourcePosition>> {
+async fn source_position(node: &Node, source: &SourceName) -> Result<Option<SourcePosition>> {
     let sql = "SELECT system, position FROM sources WHERE name = $1 AND system IS NOT NULL";
     let found = node.reader().query(sql, &[&source.as_str()]).await?;
     one(&found, |columns| {
@@ -86,7 +171,7 @@ pub(super) async fn source_position(
     })
 }
 
-pub(super) async fn save_source_position(
+async fn save_source_position(
     node: &Node,
     source: &SourceName,
     epoch: Epoch,
@@ -103,7 +188,7 @@ pub(super) async fn save_source_position(
     node.changes.run(saving).await
 }
 
-pub(super) async fn park(node: &Node, batch: &ParkBatch, bytes: u64) -> Result<ParkOutcome> {
+async fn park(node: &Node, batch: &ParkBatch, bytes: u64) -> Result<ParkOutcome> {
     let now = millis(node.setup.source.now());
     let parking = async |held: &HeldTransaction<'_>| {
         let summary = leased(held, &batch.source, batch.epoch).await?;
@@ -171,7 +256,7 @@ async fn count_parked(
     Ok(())
 }
 
-pub(super) async fn parked_holds(node: &Node, source: &SourceName) -> Result<ParkedHolds> {
+async fn parked_holds(node: &Node, source: &SourceName) -> Result<ParkedHolds> {
     // One statement, so that the version is that of the holds.
     let sql = "SELECT s.parked_version, s.parked_rows, s.parked_bytes, p.hold FROM sources AS s \
                LEFT JOIN LATERAL (SELECT DISTINCT hold FROM parked \
@@ -188,7 +273,7 @@ pub(super) async fn parked_holds(node: &Node, source: &SourceName) -> Result<Par
     Ok(answer)
 }
 
-pub(super) async fn parked_rows(node: &Node, query: &ParkedQuery) -> Result<Listing<ParkedRow>> {
+async fn parked_rows(node: &Node, query: &ParkedQuery) -> Result<Listing<ParkedRow>> {
     let limit = query.page.limit()?;
     let after = query.page.position::<i64>(ListKind::ParkedRows)?.unwrap_or_default();
     let sql = concat!(
@@ -206,18 +291,25 @@ pub(super) async fn parked_rows(node: &Node, query: &ParkedQuery) -> Result<List
     Ok(Listing::cut(found, limit, ListKind::ParkedRows))
 }
 
-pub(super) async fn parked_payload(
-    node: &Node,
-    source: &SourceName,
-    number: u64,
-) -> Result<Option<Bytes>> {
+async fn parked_row(node: &Node, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
+    let sql = concat!(
+        "SELECT ",
+        parked_columns!(),
+        " FROM parked AS p WHERE p.source = $1 AND p.num = $2"
+    );
+    let found = node.reader().query(sql, &[&source.as_str(), &number]).await?;
+    one(&found, |columns| rows::parked_row(columns))
+}
+
+async fn parked_payload(node: &Node, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
     let Ok(number) = i64::try_from(number) else { return Ok(None) };
     let sql = "SELECT payload FROM parked WHERE source = $1 AND num = $2";
     let found = node.reader().query(sql, &[&source.as_str(), &number]).await?;
     Ok(one(&found, |columns| columns.blob())?.flatten().map(Bytes::from))
 }
 
-pub(super) async fn command_parked(node: &Node, command: &ParkedCommand) -> Result<u64> {
+async fn command_parked(node: &Node, command: &ParkedCommand) -> Result<u64> {
     let commanding = async |held: &HeldTransaction<'_>| {
         let source = &command.source;
         let sql = "SELECT FROM sources WHERE name = $1 FOR UPDATE";
@@ -303,11 +395,7 @@ async fn remove_parked(
     Ok(())
 }
 
-pub(super) async fn released_rows(
-    node: &Node,
-    source: &SourceName,
-    limit: u32,
-) -> Result<Vec<ReleasedRow>> {
+async fn released_rows(node: &Node, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>> {
     let sql = concat!(
         "WITH first AS (SELECT num, hold FROM parked WHERE source = $1 AND released ORDER BY num LIMIT 1) \
          SELECT ",
@@ -321,7 +409,7 @@ pub(super) async fn released_rows(
     all(&found, |columns| rows::released_row(columns))
 }
 
-pub(super) async fn end_release(node: &Node, step: &ReleaseStep) -> Result<()> {
+async fn end_release(node: &Node, step: &ReleaseStep) -> Result<()> {
     let accepted: Vec<i64> = step.accepted.iter().map(|number| *number as i64).collect();
     let ending = async |held: &HeldTransaction<'_>| {
         leased(held, &step.source, step.epoch).await?;
@@ -335,7 +423,7 @@ pub(super) async fn end_release(node: &Node, step: &ReleaseStep) -> Result<()> {
     node.changes.run(ending).await
 }
 
-pub(super) async fn forget_source(node: &Node, source: &SourceName) -> Result<()> {
+async fn forget_source(node: &Node, source: &SourceName) -> Result<()> {
     let forgetting = async |held: &HeldTransaction<'_>| {
         let sql = "SELECT parked_rows FROM sources WHERE name = $1 FOR UPDATE";
         let found = held.query(sql, &[&source.as_str()]).await.translated()?;
@@ -348,7 +436,7 @@ pub(super) async fn forget_source(node: &Node, source: &SourceName) -> Result<()
     node.changes.run(forgetting).await
 }
 
-pub(super) async fn known_sources(node: &Node) -> Result<Vec<SourceName>> {
+async fn known_sources(node: &Node) -> Result<Vec<SourceName>> {
     let rows = node.reader().query("SELECT name FROM sources ORDER BY name", &[]).await?;
     all(&rows, |columns| columns.parsed("a source"))
 }

@@ -1,4 +1,5 @@
-//! Sources, as the configuration names them. [`SourceSection`] is what is written, [`SourceConfig`] what was checked.
+//! Sources, as the configuration names them. [`SourceSection`] is what is written, [`SourceConfig`] what
+//! was checked.
 
 mod columns;
 mod section;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use railpost_engine::Span;
 use railpost_store::SourceName;
 use railpost_wire::TenantId;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use columns::{Column, Columns, ColumnsSection, TemplatePart};
 pub use section::{SourceSection, check_all};
@@ -38,7 +39,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// A source whose configuration was checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceConfig {
     /// Its name.
     pub name: SourceName,
@@ -77,8 +78,8 @@ pub struct SourceConfig {
 pub enum Location {
     /// A PostgreSQL database.
     Postgres {
-        /// `postgres://user:password@host:port/database`. With `?sslmode=require` the connection is encrypted and the
-        /// server's certificate verified.
+        /// `postgres://user:password@host:port/database`. With `?sslmode=require` the connection is
+        /// encrypted and the server's certificate verified.
         url: String,
         /// A file with the certificates to verify by, in PEM; nothing for those that browsers trust.
         root_certificates: Option<PathBuf>,
@@ -101,7 +102,7 @@ impl fmt::Debug for Location {
 }
 
 /// How a source is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// By asking for the rows of a table.
@@ -113,8 +114,18 @@ pub enum Mode {
     Messages,
 }
 
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Poll => "poll",
+            Self::Tail => "tail",
+            Self::Messages => "messages",
+        })
+    }
+}
+
 /// What rows look like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// As the table that `init` makes.
@@ -127,7 +138,7 @@ pub enum Shape {
 }
 
 /// What becomes of a row that was taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum After {
     /// It is deleted.
@@ -138,7 +149,7 @@ pub enum After {
 }
 
 /// What makes the relay look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wake {
     /// The clock.
@@ -149,7 +160,7 @@ pub enum Wake {
 }
 
 /// In which order rows are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// By the number that the database gave each row when it was inserted.
@@ -160,7 +171,7 @@ pub enum Order {
 }
 
 /// What becomes of a row that is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRefused {
     /// It is parked, with all later ones of its key behind it. Other keys go on.

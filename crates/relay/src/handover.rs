@@ -1,7 +1,7 @@
 //! From rows to accepted events: in order within each key, nothing confirmed that is not durable here.
 //!
-//! Rows that are refused are parked, with the later ones of their key behind them, before the caller may confirm any of
-//! them at the source.
+//! Rows that are refused are parked, with the later ones of their key behind them, before the caller may
+//! confirm any of them at the source.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -105,8 +105,9 @@ impl Handover {
         self.epoch
     }
 
-    /// Makes sure that this is still the reader, and carries out what people commanded. Called after what is to be handed
-    /// over was read: whoever became the reader before that has parked nothing of it unseen.
+    /// Makes sure that this is still the reader, and carries out what people commanded. Called after
+    /// what is to be handed over was read: whoever became the reader before that has parked nothing of
+    /// it unseen.
     pub(crate) async fn keep(&mut self) -> Result<(), Trouble> {
         if self.renewed_at.elapsed() >= LEASE_RENEW_AFTER {
             self.renew().await?;
@@ -149,7 +150,8 @@ impl Handover {
         Ok(())
     }
 
-    /// Hands rows over. When it answers, each of them is accepted, parked, or dropped because the configuration says so.
+    /// Hands rows over. When it answers, each of them is accepted, parked, or dropped because the
+    /// configuration says so.
     pub(crate) async fn hand_over(&mut self, rows: &[SourceRow]) -> Result<Handed, Trouble> {
         let began = Instant::now();
         let handed = loop {
@@ -275,8 +277,8 @@ impl Handover {
         Ok(())
     }
 
-    /// Accepts a tenant's events in order. A batch that the store refuses is halved until the event is found that it
-    /// refuses.
+    /// Accepts a tenant's events in order. A batch that the store refuses is halved until the event is
+    /// found that it refuses.
     async fn accept_all(
         &self,
         tenant: &TenantId,
@@ -299,8 +301,9 @@ impl Handover {
                     rest = &rest[run.len()..];
                     most = BATCH_EVENTS_MAX;
                 }
+                // A backlog that is too full for all of them may have room for some.
+                Err(error) if run.len() > 1 && is_divisible(&error) => most = run.len() / 2,
                 Err(error) if !is_refusal(&error) => return Err(error.into()),
-                Err(_) if run.len() > 1 => most = run.len() / 2,
                 Err(error) => {
                     parking.refuse(first.index, first.hold, refusal_of(&error), self.holds_key());
                     rest = &rest[1..];
@@ -398,7 +401,8 @@ impl Handover {
     }
 }
 
-/// How many of the first candidates make one accept: within its bounds, no id twice, and none that waits.
+/// How many of the first candidates make one accept: within its bounds, no id twice, and none that
+/// waits.
 fn run_len(candidates: &[Candidate], most: usize, parking: &Parking<'_>) -> usize {
     let (mut ids, mut bytes) = (HashSet::new(), 0);
     for candidate in candidates.iter().take(most) {
@@ -427,6 +431,11 @@ fn is_refusal(error: &StoreError) -> bool {
         error,
         StoreError::Conflict { .. } | StoreError::Invalid { .. } | StoreError::NotFound(_)
     )
+}
+
+/// Whether fewer events may be accepted where these are not.
+fn is_divisible(error: &StoreError) -> bool {
+    is_refusal(error) || matches!(error, StoreError::BacklogFull { .. })
 }
 
 fn refusal_of(error: &StoreError) -> RowRefusal {

@@ -6,8 +6,8 @@ use railpost_outbox::sql::{
 
 use crate::config::{Location, Mode, Shape, SourceConfig, Wake, quote};
 
-/// The SQL that sets a source up, in the order in which it has to run. The replication slot is made by the relay itself,
-/// after the publication.
+/// The SQL that sets a source up, in the order in which it has to run. The replication slot is made by
+/// the relay itself, after the publication.
 pub fn init_sql(config: &SourceConfig) -> String {
     let mut parts = Vec::new();
     match (&config.location, config.shape) {
@@ -27,7 +27,7 @@ pub fn init_sql(config: &SourceConfig) -> String {
         _ => {}
     }
     if config.wake == Wake::Notify && config.location != Location::Store {
-        parts.push(of_table(POSTGRES_NOTIFY_TRIGGER, config));
+        parts.push(notify_sql(config));
     }
     if config.mode != Mode::Poll {
         parts.push(publication_sql(config));
@@ -45,6 +45,11 @@ pub(crate) fn publication_sql(config: &SourceConfig) -> String {
         "CREATE PUBLICATION {name} FOR TABLE {} WITH (publish = 'insert', publish_via_partition_root = true);\n",
         config.table.sql()
     )
+}
+
+/// The SQL that makes the trigger which wakes the relay.
+pub(crate) fn notify_sql(config: &SourceConfig) -> String {
+    of_table(POSTGRES_NOTIFY_TRIGGER, config)
 }
 
 /// Our own SQL with the configured table in the place of the usual one.

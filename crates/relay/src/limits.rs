@@ -10,12 +10,12 @@ pub const BATCH_DEFAULT: usize = 500;
 /// Most rows that are handed over together: what one accept may bring.
 pub const BATCH_MAX: usize = railpost_store::limits::BATCH_EVENTS_MAX;
 
-/// How long a source that is polled is left alone: the shortest and the longest, unless the configuration says
-/// otherwise. An empty poll takes the source 0.1 ms.
+/// How long a source that is polled is left alone: the shortest and the longest, unless the
+/// configuration says otherwise. An empty poll takes the source 0.1 ms.
 pub const POLL_INTERVAL_DEFAULT: (Span, Span) = (Span::from_millis(5), Span::from_millis(100));
 
-/// The bounds of that interval: below a millisecond a poll follows the other, and past a minute people think that the
-/// relay has stopped.
+/// The bounds of that interval: below a millisecond a poll follows the other, and past a minute people
+/// think that the relay has stopped.
 pub const POLL_INTERVAL_MIN: Span = Span::from_millis(1);
 /// See [`POLL_INTERVAL_MIN`].
 pub const POLL_INTERVAL_MAX: Span = Span::from_mins(1);
@@ -38,8 +38,8 @@ pub(crate) const NEAR_ROWS_MAX: usize = 1_000;
 /// Row numbers that are fetched from a cursor at once: a megabyte of them.
 pub(crate) const CURSOR_ROWS: usize = 10_000;
 
-/// Most rows of one pass through a table, and how long it may take: its snapshot keeps the source's vacuum from removing
-/// dead rows.
+/// Most rows of one pass through a table, and how long it may take: its snapshot keeps the source's
+/// vacuum from removing dead rows.
 pub(crate) const PASS_ROWS_MAX: usize = 100_000;
 pub(crate) const PASS_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -71,18 +71,26 @@ pub(crate) const RELEASE_ROWS: u32 = 500;
 /// Longest refusal that is kept, in bytes.
 pub(crate) const REASON_LEN_MAX: usize = railpost_store::limits::REFUSAL_REASON_LEN_MAX;
 
-/// Rows that are fetched at once when the whole table of a tailed source is read: with the largest payloads 100 MiB.
+/// Rows that are fetched at once when the whole table of a tailed source is read: with the largest
+/// payloads 100 MiB.
 pub(crate) const TABLE_READ_ROWS: usize = 100;
 
 /// How often the reader of a log looks up from it, to renew its lease.
 pub(crate) const TAIL_TICK: Duration = Duration::from_millis(500);
 
-/// How often a position is noted and confirmed while rows come: what a crash costs in rows that are read twice.
+/// How often a position is noted and confirmed while rows come: what a crash costs in rows that are read
+/// twice.
 pub(crate) const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a position is noted and confirmed while no rows come, so that the server can remove its log, and how often the
-/// slot is looked at.
+/// How often a position is noted and confirmed while no rows come, so that the server can remove its
+/// log, and how often the slot is looked at.
 pub(crate) const IDLE_CONFIRM_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a new slot waits for transactions that are open already.
 pub(crate) const SLOT_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// When a row is looked for that the log has told of and that is not in its table: the first time and
+/// the last, each time four times as long after the one before. A commit that waits for a standby is in
+/// the log before it is seen.
+pub(crate) const MISSING_WAIT_MIN: Duration = Duration::from_millis(5);
+pub(crate) const MISSING_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -15,7 +15,7 @@ use crate::tools::{Observation, RelayTools, now};
 use crate::trouble::Trouble;
 use crate::{postgres, sqlite};
 
-/// All sources of a server.
+/// All sources of a server. Dropping it stops them too, without waiting for their end.
 pub struct Relay {
     sources: Vec<Source>,
     stop: watch::Sender<bool>,
@@ -28,7 +28,8 @@ struct Source {
 }
 
 impl Relay {
-    /// Starts to read each source in a task of its own. One in trouble keeps no other one from being read.
+    /// Starts to read each source in a task of its own. One in trouble keeps no other one from being
+    /// read.
     pub fn start(sources: Vec<SourceConfig>, tools: &RelayTools) -> Self {
         let (stop, stopped) = watch::channel(false);
         let start = |config: SourceConfig| {
@@ -51,7 +52,7 @@ impl Relay {
         self.sources.iter().map(|source| source.status.get()).collect()
     }
 
-    /// Lets each source look at once: after a person has commanded parked rows.
+    /// Lets each source look at once what people want: after one has commanded parked rows.
     pub fn wake(&self) {
         for source in &self.sources {
             source.wake.notify_one();

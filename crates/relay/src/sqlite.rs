@@ -1,12 +1,13 @@
 //! Sources in SQLite: a file that is only read.
 //!
-//! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which they were given.
-//! What was read is remembered in the store as the number of the last row.
+//! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which
+//! they were given. What was read is remembered in the store as the number of the last row.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use railpost_store::{SourceFields, SourcePosition};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
@@ -47,25 +48,73 @@ pub(crate) async fn run(
         (Duration::from_millis(shortest.as_millis()), Duration::from_millis(longest.as_millis()));
     let mut interval = shortest;
     loop {
-        let mut rows = reader.rows_after(cursor).await?;
+        let rows = reader.rows_after(cursor).await?;
         handover.keep().await?;
         let taken = rows.len();
         if let Some(last) = rows.last() {
-            let number = last.number;
-            for row in &mut rows {
-                row.complete(config);
-            }
-            handover.hand_over(&rows).await?;
-            let position = SourcePosition { system: system.clone(), number: number as u64 };
-            sources.save_source_position(&config.name, handover.epoch(), position).await?;
-            cursor = number;
+            cursor = last.number;
+            take(running, rows, &system, handover).await?;
         }
+        if taken == config.batch {
+            continue;
+        }
+        running.status.caught_up();
         interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
-        if taken < config.batch {
-            running.status.caught_up();
-            reader.wait(running, interval, longest).await?;
+        while !reader.wait(running, interval, handover).await? {
+            interval = (interval * 2).min(longest);
+            handover.keep().await?;
         }
     }
+}
+
+/// Hands rows over, and notes the last of them.
+async fn take(
+    running: &Running,
+    mut rows: Vec<SourceRow>,
+    system: &str,
+    handover: &mut Handover,
+) -> Result<(), Trouble> {
+    let config = &*running.config;
+    let too_large =
+        |row: &&SourceRow| row.payload.as_ref().map_or(0, Bytes::len) >= PARKED_ROW_LEN_MAX;
+    if let Some(row) = rows.iter().find(too_large) {
+        return Err(Trouble::too_large(row.number));
+    }
+    for row in &mut rows {
+        row.complete(config);
+    }
+    handover.hand_over(&rows).await?;
+    let number = rows.last().map_or(0, |row| row.number) as u64;
+    let position = SourcePosition { system: system.to_owned(), number };
+    running.tools.sources.save_source_position(&config.name, handover.epoch(), position).await?;
+    Ok(())
+}
+
+/// Whether the file can be read and its numbers are never used twice.
+pub(crate) async fn check(path: &Path, config: &SourceConfig) -> Result<bool, Trouble> {
+    let (path, config) = (path.to_owned(), config.clone());
+    blocking(move || {
+        let file = File::open(&path, &config)?;
+        let sql = "SELECT sql LIKE '%AUTOINCREMENT%' FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        file.db.query_row(sql, [&config.table.name], |row| row.get(0)).map_err(|error| trouble(&error))
+    })
+    .await
+}
+
+/// Makes the table in the file.
+pub(crate) async fn init(path: &Path, sql: String) -> Result<(), Trouble> {
+    let path = path.to_owned();
+    blocking(move || {
+        let db = Connection::open(&path).map_err(|error| trouble(&error))?;
+        db.execute_batch(&sql).map_err(|error| trouble(&error))
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(gone()))
 }
 
 /// The file's reader: a thread of its own, because reading a file blocks.
@@ -121,23 +170,20 @@ impl Reader {
         self.ask(Question::Newest).await
     }
 
-    /// Waits until the file has changed, looking at it in this interval. After the longest one it answers anyway: the lease
-    /// has to be renewed.
+    /// Waits for this long, or until a person wants something. Answers whether the file has changed
+    /// since its rows were read.
     async fn wait(
         &self,
         running: &Running,
         interval: Duration,
-        longest: Duration,
-    ) -> Result<(), Trouble> {
-        let woken = timeout(interval.min(longest), running.wake.notified()).await.is_ok();
-        let changed = self.ask(Question::Version).await? != self.seen;
-        let mut status = running.status.lock();
-        if woken || changed {
-            status.wakes_by_notify += 1;
-        } else {
-            status.wakes_by_poll += 1;
+        handover: &mut Handover,
+    ) -> Result<bool, Trouble> {
+        if timeout(interval, running.wake.notified()).await.is_ok() {
+            handover.renew().await?;
         }
-        Ok(())
+        let changed = self.ask(Question::Version).await? != self.seen;
+        running.status.woken(!changed);
+        Ok(changed)
     }
 }
 
@@ -208,7 +254,11 @@ impl File {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while let Some(row) = found.next()? {
             let row = self.read_row(row)?;
-            bytes += row.payload.as_ref().map_or(0, Bytes::len);
+            let size = row.payload.as_ref().map_or(0, Bytes::len);
+            if size >= PARKED_ROW_LEN_MAX && !rows.is_empty() {
+                break;
+            }
+            bytes += size;
             if bytes > railpost_store::limits::BATCH_BYTES_MAX / 2 && !rows.is_empty() {
                 break;
             }

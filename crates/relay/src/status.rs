@@ -101,6 +101,13 @@ impl StatusCell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The source looks: by the clock, or because something made it.
+    pub(crate) fn woken(&self, by_clock: bool) {
+        let mut status = self.lock();
+        let wakes = if by_clock { &mut status.wakes_by_poll } else { &mut status.wakes_by_notify };
+        *wakes += 1;
+    }
+
     /// All that was known to wait was taken.
     pub(crate) fn caught_up(&self) {
         let mut status = self.lock();

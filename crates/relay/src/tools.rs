@@ -15,7 +15,8 @@ use crate::trouble::Trouble;
 /// Where events go. The server hands them to the store, and lets the engine hear of them at once.
 #[async_trait]
 pub trait Accept: Send + Sync {
-    /// Accepts events of one tenant, all or none, as [`Intake::accept`](railpost_store::Intake::accept) does.
+    /// Accepts events of one tenant, all or none, as [`Intake::accept`](railpost_store::Intake::accept)
+    /// does.
     async fn accept(
         &self,
         tenant: &TenantId,
@@ -50,7 +51,7 @@ impl EventCheck for NoChecks {
 }
 
 /// Who hears of what happens: the log, metrics, notices to people.
-pub trait Observer: Send + Sync {
+pub trait SourceObserver: Send + Sync {
     /// Something happened at a source. Called by the source's task: it must not block.
     fn observe(&self, source: &SourceName, what: &Observation<'_>);
 }
@@ -59,7 +60,7 @@ pub trait Observer: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct NoObserver;
 
-impl Observer for NoObserver {
+impl SourceObserver for NoObserver {
     fn observe(&self, _: &SourceName, _: &Observation<'_>) {}
 }
 
@@ -111,7 +112,7 @@ pub struct RelayTools {
     /// Where leases, positions and parked rows are kept.
     pub sources: Arc<dyn Sources>,
     /// Who hears of what happens.
-    pub observer: Arc<dyn Observer>,
+    pub observer: Arc<dyn SourceObserver>,
     /// Who reads: told apart from every other process that may.
     pub holder: String,
     /// Where the store's own PostgreSQL is, for `url = "store"`.

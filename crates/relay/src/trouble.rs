@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use railpost_store::{ParkedSummary, RowRefusal, StoreError, is_lease_lost};
 use tokio_postgres::error::SqlState;
 
@@ -35,6 +36,14 @@ pub enum Trouble {
 impl Trouble {
     pub(crate) fn wrong(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Wrong { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// A row that can neither be accepted nor be parked.
+    pub(crate) fn too_large(number: i64) -> Self {
+        let problem = format!(
+            "the payload of row {number} has {PARKED_ROW_LEN_MAX} bytes or more: it can neither be accepted nor be parked"
+        );
+        Self::wrong(problem, "delete that row at its source, or make it smaller")
     }
 
     /// What a person can do, if anything.

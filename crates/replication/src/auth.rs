@@ -1,4 +1,4 @@
-//! The begin of a session: startup message, authentication, and what the server tells of itself.
+//! The beginning of a session: startup message, authentication, and what the server tells of itself.
 
 use bytes::{Bytes, BytesMut};
 use postgres_protocol::authentication::md5_hash;
@@ -9,7 +9,7 @@ use postgres_protocol::message::frontend;
 use tokio_postgres::config;
 
 use crate::backend::{Authentication, Backend};
-use crate::error::During;
+use crate::error::Operation;
 use crate::transport::Transport;
 use crate::{Error, ErrorKind, Target};
 
@@ -67,7 +67,7 @@ impl Login<'_> {
     async fn answer(&mut self, transport: &mut Transport) -> Result<Option<BytesMut>, Error> {
         let question = match transport.receive().await? {
             Backend::Authentication(question) => question,
-            Backend::Error(error) => return Err(Error::of_server(During::Login, error)),
+            Backend::Error(error) => return Err(Error::of_server(Operation::Login, error)),
             Backend::Notice(_) => return Ok(Some(BytesMut::new())),
             _ => return Err(refused("the server answers out of turn")),
         };
@@ -82,7 +82,7 @@ impl Login<'_> {
                 password_message(md5_hash(user.as_bytes(), self.password()?, salt).as_bytes())
             }
             Authentication::Sasl { mechanisms } => {
-                self.start_scram(&mechanisms, transport.end_point.clone())
+                self.start_scram(&mechanisms, transport.channel_binding.clone())
             }
             Authentication::SaslContinue(challenge) => self.continue_scram(&challenge),
             Authentication::SaslFinal(proof) => self.finish_scram(&proof),
@@ -173,7 +173,7 @@ async fn server_version(transport: &mut Transport) -> Result<u32, Error> {
                 let end = value.find(|character: char| !character.is_ascii_digit());
                 version = value[..end.unwrap_or(value.len())].parse().ok();
             }
-            Backend::Error(error) => return Err(Error::of_server(During::Login, error)),
+            Backend::Error(error) => return Err(Error::of_server(Operation::Login, error)),
             Backend::Ready => break,
             _ => {}
         }

@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::backend::Backend;
-use crate::error::During;
+use crate::error::Operation;
 use crate::limits::{
     ANSWER_ROWS_MAX, COMMAND_PATIENCE, CONNECT_PATIENCE, SLOT_NAME_LEN_MAX, STATUSES_PER_TIMEOUT,
 };
-use crate::stream::{Pace, Stream};
-use crate::transport::{Place, Transport};
+use crate::stream::{Stream, Timing};
+use crate::transport::{ServerAddress, Transport};
 use crate::{Error, ErrorKind, Lsn, Target, auth};
 
 /// A session of the replication protocol, before its stream.
@@ -35,7 +35,7 @@ pub struct SystemIdentity {
     pub flushed: Lsn,
 }
 
-/// A slot to be made.
+/// A slot to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSlot<'a> {
     /// Its name: small letters, digits and underscores.
@@ -95,13 +95,13 @@ impl Connection {
     /// Begins a session on the first of the target's hosts that will do.
     pub async fn connect(target: &Target) -> Result<Self, Error> {
         let mut last = None;
-        for place in Place::all(target) {
-            match timeout(CONNECT_PATIENCE, Self::connect_to(&place, target)).await {
+        for address in ServerAddress::all(target) {
+            match timeout(CONNECT_PATIENCE, Self::connect_to(&address, target)).await {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => {
                     let problem =
-                        format!("no session on {place} within {} s", CONNECT_PATIENCE.as_secs());
+                        format!("no session on {address} within {} s", CONNECT_PATIENCE.as_secs());
                     last = Some(Error::new(ErrorKind::Unreachable, problem));
                 }
             }
@@ -109,8 +109,8 @@ impl Connection {
         Err(last.expect("a target names at least one host"))
     }
 
-    async fn connect_to(place: &Place, target: &Target) -> Result<Self, Error> {
-        let mut transport = Transport::connect(place, target).await?;
+    async fn connect_to(address: &ServerAddress, target: &Target) -> Result<Self, Error> {
+        let mut transport = Transport::connect(address, target).await?;
         let version = auth::log_in(&mut transport, target).await?;
         let wal_sender_timeout = target.wal_sender_timeout;
         let mut connection = Self { transport, version, wal_sender_timeout };
@@ -123,7 +123,7 @@ impl Connection {
         if text(&rows, 0)? == wanted {
             return Ok(connection);
         }
-        let problem = format!("{place} is not the server that `target_session_attrs` wants");
+        let problem = format!("{address} is not the server that `target_session_attrs` wants");
         Err(Error::new(ErrorKind::Unreachable, problem))
     }
 
@@ -140,11 +140,11 @@ impl Connection {
         Ok(SystemIdentity { system_id: text(&rows, 0)?.to_owned(), timeline, flushed })
     }
 
-    /// Makes a logical slot of the plug-in `pgoutput`, and returns the position that it begins at. The
+    /// Creates a logical slot of the plug-in `pgoutput`, and returns the position that it begins at. The
     /// publication must be there before: one that is younger than the slot fails on every change between.
     pub async fn create_slot(&mut self, slot: &NewSlot<'_>) -> Result<Lsn, Error> {
         check_slot_name(slot.name)?;
-        // The server itself gives up: a client that did would leave a slot behind that is made later.
+        // The server itself gives up: a client that did would leave a slot behind that is created later.
         let wait_max = slot.wait_max.as_millis().max(1);
         self.query(&format!("SET lock_timeout = {wait_max}")).await?;
         let options = match slot.failover {
@@ -154,7 +154,7 @@ impl Connection {
         let command = format!("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput {options}", slot.name);
         // The server waits for three snapshots, one after the other.
         let patience = COMMAND_PATIENCE + 3 * slot.wait_max;
-        let created = self.command(During::CreateSlot, &command, patience).await;
+        let created = self.command(Operation::CreateSlot, &command, patience).await;
         self.query("SET lock_timeout = 0").await?;
         lsn(text(&created?, 1)?)
     }
@@ -163,7 +163,7 @@ impl Connection {
     pub async fn drop_slot(&mut self, name: &str) -> Result<(), Error> {
         check_slot_name(name)?;
         let command = format!("DROP_REPLICATION_SLOT {name}");
-        self.command(During::DropSlot, &command, COMMAND_PATIENCE).await.map(drop)
+        self.command(Operation::DropSlot, &command, COMMAND_PATIENCE).await.map(drop)
     }
 
     /// The slot of that name, if there is one.
@@ -208,8 +208,8 @@ impl Connection {
         let from = start.from.max(confirmed);
         self.begin_copy(&start_command(start, from)).await?;
         let status = self.wal_sender_timeout / STATUSES_PER_TIMEOUT;
-        let pace = Pace { status, ..Pace::default() };
-        Ok(Stream::spawn(self.transport.socket, self.transport.input, from, pace))
+        let timing = Timing { status, ..Timing::default() };
+        Ok(Stream::spawn(self.transport.socket, self.transport.input, from, timing))
     }
 
     async fn check_position(&mut self, start: &Start<'_>, confirmed: Lsn) -> Result<(), Error> {
@@ -239,7 +239,7 @@ impl Connection {
                 "slot `{name}` has plug-in `{plugin}` and database `{its_own}`; expected `pgoutput` \
                  and `{database}`"
             );
-            return Err(Error::new(ErrorKind::SlotForeign, problem));
+            return Err(Error::new(ErrorKind::SlotMismatch, problem));
         }
         if slot.wal_status == WalStatus::Lost {
             let problem =
@@ -274,7 +274,7 @@ impl Connection {
             loop {
                 match self.transport.receive().await? {
                     Backend::CopyBoth => return Ok(()),
-                    Backend::Error(error) => return Err(Error::of_server(During::Start, error)),
+                    Backend::Error(error) => return Err(Error::of_server(Operation::Start, error)),
                     Backend::Ready => return Err(unexpected("a stream")),
                     _ => {}
                 }
@@ -284,18 +284,18 @@ impl Connection {
     }
 
     async fn query(&mut self, sql: &str) -> Result<Rows, Error> {
-        self.command(During::Query, sql, COMMAND_PATIENCE).await
+        self.command(Operation::Query, sql, COMMAND_PATIENCE).await
     }
 
     async fn command(
         &mut self,
-        during: During,
+        operation: Operation,
         command: &str,
         patience: Duration,
     ) -> Result<Rows, Error> {
         let answer = async {
             self.send_query(command).await?;
-            self.receive_rows(during).await
+            self.receive_rows(operation).await
         };
         timeout(patience, answer).await.unwrap_or_else(|_| Err(unanswered(patience)))
     }
@@ -309,13 +309,13 @@ impl Connection {
 
     /// Reads to the end of the answer, also after an error, so that the session is ready for the next
     /// command.
-    async fn receive_rows(&mut self, during: During) -> Result<Rows, Error> {
+    async fn receive_rows(&mut self, operation: Operation) -> Result<Rows, Error> {
         let (mut rows, mut failed) = (Rows::new(), None);
         loop {
             match self.transport.receive().await? {
                 Backend::Row(row) if rows.len() < ANSWER_ROWS_MAX => rows.push(row),
                 Backend::Row(_) => return Err(unexpected("a short answer")),
-                Backend::Error(error) => failed = Some(Error::of_server(during, error)),
+                Backend::Error(error) => failed = Some(Error::of_server(operation, error)),
                 Backend::Ready => return failed.map_or(Ok(rows), Err),
                 Backend::Other | Backend::Notice(_) | Backend::Parameter { .. } => {}
                 _ => return Err(unexpected("rows")),

@@ -23,31 +23,31 @@ impl Cursor {
     }
 
     pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
-        self.0.try_get_u8().map_err(|_| CUT)
+        self.0.try_get_u8().map_err(|_| TOO_SHORT)
     }
 
     pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
-        self.0.try_get_u16().map_err(|_| CUT)
+        self.0.try_get_u16().map_err(|_| TOO_SHORT)
     }
 
     pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
-        self.0.try_get_u32().map_err(|_| CUT)
+        self.0.try_get_u32().map_err(|_| TOO_SHORT)
     }
 
     pub(crate) fn i32(&mut self) -> Result<i32, Malformed> {
-        self.0.try_get_i32().map_err(|_| CUT)
+        self.0.try_get_i32().map_err(|_| TOO_SHORT)
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
-        self.0.try_get_u64().map_err(|_| CUT)
+        self.0.try_get_u64().map_err(|_| TOO_SHORT)
     }
 
     pub(crate) fn i64(&mut self) -> Result<i64, Malformed> {
-        self.0.try_get_i64().map_err(|_| CUT)
+        self.0.try_get_i64().map_err(|_| TOO_SHORT)
     }
 
     pub(crate) fn bytes(&mut self, len: usize) -> Result<Bytes, Malformed> {
-        if len > self.0.len() { Err(CUT) } else { Ok(self.0.split_to(len)) }
+        if len > self.0.len() { Err(TOO_SHORT) } else { Ok(self.0.split_to(len)) }
     }
 
     /// Text up to the next zero byte.
@@ -69,4 +69,4 @@ impl Cursor {
     }
 }
 
-const CUT: Malformed = Malformed("it ends too early");
+const TOO_SHORT: Malformed = Malformed("it ends too early");

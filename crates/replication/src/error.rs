@@ -29,7 +29,7 @@ pub enum ErrorKind {
     /// `wal_level` is not `logical`.
     WalLevel,
     /// The server has no connection or slot left.
-    NoneLeft,
+    LimitReached,
     /// The server is older than what was asked for.
     Version,
     /// There is no such slot.
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     /// Another session reads from the slot.
     SlotInUse,
     /// The slot is of another kind: physical, of another plug-in, or of another database.
-    SlotForeign,
+    SlotMismatch,
     /// The server gave up the slot, and the WAL after it is gone.
     SlotLost,
     /// The slot was confirmed further than the position asked for. The server would go on from there and
@@ -58,7 +58,7 @@ pub enum ErrorKind {
         /// How far the log is flushed.
         flushed: Lsn,
     },
-    /// The slot could not be made while old transactions are open.
+    /// The slot could not be created while old transactions are open.
     SlotBlocked,
     /// There is no such publication.
     PublicationMissing,
@@ -93,8 +93,8 @@ impl Error {
     }
 
     /// An error of the server while it did something, of the kind that the error has there.
-    pub(crate) fn of_server(during: During, error: ServerError) -> Self {
-        let kind = during.kind(&error.sqlstate);
+    pub(crate) fn of_server(operation: Operation, error: ServerError) -> Self {
+        let kind = operation.kind(&error.sqlstate);
         Self { kind, problem: error.to_string(), server: Some(Box::new(error)) }
     }
 
@@ -122,7 +122,7 @@ impl Error {
         matches!(
             self.kind,
             ErrorKind::Unreachable
-                | ErrorKind::NoneLeft
+                | ErrorKind::LimitReached
                 | ErrorKind::SlotInUse
                 | ErrorKind::SlotBlocked
                 | ErrorKind::Disconnected
@@ -142,7 +142,7 @@ impl Error {
                 "run `ALTER ROLE … REPLICATION` and grant the role SELECT on the published tables"
             }
             ErrorKind::WalLevel => "set `wal_level = logical` on the server and restart it",
-            ErrorKind::NoneLeft => {
+            ErrorKind::LimitReached => {
                 "raise `max_replication_slots` or `max_wal_senders` on the server, or drop unused slots"
             }
             ErrorKind::SlotMissing => "create the slot, then read again what it would have brought",
@@ -150,7 +150,7 @@ impl Error {
             ErrorKind::SlotInUse => {
                 "stop the other reader, or wait until the server notices its end"
             }
-            ErrorKind::SlotForeign => "choose another name",
+            ErrorKind::SlotMismatch => "choose another name",
             ErrorKind::SlotLost => {
                 "drop the slot, create it again, and read again what it would have brought; a larger \
                  `max_slot_wal_keep_size` keeps more"
@@ -191,7 +191,7 @@ impl fmt::Display for ServerError {
 
 /// What the server was asked to do. The same SQLSTATE means something else in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum During {
+pub(crate) enum Operation {
     Login,
     Query,
     CreateSlot,
@@ -200,20 +200,20 @@ pub(crate) enum During {
     Stream,
 }
 
-impl During {
+impl Operation {
     fn kind(self, sqlstate: &str) -> ErrorKind {
         match (sqlstate, self) {
-            ("28P01" | "28000" | "3D000", During::Login) => ErrorKind::Authentication,
+            ("28P01" | "28000" | "3D000", Operation::Login) => ErrorKind::Authentication,
             ("42501", _) => ErrorKind::Permission,
-            ("53300" | "53400", _) => ErrorKind::NoneLeft,
+            ("53300" | "53400", _) => ErrorKind::LimitReached,
             ("55006", _) => ErrorKind::SlotInUse,
-            ("42710", During::CreateSlot) => ErrorKind::SlotExists,
-            ("55000", During::CreateSlot) => ErrorKind::WalLevel,
-            ("55P03", During::CreateSlot) => ErrorKind::SlotBlocked,
-            ("42704", During::DropSlot | During::Start) => ErrorKind::SlotMissing,
+            ("42710", Operation::CreateSlot) => ErrorKind::SlotExists,
+            ("55000", Operation::CreateSlot) => ErrorKind::WalLevel,
+            ("55P03", Operation::CreateSlot) => ErrorKind::SlotBlocked,
+            ("42704", Operation::DropSlot | Operation::Start) => ErrorKind::SlotMissing,
             // The slot was looked at before: what is left is that the WAL it needs went away just then.
-            ("55000" | "58P01", During::Start) => ErrorKind::SlotLost,
-            ("42704" | "55000", During::Stream) => ErrorKind::PublicationMissing,
+            ("55000" | "58P01", Operation::Start) => ErrorKind::SlotLost,
+            ("42704" | "55000", Operation::Stream) => ErrorKind::PublicationMissing,
             ("57P01" | "57P02" | "57P03" | "57P05", _) => ErrorKind::Disconnected,
             _ => ErrorKind::Server,
         }
@@ -226,25 +226,25 @@ mod tests {
 
     #[test]
     fn an_sqlstate_means_what_was_being_done() {
-        for (during, sqlstate, kind) in [
-            (During::Login, "28P01", ErrorKind::Authentication),
-            (During::Login, "3D000", ErrorKind::Authentication),
-            (During::Login, "53300", ErrorKind::NoneLeft),
-            (During::Query, "42501", ErrorKind::Permission),
-            (During::Query, "42704", ErrorKind::Server),
-            (During::CreateSlot, "42710", ErrorKind::SlotExists),
-            (During::CreateSlot, "55000", ErrorKind::WalLevel),
-            (During::CreateSlot, "53400", ErrorKind::NoneLeft),
-            (During::DropSlot, "42704", ErrorKind::SlotMissing),
-            (During::Start, "42704", ErrorKind::SlotMissing),
-            (During::Start, "55006", ErrorKind::SlotInUse),
-            (During::Start, "55000", ErrorKind::SlotLost),
-            (During::Stream, "42704", ErrorKind::PublicationMissing),
-            (During::Stream, "55000", ErrorKind::PublicationMissing),
-            (During::Stream, "57P01", ErrorKind::Disconnected),
-            (During::Stream, "XX000", ErrorKind::Server),
+        for (operation, sqlstate, kind) in [
+            (Operation::Login, "28P01", ErrorKind::Authentication),
+            (Operation::Login, "3D000", ErrorKind::Authentication),
+            (Operation::Login, "53300", ErrorKind::LimitReached),
+            (Operation::Query, "42501", ErrorKind::Permission),
+            (Operation::Query, "42704", ErrorKind::Server),
+            (Operation::CreateSlot, "42710", ErrorKind::SlotExists),
+            (Operation::CreateSlot, "55000", ErrorKind::WalLevel),
+            (Operation::CreateSlot, "53400", ErrorKind::LimitReached),
+            (Operation::DropSlot, "42704", ErrorKind::SlotMissing),
+            (Operation::Start, "42704", ErrorKind::SlotMissing),
+            (Operation::Start, "55006", ErrorKind::SlotInUse),
+            (Operation::Start, "55000", ErrorKind::SlotLost),
+            (Operation::Stream, "42704", ErrorKind::PublicationMissing),
+            (Operation::Stream, "55000", ErrorKind::PublicationMissing),
+            (Operation::Stream, "57P01", ErrorKind::Disconnected),
+            (Operation::Stream, "XX000", ErrorKind::Server),
         ] {
-            assert_eq!(during.kind(sqlstate), kind, "{during:?} {sqlstate}");
+            assert_eq!(operation.kind(sqlstate), kind, "{operation:?} {sqlstate}");
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
             detail: None,
             hint: Some("a hint".to_owned()),
         };
-        let error = Error::of_server(During::Start, server);
+        let error = Error::of_server(Operation::Start, server);
         assert_eq!(error.sqlstate(), Some("55006"));
         assert!(error.is_temporary());
         assert_eq!(

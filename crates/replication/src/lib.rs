@@ -1,4 +1,4 @@
-//! A client for PostgreSQL's logical replication protocol: it connects, makes and drops slots, and reads a
+//! A client for PostgreSQL's logical replication protocol: it connects, creates and drops slots, and reads a
 //! slot's stream of inserts and logical messages as `pgoutput` sends it, in commit order.
 //!
 //! It knows nothing of what the changes mean, where they go or how far they were stored: the caller confirms

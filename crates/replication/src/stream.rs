@@ -46,14 +46,14 @@ impl Frame {
 
 /// How often something is done, and how long something may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Timing {
     /// A status is sent at least as often.
     pub(crate) status: Duration,
     /// A server that was asked and is silent for so long is gone.
     pub(crate) silence_max: Duration,
 }
 
-impl Default for Pace {
+impl Default for Timing {
     fn default() -> Self {
         Self { status: WAL_SENDER_TIMEOUT / STATUSES_PER_TIMEOUT, silence_max: SILENCE_MAX }
     }
@@ -64,7 +64,7 @@ type Item = Result<(Frame, OwnedSemaphorePermit), Error>;
 
 /// What the caller tells the task.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
+struct Feedback {
     confirmed: Lsn,
     stop: bool,
 }
@@ -74,7 +74,7 @@ struct Wish {
 #[derive(Debug)]
 pub struct Stream {
     items: mpsc::UnboundedReceiver<Item>,
-    wish: watch::Sender<Wish>,
+    feedback: watch::Sender<Feedback>,
     server_end: Arc<AtomicU64>,
     /// Up to where everything was handed over.
     handed_over: Lsn,
@@ -83,12 +83,17 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn spawn(socket: Box<dyn Socket>, input: BytesMut, from: Lsn, pace: Pace) -> Self {
-        let (wish, wishes) = watch::channel(Wish { confirmed: from, stop: false });
+    pub(crate) fn spawn(
+        socket: Box<dyn Socket>,
+        input: BytesMut,
+        from: Lsn,
+        timing: Timing,
+    ) -> Self {
+        let (feedback, receiver) = watch::channel(Feedback { confirmed: from, stop: false });
         let server_end = Arc::new(AtomicU64::new(from.as_u64()));
-        let (task, items) = task::Task::new(socket, input, wishes, server_end.clone(), pace);
+        let (task, items) = task::Task::new(socket, input, receiver, server_end.clone(), timing);
         let task = tokio::spawn(task.run());
-        Self { items, wish, server_end, handed_over: from, ended: None, task }
+        Self { items, feedback, server_end, handed_over: from, ended: None, task }
     }
 
     /// The next frame, in the order of the commits. It may be dropped before it is ready: nothing is lost.
@@ -120,16 +125,16 @@ impl Stream {
     /// If the position is after everything that was handed over: changes would be lost.
     pub fn confirm(&self, lsn: Lsn) {
         assert!(lsn <= self.handed_over, "{lsn} was not handed over: {}", self.handed_over);
-        self.wish.send_if_modified(|wish| {
-            let is_later = lsn > wish.confirmed;
-            wish.confirmed = lsn.max(wish.confirmed);
+        self.feedback.send_if_modified(|feedback| {
+            let is_later = lsn > feedback.confirmed;
+            feedback.confirmed = lsn.max(feedback.confirmed);
             is_later
         });
     }
 
     /// How far the caller confirmed.
     pub fn confirmed(&self) -> Lsn {
-        self.wish.borrow().confirmed
+        self.feedback.borrow().confirmed
     }
 
     /// How far the server was when it was last heard of. It is heard of only while frames are taken.
@@ -141,7 +146,7 @@ impl Stream {
     /// server takes too long.
     pub async fn stop(mut self) {
         self.items.close();
-        self.wish.send_modify(|wish| wish.stop = true);
+        self.feedback.send_modify(|feedback| feedback.stop = true);
         // Whoever is too late is ended by being dropped.
         let _ = timeout(STOP_PATIENCE, &mut self.task).await;
     }

@@ -32,7 +32,8 @@ fn a_transaction_s_head_and_end_are_read() {
 #[test]
 fn a_table_and_a_row_of_it_are_read() {
     let relation = decoded(
-        b"R\0\0\x40\x06public\0outbox\0d\0\x02\x01id\0\0\0\0\x14\xFF\xFF\xFF\xFF\0type\0\0\0\0\x19\xFF\xFF\xFF\xFF",
+        b"R\0\0\x40\x06public\0outbox\0d\0\x02\
+          \x01id\0\0\0\0\x14\xFF\xFF\xFF\xFF\0type\0\0\0\0\x19\xFF\xFF\xFF\xFF",
     );
     let column = |is_key, name: &str, type_oid| Column {
         is_key,
@@ -261,7 +262,11 @@ proptest! {
     }
 
     #[test]
-    fn no_changed_byte_makes_it_panic(message in any_message(), at in any::<prop::sample::Index>(), byte: u8) {
+    fn no_changed_byte_makes_it_panic(
+        message in any_message(),
+        at in any::<prop::sample::Index>(),
+        byte: u8,
+    ) {
         let mut bytes = encoded(&message).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;

@@ -92,11 +92,11 @@ async fn a_slot_of_another_kind_or_database_is_foreign() {
     let other = Source::new().await;
     source.execute(&format!("SELECT pg_create_physical_replication_slot('{}')", source.name)).await;
     let error = source.try_start(Lsn::ZERO).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::SlotForeign, "{error}");
+    assert_eq!(error.kind(), ErrorKind::SlotMismatch, "{error}");
     let start =
         Start { slot: &other.name, from: Lsn::ZERO, publications: &["outbox"], messages: false };
     let error = source.connect().await.start(&start).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::SlotForeign, "{error}");
+    assert_eq!(error.kind(), ErrorKind::SlotMismatch, "{error}");
     assert!(error.to_string().contains(&other.name), "{error}");
 }
 

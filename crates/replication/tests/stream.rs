@@ -34,7 +34,10 @@ async fn many_writers_lose_nothing_and_keep_every_key_s_order() {
     const EACH: usize = 40;
     let source = Source::new().await;
     source
-        .execute("CREATE TABLE keys (key int PRIMARY KEY, n int); INSERT INTO keys SELECT k, 0 FROM generate_series(0, 4) k")
+        .execute(
+            "CREATE TABLE keys (key int PRIMARY KEY, n int); \
+             INSERT INTO keys SELECT k, 0 FROM generate_series(0, 4) k",
+        )
         .await;
     let mut stream = source.start().await;
     let mut writers = Vec::new();
@@ -126,7 +129,8 @@ async fn large_transactions_and_large_values_arrive_whole() {
     // Too random to be compressed, so that it is stored beside the row, in pieces.
     source
         .execute(
-            "INSERT INTO outbox (payload) SELECT string_agg(md5(n::text), '') FROM generate_series(1, 100000) n",
+            "INSERT INTO outbox (payload) \
+             SELECT string_agg(md5(n::text), '') FROM generate_series(1, 100000) n",
         )
         .await;
     let rows = payloads(&mut stream, 2).await;

@@ -110,27 +110,27 @@ impl EventTypes {
         self.0.get(name).map_or(0, |event_type| event_type.len())
     }
 
-    /// What is said of events that are published together; of the first that is refused, its place and why.
-    /// What is not known to be cheap is looked at on one thread, for all of them.
+    /// What is said of each event: its warnings, or why it is refused. What is not known to be cheap is looked at on
+    /// one thread, for all of them.
     pub async fn check(
         &self,
         threads: &ValidationThreads,
         tenant: &TenantId,
         events: &[Event],
-    ) -> Result<Vec<Vec<String>>, (usize, Rejection)> {
-        let (mut warnings, mut costly) = (vec![Vec::new(); events.len()], Vec::new());
+    ) -> Vec<Result<Vec<String>, Rejection>> {
+        let (mut said, mut costly) = (vec![Ok(Vec::new()); events.len()], Vec::new());
         let mut allowance = SCHEMA_INLINE_COST_MAX;
         for (index, event) in events.iter().enumerate() {
             let Some(event_type) = self.held_against(event) else { continue };
             match event_type.judge_inline(event, &mut allowance) {
-                Some(verdict) => warnings[index] = event_type.conclude(index, Ok(verdict))?,
+                Some(verdict) => said[index] = event_type.conclude(Ok(verdict)),
                 None => costly.push((index, event_type.clone(), event.clone())),
             }
         }
         for (index, event_type, verdict) in judge_apart(threads, tenant, costly).await {
-            warnings[index] = event_type.conclude(index, verdict)?;
+            said[index] = event_type.conclude(verdict);
         }
-        Ok(warnings)
+        said
     }
 
     /// The event's type, if anybody looks whether events of it fit.

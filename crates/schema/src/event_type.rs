@@ -117,17 +117,16 @@ impl CompiledEventType {
         self.record.validation != Validation::Off
     }
 
-    /// Refuses the event at `index`, or says what does not fit, as its type wants it.
+    /// Refuses an event, or says what does not fit, as its type wants it.
     pub(super) fn conclude(
         &self,
-        index: usize,
         verdict: Result<Verdict, ThreadError>,
-    ) -> Result<Vec<String>, (usize, Rejection)> {
+    ) -> Result<Vec<String>, Rejection> {
         let refuses = self.record.validation == Validation::Reject;
         match verdict {
-            Ok(verdict) if refuses => verdict.refuse().map_err(|rejection| (index, rejection)),
+            Ok(verdict) if refuses => verdict.refuse(),
             Ok(verdict) => Ok(verdict.warnings()),
-            Err(error) if refuses => Err((index, Rejection::NotValidated(error))),
+            Err(error) if refuses => Err(Rejection::NotValidated(error)),
             Err(error) => Ok(vec![unchecked(&error.to_string())]),
         }
     }

@@ -5,6 +5,7 @@
 mod fields;
 mod kubernetes;
 mod load;
+mod outbox;
 mod show;
 
 pub(crate) use fields::is_postgres_url;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 use railpost_api::{ApiSettings, LimitsConfig, RetentionConfig};
 use railpost_engine::Span;
+use railpost_relay::SourceSection;
 use railpost_telemetry::Level;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +41,9 @@ pub struct Config {
     pub log: LogConfig,
     /// Traces.
     pub telemetry: TelemetryConfig,
+    /// Sources that events are relayed from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outbox: Vec<SourceSection>,
 }
 
 impl Config {

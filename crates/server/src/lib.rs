@@ -19,5 +19,6 @@ pub mod cli;
 
 mod data_dir;
 mod loopback;
+mod outbox;
 mod replays;
 mod upkeep;

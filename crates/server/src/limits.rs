@@ -76,3 +76,6 @@ mod tests {
         assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
     }
 }
+
+/// Bytes that a log line has of a text of a refused row: ids and types that are valid are shorter.
+pub(crate) const LOGGED_FIELD_LEN_MAX: usize = 128;

@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::upkeep;
 use first_keys::StartReport;
@@ -53,6 +54,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
+    outbox: Arc<OutboxRelay>,
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
@@ -102,6 +104,8 @@ impl Server {
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
+        let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
+        let outbox = Arc::new(outbox);
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
@@ -140,9 +144,13 @@ impl Server {
             thin_links: thin,
             seal: Seal::new(&master),
             tenant_watch: loopback.clone(),
+            running_sources: outbox.clone(),
         }));
         let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
-        let opened = first_keys::prepare(&app, &config.server.admin_key).await?;
+        let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
+        let left_behind = outbox.warnings(&app).await.map_err(|error| failed("store", error))?;
+        opened.warnings.extend(left_behind);
+        outbox.start(&app, &url);
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
         let upkeep = [
@@ -166,6 +174,7 @@ impl Server {
             loopback_closed_by,
             stop,
             last,
+            outbox,
             listening,
             replaying,
             dispatching,
@@ -230,7 +239,9 @@ impl Server {
         self.dashboard.close();
         let drained = async {
             // A client that does not read its answer must not cost the attempts their time.
-            let answered = tokio::time::timeout(patience / 2, self.listening).await.is_ok();
+            let answered = tokio::time::timeout(patience / 2, self.listening);
+            let (answered, ()) = tokio::join!(answered, self.outbox.stop());
+            let answered = answered.is_ok();
             let _ = self.replaying.await;
             let left = deadline.saturating_duration_since(Instant::now());
             let attempts_ended = self.app.dispatcher.stop(left).await;

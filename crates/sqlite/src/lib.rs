@@ -41,8 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Span, Timestamp};
+use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Timestamp};
 use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
 use rusqlite::Connection;
 
@@ -63,11 +62,9 @@ use railpost_store::{
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
     Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope,
     Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake,
-    LastAttempt, Ledger, Listing, PageRequest, Parcel, ParkBatch, ParkOutcome, ParkedCommand,
-    ParkedHolds, ParkedQuery, ParkedRow, Partition, Period, PruneStep, Pruned, Receipt,
-    RecordBatch, Recorded, RedeliverBatch, Registry, ReleaseStep, ReleasedRow, Replay, Resolution,
-    Result, Setup, SourceLease, SourceName, SourcePosition, Sources, StoreError, StoredEvent,
-    Sweep, SweepPage, Tenant, Upkeep,
+    LastAttempt, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned,
+    Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup,
+    StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.
@@ -487,111 +484,5 @@ impl Upkeep for SqliteStore {
             StoreError::Unavailable(format!("cannot see {}: {error}", self.path.display()))
         })?;
         Ok(Health { backend: "sqlite", schema: schema::SCHEMA, size_bytes })
-    }
-}
-
-#[async_trait]
-impl Sources for SqliteStore {
-    async fn lease_source(
-        &self,
-        source: &SourceName,
-        holder: &str,
-        length: Span,
-    ) -> Result<SourceLease> {
-        check::lease(holder)?;
-        let taken = self.leases.lock().take(source, holder, self.setup.source.steady(), length);
-        let epoch = match taken {
-            Ok(epoch) => epoch,
-            Err(holder) => return Ok(SourceLease::Elsewhere { holder }),
-        };
-        let known = source.clone();
-        let known = move |db: &Connection| sources::known_summary(db, &known);
-        if let Some(parked) = self.readers.read(known).await? {
-            return Ok(SourceLease::Held { epoch, parked });
-        }
-        let source = source.clone();
-        let know = self.writer.write(durable(1, 0), move |session| session.know_source(&source));
-        Ok(SourceLease::Held { epoch, parked: know.await? })
-    }
-
-    async fn release_source(&self, source: &SourceName, epoch: Epoch) -> Result<()> {
-        self.leases.lock().release(source, epoch);
-        Ok(())
-    }
-
-    async fn source_position(&self, source: &SourceName) -> Result<Option<SourcePosition>> {
-        let source = source.clone();
-        self.readers.read(move |db| sources::source_position(db, &source)).await
-    }
-
-    async fn save_source_position(
-        &self,
-        source: &SourceName,
-        epoch: Epoch,
-        position: SourcePosition,
-    ) -> Result<()> {
-        check::position(&position)?;
-        let (source, leases) = (source.clone(), self.leases.clone());
-        let save = move |session: &mut session::WriteSession<'_>| {
-            session.save_source_position(&leases, &source, epoch, &position)
-        };
-        self.writer.write(durable(1, 0), save).await
-    }
-
-    async fn park(&self, batch: ParkBatch) -> Result<ParkOutcome> {
-        let bytes = check::park(&batch)?;
-        let (order, leases) = (durable(batch.rows.len(), bytes as usize), self.leases.clone());
-        self.writer.write(order, move |session| session.park(&leases, &batch, bytes)).await
-    }
-
-    async fn parked_holds(&self, source: &SourceName) -> Result<ParkedHolds> {
-        let source = source.clone();
-        self.readers.read(move |db| sources::parked_holds(db, &source)).await
-    }
-
-    async fn parked_rows(&self, query: ParkedQuery) -> Result<Listing<ParkedRow>> {
-        self.readers.read(move |db| sources::parked_rows(db, &query)).await
-    }
-
-    async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
-        let source = source.clone();
-        self.readers.read(move |db| sources::parked_payload(db, &source, number)).await
-    }
-
-    async fn command_parked(&self, command: ParkedCommand) -> Result<u64> {
-        command.audit.as_ref().map_or(Ok(()), check::audit)?;
-        self.writer.write(durable(1, 0), move |session| session.command_parked(&command)).await
-    }
-
-    async fn released_rows(&self, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>> {
-        let source = source.clone();
-        self.readers.read(move |db| sources::released_rows(db, &source, limit)).await
-    }
-
-    async fn end_release(&self, step: ReleaseStep) -> Result<()> {
-        check::release_step(&step)?;
-        let (order, leases) = (durable(step.accepted.len() + 1, 0), self.leases.clone());
-        self.writer.write(order, move |session| session.end_release(&leases, &step)).await
-    }
-
-    async fn forget_source(&self, source: &SourceName) -> Result<()> {
-        let source = source.clone();
-        self.writer.write(durable(1, 0), move |session| session.forget_source(&source)).await
-    }
-
-    async fn known_sources(&self) -> Result<Vec<SourceName>> {
-        self.readers.read(sources::known_sources).await
-    }
-
-    async fn grant_emit(&self, _: &str, _: &TenantId) -> Result<()> {
-        Err(check::no_emit_roles())
-    }
-
-    async fn revoke_emit(&self, _: &str) -> Result<()> {
-        Err(check::no_emit_roles())
-    }
-
-    async fn emit_grants(&self) -> Result<Vec<(String, TenantId)>> {
-        Ok(Vec::new())
     }
 }

@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use bytes::Bytes;
+use railpost_engine::Span;
+use railpost_wire::TenantId;
 use rusqlite::Connection;
 
 use super::rows::{all, one};
 use super::session::WriteSession;
+use super::{SqliteStore, durable};
 use railpost_store::backend::check;
 use railpost_store::backend::codes::millis;
 use railpost_store::backend::leases::SourceLeases;
@@ -16,7 +20,7 @@ use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
     Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
     ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
-    RowToPark, SourceName, SourcePosition,
+    RowToPark, SourceLease, SourceName, SourcePosition, Sources,
 };
 
 /// Who reads which source. This process has the file, so leases end with it.
@@ -29,15 +33,126 @@ impl Leases {
     }
 }
 
+#[async_trait]
+impl Sources for SqliteStore {
+    async fn lease_source(
+        &self,
+        source: &SourceName,
+        holder: &str,
+        length: Span,
+    ) -> Result<SourceLease> {
+        check::lease(holder)?;
+        let taken = self.leases.lock().take(source, holder, self.setup.source.steady(), length);
+        let epoch = match taken {
+            Ok(epoch) => epoch,
+            Err(holder) => return Ok(SourceLease::Elsewhere { holder }),
+        };
+        let known = source.clone();
+        let known = move |db: &Connection| known_summary(db, &known);
+        if let Some(parked) = self.readers.read(known).await? {
+            return Ok(SourceLease::Held { epoch, parked });
+        }
+        let source = source.clone();
+        let know = self.writer.write(durable(1, 0), move |session| session.know_source(&source));
+        Ok(SourceLease::Held { epoch, parked: know.await? })
+    }
+
+    async fn release_source(&self, source: &SourceName, epoch: Epoch) -> Result<()> {
+        self.leases.lock().release(source, epoch);
+        Ok(())
+    }
+
+    async fn source_position(&self, source: &SourceName) -> Result<Option<SourcePosition>> {
+        let source = source.clone();
+        self.readers.read(move |db| source_position(db, &source)).await
+    }
+
+    async fn save_source_position(
+        &self,
+        source: &SourceName,
+        epoch: Epoch,
+        position: SourcePosition,
+    ) -> Result<()> {
+        check::position(&position)?;
+        let (source, leases) = (source.clone(), self.leases.clone());
+        let save = move |session: &mut WriteSession<'_>| {
+            session.save_source_position(&leases, &source, epoch, &position)
+        };
+        self.writer.write(durable(1, 0), save).await
+    }
+
+    async fn park(&self, batch: ParkBatch) -> Result<ParkOutcome> {
+        let bytes = check::park(&batch)?;
+        let (order, leases) = (durable(batch.rows.len(), bytes as usize), self.leases.clone());
+        self.writer.write(order, move |session| session.park(&leases, &batch, bytes)).await
+    }
+
+    async fn parked_holds(&self, source: &SourceName) -> Result<ParkedHolds> {
+        let source = source.clone();
+        self.readers.read(move |db| parked_holds(db, &source)).await
+    }
+
+    async fn parked_rows(&self, query: ParkedQuery) -> Result<Listing<ParkedRow>> {
+        self.readers.read(move |db| parked_rows(db, &query)).await
+    }
+
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+        let source = source.clone();
+        self.readers.read(move |db| parked_row(db, &source, number)).await
+    }
+
+    async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
+        let source = source.clone();
+        self.readers.read(move |db| parked_payload(db, &source, number)).await
+    }
+
+    async fn command_parked(&self, command: ParkedCommand) -> Result<u64> {
+        command.audit.as_ref().map_or(Ok(()), check::audit)?;
+        self.writer.write(durable(1, 0), move |session| session.command_parked(&command)).await
+    }
+
+    async fn released_rows(&self, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>> {
+        let source = source.clone();
+        self.readers.read(move |db| released_rows(db, &source, limit)).await
+    }
+
+    async fn end_release(&self, step: ReleaseStep) -> Result<()> {
+        check::release_step(&step)?;
+        let (order, leases) = (durable(step.accepted.len() + 1, 0), self.leases.clone());
+        self.writer.write(order, move |session| session.end_release(&leases, &step)).await
+    }
+
+    async fn forget_source(&self, source: &SourceName) -> Result<()> {
+        let source = source.clone();
+        self.writer.write(durable(1, 0), move |session| session.forget_source(&source)).await
+    }
+
+    async fn known_sources(&self) -> Result<Vec<SourceName>> {
+        self.readers.read(known_sources).await
+    }
+
+    async fn grant_emit(&self, _: &str, _: &TenantId) -> Result<()> {
+        Err(check::no_emit_roles())
+    }
+
+    async fn revoke_emit(&self, _: &str) -> Result<()> {
+        Err(check::no_emit_roles())
+    }
+
+    async fn emit_grants(&self) -> Result<Vec<(String, TenantId)>> {
+        Ok(Vec::new())
+    }
+}
+
 impl WriteSession<'_> {
     /// The source has a row from here on.
-    pub(super) fn know_source(&self, source: &SourceName) -> Result<ParkedSummary> {
+    fn know_source(&self, source: &SourceName) -> Result<ParkedSummary> {
         let sql = "INSERT INTO sources (name) VALUES (?1) ON CONFLICT DO NOTHING";
         self.execute(sql, [source.as_str()])?;
         summary(self.db, source)
     }
 
-    pub(super) fn save_source_position(
+    fn save_source_position(
         &self,
         leases: &Leases,
         source: &SourceName,
@@ -51,12 +166,7 @@ impl WriteSession<'_> {
         Ok(())
     }
 
-    pub(super) fn park(
-        &self,
-        leases: &Leases,
-        batch: &ParkBatch,
-        bytes: u64,
-    ) -> Result<ParkOutcome> {
+    fn park(&self, leases: &Leases, batch: &ParkBatch, bytes: u64) -> Result<ParkOutcome> {
         leases.lock().check(&batch.source, batch.epoch)?;
         let summary = self.know_source(&batch.source)?;
         if summary.version != batch.version {
@@ -102,7 +212,7 @@ impl WriteSession<'_> {
         Ok(())
     }
 
-    pub(super) fn command_parked(&self, command: &ParkedCommand) -> Result<u64> {
+    fn command_parked(&self, command: &ParkedCommand) -> Result<u64> {
         let mut about = 0;
         for head in heads(self.db, command)? {
             about += self.command_head(&command.source, head, command.action)?;
@@ -156,7 +266,7 @@ impl WriteSession<'_> {
         Ok(())
     }
 
-    pub(super) fn end_release(&self, leases: &Leases, step: &ReleaseStep) -> Result<()> {
+    fn end_release(&self, leases: &Leases, step: &ReleaseStep) -> Result<()> {
         leases.lock().check(&step.source, step.epoch)?;
         for number in &step.accepted {
             let hold = self.remove_parked(&step.source, *number)?;
@@ -168,7 +278,7 @@ impl WriteSession<'_> {
         Ok(())
     }
 
-    pub(super) fn forget_source(&self, source: &SourceName) -> Result<()> {
+    fn forget_source(&self, source: &SourceName) -> Result<()> {
         check::nothing_parked(source, summary(self.db, source)?.rows)?;
         self.execute("DELETE FROM sources WHERE name = ?1", [source.as_str()])?;
         Ok(())
@@ -190,7 +300,7 @@ impl WriteSession<'_> {
 }
 
 /// How much is parked; nothing if the source has no row.
-pub(super) fn known_summary(db: &Connection, source: &SourceName) -> Result<Option<ParkedSummary>> {
+fn known_summary(db: &Connection, source: &SourceName) -> Result<Option<ParkedSummary>> {
     let sql = "SELECT parked_version, parked_rows, parked_bytes FROM sources WHERE name = ?1";
     one(db, sql, [source.as_str()], |columns| rows::parked_summary(columns))
 }
@@ -209,7 +319,8 @@ fn heads(db: &Connection, command: &ParkedCommand) -> Result<Vec<u64>> {
             let sql = format!(
                 "SELECT p.num FROM parked AS p WHERE p.source = ?1 AND p.num = ?2 AND {is_head}"
             );
-            let found = one(db, &sql, (source, number), |columns| columns.number("a number"))?;
+            let asked = i64::try_from(number).unwrap_or(-1);
+            let found = one(db, &sql, (source, asked), |columns| columns.number("a number"))?;
             found.map(|head| vec![head]).ok_or_else(|| check::no_head(&command.source, number))
         }
         ParkedTarget::AllHeads => {
@@ -223,24 +334,21 @@ fn heads(db: &Connection, command: &ParkedCommand) -> Result<Vec<u64>> {
     }
 }
 
-pub(super) fn source_position(
-    db: &Connection,
-    source: &SourceName,
-) -> Result<Option<SourcePosition>> {
+fn source_position(db: &Connection, source: &SourceName) -> Result<Option<SourcePosition>> {
     let sql = "SELECT system, position FROM sources WHERE name = ?1 AND system IS NOT NULL";
     one(db, sql, [source.as_str()], |columns| {
         Ok(SourcePosition { system: columns.word()?, number: columns.number("a position")? })
     })
 }
 
-pub(super) fn parked_holds(db: &Connection, source: &SourceName) -> Result<ParkedHolds> {
+fn parked_holds(db: &Connection, source: &SourceName) -> Result<ParkedHolds> {
     let sql =
         "SELECT DISTINCT hold FROM parked WHERE source = ?1 AND hold IS NOT NULL ORDER BY hold";
     let holds = all(db, sql, [source.as_str()], |columns| Ok(Hold(columns.array("a hold")?)))?;
     Ok(ParkedHolds { summary: summary(db, source)?, holds })
 }
 
-pub(super) fn parked_rows(db: &Connection, query: &ParkedQuery) -> Result<Listing<ParkedRow>> {
+fn parked_rows(db: &Connection, query: &ParkedQuery) -> Result<Listing<ParkedRow>> {
     let limit = query.page.limit()?;
     let after = query.page.position::<i64>(ListKind::ParkedRows)?.unwrap_or_default();
     let sql = concat!(
@@ -257,21 +365,24 @@ pub(super) fn parked_rows(db: &Connection, query: &ParkedQuery) -> Result<Listin
     Ok(Listing::cut(found, limit, ListKind::ParkedRows))
 }
 
-pub(super) fn parked_payload(
-    db: &Connection,
-    source: &SourceName,
-    number: u64,
-) -> Result<Option<Bytes>> {
+fn parked_row(db: &Connection, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
+    let sql = concat!(
+        "SELECT ",
+        parked_columns!(),
+        " FROM parked AS p WHERE p.source = ?1 AND p.num = ?2"
+    );
+    one(db, sql, (source.as_str(), number), |columns| rows::parked_row(columns))
+}
+
+fn parked_payload(db: &Connection, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
     let sql = "SELECT payload FROM parked WHERE source = ?1 AND num = ?2";
     let payload = one(db, sql, (source.as_str(), number), |columns| columns.blob())?;
     Ok(payload.flatten().map(Bytes::from))
 }
 
-pub(super) fn released_rows(
-    db: &Connection,
-    source: &SourceName,
-    limit: u32,
-) -> Result<Vec<ReleasedRow>> {
+fn released_rows(db: &Connection, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>> {
     let sql = "SELECT num, hold FROM parked WHERE source = ?1 AND released ORDER BY num LIMIT 1";
     let first = one(db, sql, [source.as_str()], |columns| {
         Ok((columns.number::<u64>("a number")?, columns.maybe_array::<16>("a hold")?))
@@ -288,7 +399,7 @@ pub(super) fn released_rows(
     all(db, sql, values, |columns| rows::released_row(columns))
 }
 
-pub(super) fn known_sources(db: &Connection) -> Result<Vec<SourceName>> {
+fn known_sources(db: &Connection) -> Result<Vec<SourceName>> {
     let sql = "SELECT name FROM sources ORDER BY name";
     all(db, sql, [], |columns| columns.parsed("a source"))
 }

@@ -182,8 +182,8 @@ pub const PARK_ROWS_MAX: usize = BATCH_EVENTS_MAX;
 /// Largest row that can be parked, in bytes: what one call may bring.
 pub const PARKED_ROW_LEN_MAX: usize = BATCH_BYTES_MAX;
 
-/// Most rows of one source that are parked: past it the source is broken as a whole, and reading on would only move it
-/// from one table to another.
+/// Most rows of one source that are parked: past it the source is broken as a whole, and reading on would
+/// only move it from one table to another.
 pub const PARKED_ROWS_MAX: u64 = 100_000;
 
 /// Most bytes of one source that are parked, for the same reason.

@@ -15,13 +15,15 @@ use crate::{AuditEntry, Epoch, Listing, PageRequest, Result, StoreError};
 
 /// Who reads a source, how far the reader came, and the rows that were refused.
 ///
-/// Rows that share a [`Hold`] stay in the order in which they were parked. The first of them is the head: it was
-/// refused, and the others wait behind it. People command ([`Sources::command_parked`]); the reader of the source
-/// carries out what they released ([`Sources::released_rows`], [`Sources::end_release`]).
+/// Rows that share a [`Hold`] stay in the order in which they were parked. The first of them is the
+/// head: it was refused, and the others wait behind it. People command ([`Sources::command_parked`]);
+/// the reader of the source carries out what they released ([`Sources::released_rows`],
+/// [`Sources::end_release`]).
 #[async_trait]
 pub trait Sources: Send + Sync {
-    /// Takes the lease of a source for `holder`, or renews it, for `length` by the store's clock. A holder that
-    /// takes it over from another one, or after it ended, has a higher epoch than all before.
+    /// Takes the lease of a source for `holder`, or renews it, for `length` by the store's clock. A
+    /// holder that takes it over from another one, or after it ended, has a higher epoch than all
+    /// before.
     async fn lease_source(
         &self,
         source: &SourceName,
@@ -44,9 +46,9 @@ pub trait Sources: Send + Sync {
         position: SourcePosition,
     ) -> Result<()>;
 
-    /// Parks rows in the order given, all or none. Durable when it answers. A row that is parked already, with all that
-    /// it holds, stays where it is. Refused ([`lease_lost`]) if the
-    /// batch's epoch is not the lease's.
+    /// Parks rows in the order given, all or none. Durable when it answers. A row that is parked
+    /// already, with all that it holds, stays where it is. Refused ([`lease_lost`]) if the batch's epoch
+    /// is not the lease's.
     async fn park(&self, batch: ParkBatch) -> Result<ParkOutcome>;
 
     /// What is held of a source.
@@ -55,19 +57,22 @@ pub trait Sources: Send + Sync {
     /// Parked rows, the earliest first.
     async fn parked_rows(&self, query: ParkedQuery) -> Result<Listing<ParkedRow>>;
 
+    /// A parked row; nothing if there is no such row.
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>>;
+
     /// The payload of a parked row; nothing if there is no such row or it has none.
     async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>>;
 
-    /// Does what a person asked for, with its audit entry in the same commit. Answers how many rows it was about.
-    /// A row that is not parked, or that is no head, is refused.
+    /// Does what a person asked for, with its audit entry in the same commit. Answers how many rows it
+    /// was about. A row that is not parked, or that is no head, is refused.
     async fn command_parked(&self, command: ParkedCommand) -> Result<u64>;
 
-    /// The next rows to hand over again: one that waits alone, or the first ones of a hold, up to `limit` and
-    /// [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX). Empty if nobody asked for any.
+    /// The next rows to hand over again: one that waits alone, or the first ones of a hold, up to
+    /// `limit` and [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX). Empty if nobody asked for any.
     async fn released_rows(&self, source: &SourceName, limit: u32) -> Result<Vec<ReleasedRow>>;
 
-    /// Notes what became of released rows. Durable when it answers. Refused ([`lease_lost`]) if the step's epoch is
-    /// not the lease's.
+    /// Notes what became of released rows. Durable when it answers. Refused ([`lease_lost`]) if the
+    /// step's epoch is not the lease's.
     async fn end_release(&self, step: ReleaseStep) -> Result<()>;
 
     /// Forgets a source's position and lease. Refused while rows of it are parked.
@@ -76,8 +81,8 @@ pub trait Sources: Send + Sync {
     /// The sources that something is kept of, by name.
     async fn known_sources(&self) -> Result<Vec<SourceName>>;
 
-    /// Lets a role of the store's database call `railpost_emit` for a tenant, in place of any other tenant. Only a
-    /// PostgreSQL store has that function.
+    /// Lets a role of the store's database call `railpost_emit` for a tenant, in place of any other
+    /// tenant. Only a PostgreSQL store has that function.
     async fn grant_emit(&self, role: &str, tenant: &TenantId) -> Result<()>;
 
     /// Takes that back. A role that never had it is no error.
@@ -102,8 +107,8 @@ pub fn is_lease_lost(error: &StoreError) -> bool {
 
 const LEASE_FIELD: &str = "epoch";
 
-/// The name of a source: 1 to 32 characters, a lowercase letter or digit, then lowercase letters, digits, `_` and
-/// `-`.
+/// The name of a source: 1 to 32 characters, a lowercase letter or digit, then lowercase letters,
+/// digits, `_` and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SourceName(Arc<str>);
@@ -341,8 +346,8 @@ pub enum ParkedTarget {
     /// The head with this number.
     Head(u64),
     /// The first heads of the source, at most
-    /// [`PARKED_COMMAND_HEADS_MAX`](crate::limits::PARKED_COMMAND_HEADS_MAX): call it until it answers 0. Heads that
-    /// are being handed over already are left out.
+    /// [`PARKED_COMMAND_HEADS_MAX`](crate::limits::PARKED_COMMAND_HEADS_MAX): call it until it answers
+    /// 0. Heads that are being handed over already are left out.
     AllHeads,
 }
 

@@ -10,7 +10,9 @@ pub mod limits;
 mod names;
 mod words;
 mod log;
+mod log_throttle;
 mod metrics;
+mod outbox;
 mod process;
 mod attempt;
 mod figures;
@@ -20,8 +22,10 @@ mod facade;
 
 pub use facade::follow_dependencies;
 pub use log::{Level, Log, LogStyle, Value};
+pub use log_throttle::LogThrottle;
 pub use metrics::{Metrics, Sample};
 pub use otlp::{BadHeaders, Collector, OtlpHeaders};
+pub use outbox::{OutboxMetrics, SlotSample, SourceSample};
 pub use process::Process;
 pub use traces::Exporter;
 
@@ -29,7 +33,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use railpost_dispatch::{AttemptEnded, Observer};
 use railpost_engine::{Notice, NoticeKind, Time, Timestamp};
@@ -37,7 +41,6 @@ use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
 use tokio::sync::watch;
 
-use crate::limits::TROUBLE_LOGGED_EVERY;
 use figures::FigureCollector;
 use traces::Traces;
 
@@ -229,26 +232,5 @@ impl Observer for Telemetry {
 impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Telemetry").finish_non_exhaustive()
-    }
-}
-
-/// Limits how often repeated trouble is logged.
-#[derive(Debug, Default)]
-struct LogThrottle {
-    logged_at: Option<Instant>,
-    /// Occurrences that were not logged yet.
-    times: u64,
-}
-
-impl LogThrottle {
-    /// Counts an occurrence. If it is time to log: the number of occurrences since the last line.
-    fn now(&mut self) -> Option<u64> {
-        self.times += 1;
-        let every = Duration::from(TROUBLE_LOGGED_EVERY);
-        if self.logged_at.is_some_and(|at| at.elapsed() < every) {
-            return None;
-        }
-        self.logged_at = Some(Instant::now());
-        Some(std::mem::take(&mut self.times))
     }
 }

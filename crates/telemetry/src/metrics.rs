@@ -15,6 +15,7 @@ use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
 
 use super::names::METRICS;
+use super::outbox::{OutboxMetrics, SourceSample};
 use super::words::{self, DEAD_REASONS, FAILURES, OUTCOMES};
 
 /// What is counted where it happens.
@@ -46,6 +47,8 @@ pub struct Metrics {
     pub spans_sent: AtomicU64,
     /// Spans that were left out.
     pub spans_dropped: AtomicU64,
+    /// Batches of sources.
+    pub outbox: OutboxMetrics,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,8 @@ pub struct Sample {
     pub endpoints_blocked: usize,
     /// Log lines that were left out.
     pub log_lines_dropped: u64,
+    /// The sources that events are relayed from.
+    pub sources: Vec<SourceSample>,
     /// Figures of the process.
     pub process: super::process::Process,
 }
@@ -122,6 +127,7 @@ impl Metrics {
             pruned_events: AtomicU64::default(),
             spans_sent: AtomicU64::default(),
             spans_dropped: AtomicU64::default(),
+            outbox: OutboxMetrics::default(),
         }
     }
 
@@ -225,6 +231,7 @@ impl Metrics {
         page.one("process_start_time_seconds", &[], sample.process.started_at_seconds);
         page.one("process_resident_memory_bytes", &[], sample.process.resident_bytes);
         page.one("process_open_fds", &[], sample.process.open_files);
+        self.outbox.render(&mut page, &sample.sources);
         page.0
     }
 
@@ -304,16 +311,16 @@ fn render_store(page: &mut MetricsText, sample: &Sample) {
 }
 
 /// The text as it grows.
-struct MetricsText(String);
+pub(super) struct MetricsText(String);
 
 impl MetricsText {
-    fn head(&mut self, name: &str) {
+    pub(super) fn head(&mut self, name: &str) {
         let known = METRICS.iter().find(|(known, ..)| *known == name);
         let (_, kind, help) = known.expect("every metric is listed by its name");
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         if !labels.is_empty() {
             let labels: Vec<_> =
@@ -352,16 +359,26 @@ impl MetricsText {
 
     fn durations(&mut self, name: &str, durations: &Durations) {
         self.head(name);
+        self.labelled_durations(name, &[], durations);
+    }
+
+    pub(super) fn labelled_durations(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        durations: &Durations,
+    ) {
         let mut below = 0;
         let bounds = BOUNDS_SECONDS.iter().map(ToString::to_string);
         let bounds = bounds.chain(std::iter::once("+Inf".to_owned()));
         for (bound, count) in bounds.zip(&durations.counts) {
             below += count.load(Ordering::Relaxed);
-            self.sample(&format!("{name}_bucket"), &[("le", &bound)], below);
+            let labels = [labels, &[("le", &*bound)]].concat();
+            self.sample(&format!("{name}_bucket"), &labels, below);
         }
         let sum = durations.micros.load(Ordering::Relaxed) as f64 / 1e6;
-        self.sample(&format!("{name}_sum"), &[], sum);
-        self.sample(&format!("{name}_count"), &[], below);
+        self.sample(&format!("{name}_sum"), labels, sum);
+        self.sample(&format!("{name}_count"), labels, below);
     }
 }
 
@@ -371,17 +388,17 @@ const BOUNDS_SECONDS: [f64; 14] =
 
 /// How many durations fell into which bucket.
 #[derive(Debug)]
-struct Durations {
+pub(super) struct Durations {
     counts: [AtomicU64; BOUNDS_SECONDS.len() + 1],
     micros: AtomicU64,
 }
 
 impl Durations {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { counts: Default::default(), micros: AtomicU64::default() }
     }
 
-    fn record(&self, took: Duration) {
+    pub(super) fn record(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = BOUNDS_SECONDS.partition_point(|bound| *bound < seconds);
         add(&self.counts[bucket], 1);

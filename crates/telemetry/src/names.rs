@@ -2,7 +2,7 @@
 //! compares both.
 
 /// Name, type and meaning of every metric.
-pub(super) const METRICS: [(&str, &str, &str); 36] = [
+pub(super) const METRICS: [(&str, &str, &str); 49] = [
     ("railpost_build_info", "gauge", "Always 1, with the version as a label"),
     ("railpost_events_accepted_total", "counter", "Events accepted"),
     ("railpost_events_duplicate_total", "counter", "Duplicate events"),
@@ -75,11 +75,52 @@ pub(super) const METRICS: [(&str, &str, &str); 36] = [
     ("process_start_time_seconds", "gauge", "Start time of the process, in seconds since 1970"),
     ("process_resident_memory_bytes", "gauge", "Resident memory of the process"),
     ("process_open_fds", "gauge", "Open files and sockets of the process"),
+    ("railpost_outbox_relayed_total", "counter", "Rows of a source that were accepted as events"),
+    (
+        "railpost_outbox_duplicates_total",
+        "counter",
+        "Rows of a source that had been accepted before",
+    ),
+    ("railpost_outbox_refused_total", "counter", "Rows of a source that were refused"),
+    ("railpost_outbox_parked", "gauge", "Parked rows of a source"),
+    ("railpost_outbox_pending", "gauge", "Rows that are known to wait at a source"),
+    (
+        "railpost_outbox_lag_seconds",
+        "gauge",
+        "Age of the oldest row of the last batch, 0 when all was read",
+    ),
+    (
+        "railpost_outbox_batch_seconds",
+        "histogram",
+        "Duration of storing a batch of rows of a source",
+    ),
+    (
+        "railpost_outbox_wakes_total",
+        "counter",
+        "Number of times a source was looked at, by what caused it",
+    ),
+    (
+        "railpost_outbox_up",
+        "gauge",
+        "1 if the source is read by this server or another, otherwise 0",
+    ),
+    ("railpost_outbox_leader", "gauge", "1 if this server reads the source, otherwise 0"),
+    (
+        "railpost_outbox_slot_retained_bytes",
+        "gauge",
+        "Bytes of log that the database keeps for the replication slot",
+    ),
+    (
+        "railpost_outbox_slot_safe_bytes",
+        "gauge",
+        "Bytes of log that it may keep further before the slot is lost, if bounded",
+    ),
+    ("railpost_outbox_slot_lost", "gauge", "1 if the replication slot is lost, otherwise 0"),
 ];
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 28] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
@@ -119,6 +160,12 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 28] = [
     ("endpoint_switched_off", &["endpoint", "status"]),
     ("endpoint_blocked", &["endpoint", "reason"]),
     ("endpoint_unblocked", &["endpoint"]),
+    ("outbox_reading", &["source"]),
+    ("outbox_trouble", &["source", "code", "problem", "retry_ms", "times", "fix"]),
+    ("outbox_alarm", &["source", "problem"]),
+    ("outbox_batch", &["source", "accepted", "duplicates", "parked", "latency_ms"]),
+    ("outbox_refused", &["source", "code", "dropped", "times", "tenant", "event_id", "event_type"]),
+    ("outbox_released", &["source", "rows"]),
     ("store_trouble", &["problem", "times"]),
     ("store_stopped", &["problem"]),
     ("request", &["method", "route", "status", "latency_ms", "address"]),

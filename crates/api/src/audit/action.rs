@@ -60,6 +60,11 @@ actions! {
     StorePrune = "store.prune",
     StoreVerify = "store.verify",
     LinesRenew = "lines.renew",
+    OutboxRetry = "outbox.retry",
+    OutboxSkip = "outbox.skip",
+    OutboxDiscard = "outbox.discard",
+    OutboxGrant = "outbox.grant",
+    OutboxRevoke = "outbox.revoke",
 }
 
 #[cfg(test)]

@@ -50,9 +50,7 @@ fn singular(word: &str) -> String {
 fn verb(route: &Route, routes: &[Route], words: &mut Vec<String>) -> (String, Vec<String>) {
     let ends_with_name = !route.path.ends_with('}');
     let last = words.last().cloned().unwrap_or_default();
-    let is_list = |method: &Method| {
-        *method == Method::GET && last.ends_with('s') && !COUNTED.contains(&last.as_str())
-    };
+    let is_list = |method: &Method| *method == Method::GET && is_plural(&last);
     let listed = || routes.iter().any(|other| other.path == route.path && is_list(&other.method));
     let verb = match route.method {
         Method::GET
@@ -78,6 +76,13 @@ fn verb(route: &Route, routes: &[Route], words: &mut Vec<String>) -> (String, Ve
     };
     (verb.to_owned(), std::mem::take(words))
 }
+
+fn is_plural(word: &str) -> bool {
+    LISTED.contains(&word) || (word.ends_with('s') && !COUNTED.contains(&word))
+}
+
+/// Lists whose names are no plurals.
+const LISTED: [&str; 2] = ["outbox", "parked"];
 
 /// Plurals that are no lists.
 const COUNTED: [&str; 1] = ["figures"];

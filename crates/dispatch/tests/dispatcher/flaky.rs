@@ -396,6 +396,7 @@ passes_on!(Sources {
     fn park(batch: ParkBatch) -> ParkOutcome;
     fn parked_holds(source: &SourceName) -> ParkedHolds;
     fn parked_rows(query: ParkedQuery) -> Listing<ParkedRow>;
+    fn parked_row(source: &SourceName, number: u64) -> Option<ParkedRow>;
     fn parked_payload(source: &SourceName, number: u64) -> Option<Bytes>;
     fn command_parked(command: ParkedCommand) -> u64;
     fn released_rows(source: &SourceName, limit: u32) -> Vec<ReleasedRow>;

@@ -1,12 +1,12 @@
 //! Where each part of an event stands in a row: a column, a template of columns, or an SQL expression.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{After, ConfigError, Mode, Shape, quote};
 use crate::limits::{EXPRESSION_LEN_MAX, IDENTIFIER_LEN_MAX};
 
 /// `columns` of a section, as it is written.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ColumnsSection {
     /// The event's id.
@@ -34,6 +34,13 @@ pub struct ColumnsSection {
     pub traceparent: Option<String>,
     /// What is set when the row was taken.
     pub done: Option<String>,
+}
+
+impl ColumnsSection {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Where each part of an event stands.
@@ -72,7 +79,8 @@ pub struct Columns {
 pub enum Column {
     /// In a column.
     Name(String),
-    /// In several columns, with text between them: `{aggregatetype}:{aggregateid}`. Nothing if one of them is null.
+    /// In several columns, with text between them: `{aggregatetype}:{aggregateid}`. Nothing if one of
+    /// them is null.
     Template(Vec<TemplatePart>),
     /// In what an SQL expression makes of the row.
     Expression(String),
@@ -135,8 +143,8 @@ pub(crate) fn is_identifier(text: &str) -> bool {
         && text.len() <= IDENTIFIER_LEN_MAX
 }
 
-/// Reads a template: columns in braces, and between them letters, digits and `_ - : . /`. SQL that has braces has quotes
-/// or brackets too.
+/// Reads a template: columns in braces, and between them letters, digits and `_ - : . /`. SQL that has
+/// braces has quotes or brackets too.
 fn parse_template(text: &str) -> Option<Vec<TemplatePart>> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':' | '.' | '/');
     let (mut parts, mut rest) = (Vec::new(), text);

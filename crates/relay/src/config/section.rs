@@ -1,12 +1,13 @@
 //! A section `[[outbox]]`, and how it is checked.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 
 use railpost_engine::Span;
 use railpost_store::SourceName;
 use railpost_wire::TenantId;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::columns::{Needs, is_identifier};
 use super::{
@@ -19,7 +20,7 @@ use crate::limits::{
 };
 
 /// A section `[[outbox]]`, as it is written.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSection {
     /// The source's name: part of event ids that are numbers, a metric's label, the lock's name.
@@ -42,7 +43,7 @@ pub struct SourceSection {
     #[serde(default)]
     pub table: Option<String>,
     /// Where each part of an event stands in a row.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ColumnsSection::is_empty")]
     pub columns: ColumnsSection,
     /// What becomes of a row that was taken.
     #[serde(default)]
@@ -68,6 +69,13 @@ pub struct SourceSection {
     /// Whether the slot survives a failover of the source.
     #[serde(default)]
     pub failover: Option<bool>,
+}
+
+impl fmt::Debug for SourceSection {
+    /// Without the URL, which may have a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceSection").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Checks all sections. An error names the section by its place.
@@ -292,5 +300,135 @@ impl SourceSection {
             "expected 1 to {IDENTIFIER_LEN_MAX} lowercase letters, digits and `_`; got {slot:?}"
         );
         Err(ConfigError::new("slot", problem))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Column, TemplatePart};
+
+    const URL: &str = "postgres://a:sesame@b/c";
+
+    fn check(url: &str, fields: &str) -> Result<SourceConfig, ConfigError> {
+        let text = format!("name = \"shop\"\nurl = {url:?}\n{fields}");
+        toml::from_str::<SourceSection>(&text)
+            .unwrap_or_else(|error| panic!("{fields}: {error}"))
+            .check()
+    }
+
+    #[test]
+    fn a_short_section_has_defaults() {
+        let config = check(URL, "tenant = \"acme\"").unwrap();
+        assert_eq!((config.mode, config.after, config.batch), (Mode::Poll, After::Delete, 500));
+        assert_eq!(config.poll_interval, (Span::from_millis(5), Span::from_millis(100)));
+        assert_eq!(
+            (config.slot.as_str(), config.table.sql().as_str()),
+            ("railpost_shop", "\"railpost_outbox\"")
+        );
+        assert!(!format!("{config:?}").contains("sesame"));
+        let config =
+            check(URL, "tenant = \"acme\"\nshape = \"debezium\"\npoll_interval = \"1s\"").unwrap();
+        let text = |text: &str| TemplatePart::Text(text.to_owned());
+        let column = |name: &str| TemplatePart::Column(name.to_owned());
+        let key = vec![column("aggregatetype"), text(":"), column("aggregateid")];
+        assert_eq!(config.columns.key, Some(Column::Template(key)));
+        assert_eq!(config.poll_interval, (Span::from_secs(1), Span::from_secs(1)));
+        assert_eq!(config.table.to_string(), "outboxevent");
+    }
+
+    #[test]
+    fn a_column_is_a_name_a_template_or_an_expression() {
+        let fields = |key: &str| {
+            format!(
+                "tenant = \"acme\"\nshape = \"custom\"\ntable = \"Shop.events\"\n\
+                 columns = {{ id = \"id\", type = \"kind\", payload = \"body\", order = \"n\", key = \"{key}\" }}"
+            )
+        };
+        for (written, sql) in [
+            ("Order", "\"Order\""),
+            ("{a}", "(CAST(\"a\" AS text))"),
+            ("x-{a}/{b}", "('x-' || CAST(\"a\" AS text) || '/' || CAST(\"b\" AS text))"),
+            ("body #>> '{a,b}'", "(body #>> '{a,b}')"),
+            ("a || b", "(a || b)"),
+        ] {
+            let config = check(URL, &fields(written)).unwrap();
+            assert_eq!(config.columns.key.unwrap().sql(), sql);
+        }
+        assert_eq!(check(URL, &fields("a")).unwrap().table.sql(), "\"Shop\".\"events\"");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_field() {
+        let (tenant, sqlite) = ("tenant = \"acme\"", "sqlite:/a.db");
+        let custom = "shape = \"custom\"\ntable = \"t\"\n\
+                      columns = { id = \"a\", type = \"b\", payload = \"c\", order = \"d\" ";
+        for (url, fields, field) in [
+            ("mysql://a", tenant.to_owned(), "url"),
+            ("postgres://a@b:port/c", tenant.to_owned(), "url"),
+            ("sqlite:", tenant.to_owned(), "url"),
+            (URL, "tenant = \"Acme!\"".to_owned(), "tenant"),
+            (URL, format!("{custom} }}"), "tenant"),
+            (URL, format!("{tenant}\n{custom}, tenant = \"e\" }}"), "columns.tenant"),
+            (URL, format!("{tenant}\nbatch = 0"), "batch"),
+            (URL, format!("{tenant}\nbatch = 1001"), "batch"),
+            (URL, format!("{tenant}\npoll_interval = \"100ms..5ms\""), "poll_interval"),
+            (URL, format!("{tenant}\npoll_interval = \"0ms..5ms\""), "poll_interval"),
+            (URL, format!("{tenant}\npoll_interval = \"soon\""), "poll_interval"),
+            (URL, format!("{tenant}\ntable = \"a b\""), "table"),
+            (URL, format!("{tenant}\ntable = \"a.b.c\""), "table"),
+            (URL, format!("{tenant}\nshape = \"custom\""), "columns.id"),
+            (URL, format!("{tenant}\ncolumns = {{ id = \"a\" }}"), "columns.id"),
+            (URL, format!("{tenant}\nafter = \"mark\""), "after"),
+            (URL, format!("{tenant}\nafter = \"mark\"\n{custom} }}"), "columns.done"),
+            (URL, format!("{tenant}\n{custom}, done = \"e\" }}"), "columns.done"),
+            (URL, format!("{tenant}\n{custom}, key = \" \" }}"), "columns.key"),
+            (
+                URL,
+                format!("{tenant}\nmode = \"tail\"\n{custom}, key = \"a || b\" }}"),
+                "columns.key",
+            ),
+            (URL, format!("{tenant}\nmode = \"tail\"\nwake = \"notify\""), "wake"),
+            (URL, format!("{tenant}\nmode = \"tail\"\norder = \"commit\""), "order"),
+            (URL, format!("{tenant}\nmode = \"tail\"\nslot = \"My-slot\""), "slot"),
+            (URL, format!("{tenant}\nslot = \"a\""), "slot"),
+            (URL, format!("{tenant}\nmode = \"messages\"\ntable = \"a\""), "table"),
+            (URL, format!("{tenant}\nmode = \"messages\"\nshape = \"debezium\""), "shape"),
+            (sqlite, format!("{tenant}\nmode = \"tail\""), "mode"),
+            (sqlite, format!("{tenant}\nafter = \"delete\""), "after"),
+            (sqlite, format!("{tenant}\nwake = \"notify\""), "wake"),
+            (sqlite, format!("{tenant}\norder = \"commit\""), "order"),
+            (sqlite, format!("{tenant}\nroot_certificates = \"a.pem\""), "root_certificates"),
+            ("store", "mode = \"tail\"".to_owned(), "mode"),
+            ("store", "table = \"a\"".to_owned(), "table"),
+        ] {
+            let error = check(url, &fields).expect_err(&fields);
+            assert_eq!(error.field, field, "{url} {fields}: {error}");
+            assert!(error.problem.starts_with("expected"), "{error}");
+            assert!(!error.to_string().contains("sesame"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sources_have_names_and_slots_of_their_own() {
+        let section = |name: &str, fields: &str| {
+            let text = format!("name = {name:?}\nurl = {URL:?}\ntenant = \"acme\"\n{fields}");
+            toml::from_str::<SourceSection>(&text).unwrap()
+        };
+        let failed = |sections: &[SourceSection]| check_all(sections).unwrap_err().field;
+        assert_eq!(check_all(&[section("a", ""), section("b", "")]).unwrap().len(), 2);
+        assert_eq!(failed(&[section("a", ""), section("a", "")]), "outbox[1].name");
+        assert_eq!(failed(&[section("a", ""), section("A", "")]), "outbox[1].name");
+        let tail = "mode = \"tail\"\nslot = \"one\"";
+        assert_eq!(failed(&[section("a", tail), section("b", tail)]), "outbox[1].slot");
+        assert_eq!(failed(&vec![section("a", ""); SOURCES_MAX + 1]), "outbox");
+    }
+
+    #[test]
+    fn an_unknown_field_or_choice_is_refused() {
+        for fields in ["colour = \"red\"", "mode = \"push\"", "columns = { colour = \"red\" }"] {
+            let text = format!("name = \"a\"\nurl = {URL:?}\n{fields}");
+            assert!(toml::from_str::<SourceSection>(&text).is_err(), "{fields}");
+        }
     }
 }

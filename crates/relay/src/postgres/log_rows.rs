@@ -185,8 +185,8 @@ fn hex(text: &[u8]) -> Option<Bytes> {
     pairs.collect::<Option<Vec<u8>>>().map(Bytes::from)
 }
 
-/// A timestamp as PostgreSQL writes it, such as `2026-01-31 12:00:00.5+01`, in milliseconds since 1970. One without a zone
-/// is in UTC.
+/// A timestamp as PostgreSQL writes it, such as `2026-01-31 12:00:00.5+01`, in milliseconds since 1970.
+/// One without a zone is in UTC.
 fn timestamp(text: &str, without_zone: bool) -> Option<i64> {
     let mut text = text.replacen(' ', "T", 1);
     if without_zone {
@@ -224,8 +224,8 @@ struct Envelope<'a> {
     traceparent: Option<String>,
 }
 
-/// Reads a message. One that names no id has its place in the log; one that is not as it has to be is a row without a type,
-/// which is refused, and its payload is all that it held.
+/// Reads a message. One that names no id has its place in the log; one that is not as it has to be is a
+/// row without a type, which is refused, and its payload is all that it held.
 pub(crate) fn read_message(message: &LogicalMessage, source: &str) -> SourceRow {
     let place = format!("{source}:{}", message.lsn.to_string().replace('/', "-"));
     let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(&message.content) else {

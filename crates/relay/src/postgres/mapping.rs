@@ -1,4 +1,5 @@
-//! From a table's columns to rows: the statements that read and remove, made for the types that the columns have.
+//! From a table's columns to rows: the statements that read and remove, made for the types that the
+//! columns have.
 
 use bytes::Bytes;
 use railpost_store::SourceFields;
@@ -13,8 +14,8 @@ use crate::trouble::Trouble;
 /// The statements of a source, and how its rows are read.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// `$1`: the floor, as text. One row: the snapshot's xmin, the numbers of what is new, and their sizes. More numbers
-    /// than are asked for mean that there are more.
+    /// `$1`: the floor, as text. One row: the snapshot's xmin, the numbers of what is new, and their
+    /// sizes. More numbers than are asked for mean that there are more.
     pub(crate) near: String,
     /// Declares a cursor over the numbers and sizes of all rows, in order.
     pub(crate) all: String,
@@ -29,7 +30,7 @@ pub(crate) struct Mapping {
     source: String,
 }
 
-/// The columns of a row in the order in which they are read, and what stands for one that there is not.
+/// What stands for a column that there is not.
 const NULL: &str = "NULL";
 
 impl Mapping {
@@ -68,14 +69,15 @@ impl Mapping {
         Ok(Self {
             near: format!(
                 "SELECT pg_snapshot_xmin(pg_current_snapshot())::text, \
-                   coalesce(array_agg(n.o ORDER BY n.c NULLS FIRST, n.o), '{{}}'), \
-                   coalesce(array_agg(n.s ORDER BY n.c NULLS FIRST, n.o), '{{}}') \
-                 FROM (SELECT {order}::bigint AS o, ({size})::bigint AS s, {committed} AS c FROM {table} \
-                   WHERE {near} {first} LIMIT {}) AS n",
+                   coalesce(array_agg(number ORDER BY committed NULLS FIRST, number), '{{}}'), \
+                   coalesce(array_agg(size ORDER BY committed NULLS FIRST, number), '{{}}') \
+                 FROM (SELECT {order}::bigint, ({size})::bigint, {committed} FROM {table} \
+                   WHERE {near} {first} LIMIT {}) AS near (number, size, committed)",
                 NEAR_ROWS_MAX + 1
             ),
             all: format!(
-                "DECLARE railpost_keys NO SCROLL CURSOR FOR SELECT {order}::bigint AS o, ({size})::bigint AS s \
+                "DECLARE railpost_keys NO SCROLL CURSOR FOR \
+                 SELECT {order}::bigint AS railpost_number, ({size})::bigint AS railpost_size \
                  FROM {table} WHERE {pending} ORDER BY {}{order} LIMIT {PASS_ROWS_MAX}",
                 if config.order == Order::Commit {
                     format!("{committed} NULLS FIRST, ")
@@ -98,8 +100,8 @@ impl Mapping {
     /// Where [`of_table`](Self::of_table) has the key of a row.
     pub(crate) const KEY: usize = 11;
 
-    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind them, and `remove`
-    /// takes keys as text.
+    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind
+    /// them, and `remove` takes keys as text, and answers which of them it found.
     pub(crate) async fn of_table(
         client: &Client,
         config: &SourceConfig,
@@ -112,17 +114,18 @@ impl Mapping {
         let keys = format!("{key} = ANY ($1::text[]::{}[])", kind.name());
         let remove = match (config.after, &columns.done) {
             (After::Mark, Some(done)) => {
-                format!("UPDATE {table} SET {} = {} WHERE {keys}", done.sql(), probed.done_value()?)
+                let (done, value) = (done.sql(), probed.done_value()?);
+                format!("UPDATE {table} SET {done} = {value} WHERE {keys} RETURNING {key}::text")
             }
-            _ => format!("DELETE FROM {table} WHERE {keys}"),
+            _ => format!("DELETE FROM {table} WHERE {keys} RETURNING {key}::text"),
         };
         // Without a number the order in which rows lie is the best that is known.
         let order = if is_number(kind) { key.as_str() } else { "ctid" };
         Ok(Self {
             near: String::new(),
             all: format!(
-                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {}, {key}::text FROM {table} \
-                 WHERE {pending} ORDER BY {order}",
+                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {}, {key}::text \
+                 FROM {table} AS railpost_row WHERE {pending} ORDER BY railpost_row.{order}",
                 probed.select(columns)?.join(", ")
             ),
             rows: String::new(),

@@ -1,8 +1,9 @@
 //! Polling: the visible rows in the order of the database's number, removed by exactly these numbers.
 //!
-//! A transaction that committed late shows its rows to the next scan, wherever their numbers stand: no row is passed over
-//! because a later one was seen. A scan begins at the floor, a transaction number below which no row can appear any more.
-//! The floor lives as long as the session: a restored database counts its transactions from elsewhere.
+//! A transaction that committed late shows its rows to the next scan, wherever their numbers stand: no
+//! row is passed over because a later one was seen. A scan begins at the floor, a transaction number
+//! below which no row can appear any more. The floor lives as long as the session: a restored database
+//! counts its transactions from elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         let taken = poller.pass(handover).await?;
         interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
         if taken < running.config.batch {
-            poller.wait(interval).await;
+            poller.wait(interval, handover).await?;
         }
     }
 }
@@ -82,7 +83,8 @@ impl<'r> Poller<'r> {
                 numbers.iter().copied().zip(sizes.iter().map(|size| *size as usize)).collect();
             self.take(handover, &keys).await?;
         }
-        // All that the snapshot showed is taken: what is to come has its transaction's number or a higher one.
+        // All that the snapshot showed is taken: what is to come has its transaction's number or a
+        // higher one.
         self.floor = near.try_get(0)?;
         self.running.status.caught_up();
         Ok(numbers.len())
@@ -111,8 +113,8 @@ impl<'r> Poller<'r> {
         Ok(taken)
     }
 
-    /// Takes rows in order, batch by batch: while one is handed over, the one before is removed and the next one read. No
-    /// batch is read past one whose removal failed.
+    /// Takes rows in order, batch by batch: while one is handed over, the one before is removed and the
+    /// next one read. No batch is read past one whose removal failed.
     async fn take(&self, handover: &mut Handover, keys: &[Key]) -> Result<usize, Trouble> {
         let mut batches = batches(keys, self.config.batch).into_iter();
         let mut next = match batches.next() {
@@ -140,15 +142,8 @@ impl<'r> Poller<'r> {
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Batch, Trouble> {
-        if let Some((number, size)) = keys.iter().find(|(_, size)| *size >= PARKED_ROW_LEN_MAX) {
-            let problem = format!(
-                "row {number} has a payload of {size} bytes: more than {PARKED_ROW_LEN_MAX} can neither be accepted nor \
-                 be parked"
-            );
-            return Err(Trouble::wrong(
-                problem,
-                "delete that row at its source, or make it smaller",
-            ));
+        if let Some((number, _)) = keys.iter().find(|(_, size)| *size >= PARKED_ROW_LEN_MAX) {
+            return Err(Trouble::too_large(*number));
         }
         let numbers: Vec<i64> = keys.iter().map(|(number, _)| *number).collect();
         let found = self.reader.client.query(&self.mapping.rows, &[&numbers]).await?;
@@ -173,18 +168,21 @@ impl<'r> Poller<'r> {
         Ok(())
     }
 
-    async fn wait(&self, interval: Duration) {
+    async fn wait(&self, interval: Duration, handover: &mut Handover) -> Result<(), Trouble> {
         let interval = match self.config.wake {
             Wake::Poll => interval,
             Wake::Notify => NOTIFY_INTERVAL,
         };
         let notified = timeout(interval, self.reader.notified.notified());
-        let by_notify = tokio::select! {
-            notified = notified => notified.is_ok(),
-            () = self.running.wake.notified() => true,
+        let by_clock = tokio::select! {
+            notified = notified => notified.is_err(),
+            () = self.running.wake.notified() => {
+                handover.renew().await?;
+                false
+            }
         };
-        let mut status = self.running.status.lock();
-        if by_notify { status.wakes_by_notify += 1 } else { status.wakes_by_poll += 1 }
+        self.running.status.woken(by_clock);
+        Ok(())
     }
 }
 
@@ -213,7 +211,7 @@ fn batches(keys: &[Key], most: usize) -> Vec<&[Key]> {
 }
 
 /// Two sessions that have one process at the server share it, transaction by transaction.
-async fn refuse_pooler(one: &Session, other: &Session) -> Result<(), Trouble> {
+pub(crate) async fn refuse_pooler(one: &Session, other: &Session) -> Result<(), Trouble> {
     let sql = "SELECT pg_backend_pid()";
     let one: i32 = one.client.query_one(sql, &[]).await?.try_get(0)?;
     let other: i32 = other.client.query_one(sql, &[]).await?.try_get(0)?;

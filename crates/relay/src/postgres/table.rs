@@ -1,12 +1,17 @@
-//! The table of a tailed source: it is read when the log cannot tell all, and what was taken is removed from it.
+//! The table of a tailed source: it is read when the log cannot tell all, and what was taken is removed
+//! from it.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
 use super::connect::Session;
 use super::mapping::Mapping;
 use crate::config::{Column, SourceConfig};
 use crate::handover::Handover;
-use crate::limits::TABLE_READ_ROWS;
+use crate::limits::{MISSING_WAIT_MAX, MISSING_WAIT_MIN, TABLE_READ_ROWS};
 use crate::trouble::Trouble;
 
 /// The table of a tailed source.
@@ -49,17 +54,69 @@ impl Table {
                 keys.push(row.try_get::<_, String>(Mapping::KEY)?);
             }
             handover.hand_over(&rows).await?;
-            self.remove(&keys).await?;
+            self.remove(keys).await?;
             count += rows.len() as u64;
         }
         client.batch_execute("COMMIT").await?;
         Ok(count)
     }
 
-    /// Removes or marks rows by exactly these keys.
-    pub(crate) async fn remove(&self, keys: &[String]) -> Result<(), Trouble> {
-        if !keys.is_empty() {
-            self.session.client.execute(&self.mapping.remove, &[&keys]).await?;
+    /// Removes or marks rows by exactly these keys. Answers those that are not there.
+    pub(crate) async fn remove(&self, mut keys: Vec<String>) -> Result<Vec<String>, Trouble> {
+        if keys.is_empty() {
+            return Ok(keys);
+        }
+        let removed = self.session.client.query(&self.mapping.remove, &[&keys]).await?;
+        if removed.len() < keys.len() {
+            let found = removed.iter().map(|row| row.try_get::<_, String>(0));
+            let found: HashSet<String> = found.collect::<Result<_, _>>()?;
+            keys.retain(|key| !found.contains(key));
+        } else {
+            keys.clear();
+        }
+        Ok(keys)
+    }
+}
+
+/// Rows that the log has told of and that were not in their table. The log may tell of a commit before
+/// the table shows it, so they are looked for a few times more. A row that was deleted in the
+/// transaction that brought it never appears.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    batches: Vec<MissingBatch>,
+}
+
+#[derive(Debug)]
+struct MissingBatch {
+    keys: Vec<String>,
+    look_at: Instant,
+    wait: Duration,
+}
+
+impl Missing {
+    pub(crate) fn add(&mut self, keys: Vec<String>) {
+        self.add_after(keys, MISSING_WAIT_MIN);
+    }
+
+    fn add_after(&mut self, keys: Vec<String>, wait: Duration) {
+        if !keys.is_empty() && wait <= MISSING_WAIT_MAX {
+            self.batches.push(MissingBatch { keys, look_at: Instant::now() + wait, wait });
+        }
+    }
+
+    /// When to look for them next.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        self.batches.iter().map(|batch| batch.look_at).min()
+    }
+
+    /// Removes those whose time has come, and whose rows have appeared.
+    pub(crate) async fn remove_from(&mut self, table: &Table) -> Result<(), Trouble> {
+        let now = Instant::now();
+        let due: Vec<MissingBatch> =
+            self.batches.extract_if(.., |batch| batch.look_at <= now).collect();
+        for MissingBatch { keys, wait, .. } in due {
+            let missing = table.remove(keys).await?;
+            self.add_after(missing, wait * 4);
         }
         Ok(())
     }

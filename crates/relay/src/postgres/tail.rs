@@ -1,8 +1,8 @@
 //! Log tailing: inserts into a table, or messages, in the order of commits.
 //!
-//! A position is confirmed at the server when all before it is durable here, and noted in the store before that. So a slot
-//! that was confirmed further than the store knows was moved by somebody else, or made again: then the table is read again,
-//! and people are told.
+//! A position is confirmed at the server when all before it is durable here, and noted in the store
+//! before that. So a slot that was confirmed further than the store knows was moved by somebody else, or
+//! made again: then the table is read again, and people are told.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connect::{Address, Session};
 use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
-use super::table::Table;
+use super::table::{Missing, Table};
 use crate::config::{Mode, SourceConfig};
 use crate::handover::Handover;
 use crate::limits::{
@@ -40,6 +40,7 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
     let target = address
         .replication_target()?
         .with_application_name(&format!("railpost outbox {}", config.name));
+    check_publication(&session, config).await?;
     let (stream, from) = begin(running, handover, &target, table.as_ref()).await?;
     running.reading();
     let mut tail = Tail {
@@ -50,12 +51,59 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         mapping: None,
         rows: Vec::new(),
         keys: Vec::new(),
+        missing: Missing::default(),
         done: from.position,
         system: from.system,
         noted: from.position,
         noted_at: Instant::now(),
     };
-    tail.follow(stream, handover).await
+    let ended = tail.follow(stream, handover).await;
+    if let Err(Ended::PublicationMissing(error)) = &ended
+        && check_publication(&tail.session, config).await.is_ok()
+    {
+        give_up_slot(running, &target, error).await?;
+    }
+    ended.map_err(|ended| match ended {
+        Ended::Trouble(trouble) => trouble,
+        Ended::PublicationMissing(error) => trouble(&error, config),
+    })
+}
+
+/// Why a stream ended.
+enum Ended {
+    Trouble(Trouble),
+    /// The log holds changes from a time when there was no publication: no stream gets past them.
+    PublicationMissing(Error),
+}
+
+impl From<Trouble> for Ended {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+/// The publication has to be there before the slot: a slot fails on every change that is older than its
+/// publication.
+async fn check_publication(session: &Session, config: &SourceConfig) -> Result<(), Trouble> {
+    let sql = "SELECT FROM pg_publication WHERE pubname = $1";
+    if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
+        return Ok(());
+    }
+    let problem = format!("there is no publication \"{}\"", config.slot);
+    Err(Trouble::wrong(problem, crate::init::publication_sql(config)))
+}
+
+/// The publication was dropped and made again: a new slot, which the next try makes, begins behind it.
+async fn give_up_slot(running: &Running, target: &Target, error: &Error) -> Result<(), Trouble> {
+    let config = &*running.config;
+    let failed = |error: Error| trouble(&error, config);
+    let alarm = format!(
+        "the publication was away for a while, and slot {} is made again: {error}",
+        config.slot
+    );
+    running.tools.observer.observe(&config.name, &Observation::Alarm(&alarm));
+    let mut connection = Connection::connect(target).await.map_err(failed)?;
+    connection.drop_slot(&config.slot).await.map_err(failed)
 }
 
 /// Where a stream began.
@@ -85,12 +133,13 @@ async fn begin(
         running.tools.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
     let began = Began { system: system.system_id, position: plan.from };
-    // Noted before anything is confirmed, so that a slot that is lost from here on is missed.
-    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
-    sources.save_source_position(&config.name, handover.epoch(), position).await?;
     if let Some(table) = table.filter(|_| plan.read_table) {
         table.read_all(config, handover).await?;
     }
+    // Noted before anything is confirmed, so that a slot that is lost from here on is missed; and not
+    // before the table was read, so that it is read again if that was interrupted.
+    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
+    sources.save_source_position(&config.name, handover.epoch(), position).await?;
     let publications = [config.slot.as_str()];
     let start = Start {
         slot: &config.slot,
@@ -174,6 +223,7 @@ struct Tail<'r> {
     rows: Vec<SourceRow>,
     /// What names the rows in their table.
     keys: Vec<String>,
+    missing: Missing,
     /// All before it is durable here, but for what is in `rows`.
     done: Lsn,
     system: String,
@@ -183,15 +233,22 @@ struct Tail<'r> {
 }
 
 impl Tail<'_> {
-    async fn follow(&mut self, mut stream: Stream, handover: &mut Handover) -> Result<(), Trouble> {
+    async fn follow(&mut self, mut stream: Stream, handover: &mut Handover) -> Result<(), Ended> {
         let mut looked_at = Instant::now();
         let mut idle = true;
         loop {
             // Rows that wait are handed over as soon as nothing more is at hand.
-            let wait = if self.rows.is_empty() { TAIL_TICK } else { Duration::ZERO };
-            match timeout(wait, stream.next()).await {
+            let wait = if self.rows.is_empty() { self.wait() } else { Duration::ZERO };
+            let frame = tokio::select! {
+                frame = timeout(wait, stream.next()) => frame,
+                () = self.running.wake.notified() => {
+                    handover.renew().await?;
+                    continue;
+                }
+            };
+            match frame {
                 Ok(frame) => {
-                    let frame = frame.map_err(|error| trouble(&error, self.config))?;
+                    let frame = frame.map_err(|error| self.ended(error))?;
                     idle = matches!(frame, Frame::Idle(_));
                     self.take(frame)?;
                 }
@@ -201,6 +258,9 @@ impl Tail<'_> {
                 self.hand_over(handover).await?;
             }
             handover.keep().await?;
+            if let Some(table) = &self.table {
+                self.missing.remove_from(table).await?;
+            }
             if self.rows.is_empty() {
                 self.confirm(&stream, handover, idle).await?;
             }
@@ -209,6 +269,19 @@ impl Tail<'_> {
                 self.look_at_slot().await?;
             }
         }
+    }
+
+    fn ended(&self, error: Error) -> Ended {
+        match error.kind() {
+            ErrorKind::PublicationMissing => Ended::PublicationMissing(error),
+            _ => Ended::Trouble(trouble(&error, self.config)),
+        }
+    }
+
+    /// How long to wait for the log.
+    fn wait(&self) -> Duration {
+        let look = self.missing.next_look().map(|at| at.saturating_duration_since(Instant::now()));
+        look.unwrap_or(TAIL_TICK).min(TAIL_TICK)
     }
 
     fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
@@ -254,7 +327,8 @@ impl Tail<'_> {
         table.name == name && table.schema.as_deref().is_none_or(|own| own == schema)
     }
 
-    /// Hands over what was read. While the store takes nothing it is tried again: the stream's own task keeps the session.
+    /// Hands over what was read. While the store takes nothing it is tried again: the stream's own task
+    /// keeps the session.
     async fn hand_over(&mut self, handover: &mut Handover) -> Result<(), Trouble> {
         if self.rows.is_empty() {
             return Ok(());
@@ -277,13 +351,13 @@ impl Tail<'_> {
         self.rows.clear();
         let keys = std::mem::take(&mut self.keys);
         if let Some(table) = &self.table {
-            table.remove(&keys).await?;
+            self.missing.add(table.remove(keys).await?);
         }
         Ok(())
     }
 
-    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An idle log is in less of
-    /// a hurry.
+    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An
+    /// idle log is in less of a hurry.
     async fn confirm(
         &mut self,
         stream: &Stream,
@@ -333,10 +407,10 @@ fn trouble(error: &Error, config: &SourceConfig) -> Trouble {
             "ALTER ROLE … REPLICATION; railpost outbox check names the role".to_owned()
         }
         ErrorKind::Authentication => "correct the user or password in `url`".to_owned(),
-        ErrorKind::NoneLeft => {
+        ErrorKind::LimitReached => {
             "raise max_replication_slots and max_wal_senders, then restart the server".to_owned()
         }
-        ErrorKind::SlotForeign => {
+        ErrorKind::SlotMismatch => {
             "name another slot in `slot`, or drop the one that is there".to_owned()
         }
         ErrorKind::Version => "use PostgreSQL 14 or later, or mode = \"tail\"".to_owned(),

@@ -1,5 +1,10 @@
-//! The relay against real databases: a PostgreSQL server with `wal_level = logical`, SQLite files, and real stores.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+//! The relay against real databases: a PostgreSQL server with `wal_level = logical`, SQLite files, and
+//! real stores.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on should say where, and the judge says what it saw"
+)]
 
 mod support;
 mod database;
@@ -8,5 +13,7 @@ mod poll;
 mod parked;
 mod trouble;
 mod sqlite;
+mod checks;
+mod interrupted;
 mod tail;
 mod in_the_store;

@@ -1,7 +1,10 @@
 //! Polling a PostgreSQL source.
 
 use railpost_sqlite::SqliteStore;
-use railpost_store::StoreError;
+use railpost_store::{
+    EndpointPrivate, EndpointSettings, NewEndpoint, StoreError, TenantSettings, Write,
+};
+use railpost_wire::EndpointId;
 use std::sync::Arc;
 
 use super::database::{Database, connect, server};
@@ -10,7 +13,8 @@ use super::writers::{emit_own, judge, write};
 
 const TRANSACTIONS: usize = 60;
 
-/// The relay runs while sixteen writers write, with an open transaction in another database all the while.
+/// The relay runs while sixteen writers write, with an open transaction in another database all the
+/// while.
 async fn stress(fields: &str) {
     let database = Database::with_outbox().await;
     let elsewhere = connect(&server()).await;
@@ -43,7 +47,8 @@ async fn two_relays_at_once_lose_nothing_and_keep_the_order() {
     let database = Database::with_outbox().await;
     let world = World::new().await;
     let config = source("shop", &database.url, "tenant = \"acme\"\nbatch = 3");
-    // Another installation has another name for it, and no lease in common: the source's own lock keeps one out.
+    // Another installation has another name for it, and no lease in common: the source's own lock keeps
+    // one out.
     let other = source("store", &database.url, "tenant = \"acme\"\nbatch = 3");
     let relays =
         [world.relay_of("a", vec![config.clone()]), world.relay_of("b", vec![config, other])];
@@ -128,6 +133,29 @@ async fn a_full_backlog_or_a_store_that_is_away_confirms_nothing_and_loses_nothi
         database.until_empty("railpost_outbox").await;
     }
     assert_eq!(world.ids(), ["e0", "e1"]);
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_that_is_smaller_than_a_batch_is_filled_all_the_same() {
+    let database = Database::with_outbox().await;
+    let world = World::new().await;
+    let endpoint = NewEndpoint {
+        id: EndpointId::from_u128(1),
+        tenant: "acme".parse().unwrap(),
+        settings: EndpointSettings::all_events("https://example.com"),
+        private: EndpointPrivate::default(),
+    };
+    world.store.commit(Write::CreateEndpoint(endpoint).into()).await.unwrap();
+    let settings = TenantSettings { backlog_max: Some(30), ..TenantSettings::default() };
+    let update = Write::UpdateTenant("acme".parse().unwrap(), settings);
+    world.store.commit(update.into()).await.unwrap();
+    let fill = "INSERT INTO railpost_outbox (id, type, payload) SELECT 'e' || n, 'a', '{}' \
+                FROM generate_series(1, 100) AS n";
+    database.run(fill).await;
+    let relay = world.relay(vec![source("shop", &database.url, "tenant = \"acme\"")]);
+    world.until_trouble("shop", "backlog_full").await;
+    assert_eq!(world.ids().len(), 30);
     relay.stop().await;
 }
 

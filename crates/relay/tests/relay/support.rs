@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use railpost_relay::{
-    Accept, EventCheck, Observation, Observer, Relay, RelayTools, SourceConfig, SourceSection,
-    SourceState, SourceStatus, StoreAddress, Trouble,
+    Accept, EventCheck, Observation, Relay, RelayTools, SourceConfig, SourceObserver,
+    SourceSection, SourceState, SourceStatus, StoreAddress, Trouble,
 };
 use railpost_store::{
     AcceptBatch, Event, MasterKey, MemoryStore, Receipt, RowRefusal, Setup, SourceName, Store,
@@ -213,7 +213,7 @@ impl EventCheck for World {
     }
 }
 
-impl Observer for World {
+impl SourceObserver for World {
     fn observe(&self, source: &SourceName, what: &Observation<'_>) {
         match what {
             Observation::Trouble { trouble, .. } => {

@@ -52,7 +52,8 @@ async fn drop_slot(database: &Database, config: &SourceConfig) {
     tokio::time::timeout(std::time::Duration::from_secs(30), dropping).await.unwrap();
 }
 
-/// The relay runs while sixteen writers write, with an open transaction in another database all the while.
+/// The relay runs while sixteen writers write, with an open transaction in another database all the
+/// while.
 async fn stress(fields: &str, emit: Emit) {
     let database = Database::with_outbox().await;
     let config = tailed(&database, fields);
@@ -113,6 +114,31 @@ async fn rows_from_before_the_slot_and_from_a_pause_are_relayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_whose_ids_are_its_only_numbers_is_read_in_their_order() {
+    let database = Database::empty().await;
+    database
+        .run(
+            "CREATE TABLE events (id bigserial PRIMARY KEY, kind text, body text); \
+             INSERT INTO events (kind, body) SELECT 'a', '{}' FROM generate_series(1, 120)",
+        )
+        .await;
+    let fields = "shape = \"custom\"\ntable = \"events\"\n\
+                  columns = { id = \"id\", type = \"kind\", payload = \"body\" }";
+    let config = tailed(&database, fields);
+    let database = Database::with_publication(&config, database).await;
+    let world = World::new().await;
+    let relay = world.relay(vec![config.clone()]);
+    world.until_accepted(120).await;
+    world.until_reading("shop", 1).await;
+    database.run("INSERT INTO events (kind, body) VALUES ('a', '{}')").await;
+    world.until_accepted(121).await;
+    let expected: Vec<String> = (1..=121).map(|n| format!("shop:{n}")).collect();
+    assert_eq!(world.ids(), expected);
+    database.until_empty("events").await;
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_was_dropped_is_made_again_with_an_alarm_and_the_table_is_read() {
     let (database, world, config, relay) = following("").await;
     relay.stop().await;
@@ -158,6 +184,25 @@ async fn a_publication_that_is_missing_is_named_with_the_sql_that_makes_it() {
     world.until_reading("shop", 1).await;
     database.emit("e2", "order.paid", None).await;
     world.until_accepted(2).await;
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publication_that_was_away_costs_the_slot_and_no_row() {
+    let (database, world, config, relay) = following("").await;
+    database.emit("e1", "order.paid", Some("1")).await;
+    world.until_accepted(1).await;
+    database.run(&format!("DROP PUBLICATION {}", config.slot)).await;
+    database.emit("e2", "order.paid", Some("1")).await;
+    let trouble = world.until_trouble("shop", "wrong").await;
+    database.emit("e3", "order.paid", Some("1")).await;
+    database.run(trouble.remedy().unwrap()).await;
+    world.until_accepted(3).await;
+    world.until_reading("shop", 2).await;
+    database.emit("e4", "order.paid", Some("1")).await;
+    world.until_accepted(4).await;
+    assert_eq!(world.ids(), ["e1", "e2", "e3", "e4"]);
+    assert!(world.until_alarm().await.contains("publication"), "{:?}", world.alarms());
     end(&database, &config, relay).await;
 }
 

@@ -1,4 +1,5 @@
-//! Writers with transactions of mixed lengths, rollbacks and savepoints, and the judge of what was relayed.
+//! Writers with transactions of mixed lengths, rollbacks and savepoints, and the judge of what was
+//! relayed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub(crate) fn emit_own(id: &str, key: &str, number: i64) -> String {
     format!("SELECT railpost_emit('order.changed', '{{\"n\":{number}}}', '{key}', '{id}')")
 }
 
-/// Sixteen writers, each with so many transactions. A key's counter is a row that each transaction locks before it emits.
+/// Sixteen writers, each with so many transactions. A key's counter is a row that each transaction locks
+/// before it emits.
 pub(crate) async fn write(database: &Database, transactions: usize, emit: Emit) -> Committed {
     database.run("CREATE TABLE counters (key text PRIMARY KEY, n bigint NOT NULL)").await;
     let fill =

@@ -1,5 +1,5 @@
-//! The task of a stream. All of its state survives a `select!` whose branch did not win: what was read stays in
-//! `input`, what was not written yet stays in `output`, and a frame without room stays in `waiting`.
+//! The task of a stream. All of its state survives a `select!` whose branch did not win: what was read stays
+//! in `input`, what was not written yet stays in `output`, and a frame without room stays in `waiting`.
 
 use std::io;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::{Frame, Item, Pace, Wish};
+use super::{Feedback, Frame, Item, Timing};
 use crate::backend::{self, Backend, POSTGRES_EPOCH_US, StreamData};
-use crate::error::During;
+use crate::error::Operation;
 use crate::limits::{BUFFERED_BYTES_MAX, FRAME_OVERHEAD, MESSAGE_LEN_MAX, READ_LEN};
 use crate::pgoutput::{self, Message};
 use crate::transport::{Socket, closed};
@@ -39,13 +39,13 @@ pub(super) struct Task {
     room: Arc<Semaphore>,
     /// A frame for which there is no room, and how much it needs. Until it has it, nothing is read.
     waiting: Option<(Frame, u32)>,
-    wishes: watch::Receiver<Wish>,
+    feedback: watch::Receiver<Feedback>,
     /// The end of what was handed over. Once it is confirmed, nothing is unconfirmed.
     handed_over: Lsn,
     /// Whether the last message was part of a transaction that goes on.
     in_transaction: bool,
     server_end: Arc<AtomicU64>,
-    pace: Pace,
+    timing: Timing,
     status_due: bool,
     /// When the server was last heard of, or last not listened to.
     heard_at: Instant,
@@ -55,13 +55,13 @@ impl Task {
     pub(super) fn new(
         socket: Box<dyn Socket>,
         input: BytesMut,
-        wishes: watch::Receiver<Wish>,
+        feedback: watch::Receiver<Feedback>,
         server_end: Arc<AtomicU64>,
-        pace: Pace,
+        timing: Timing,
     ) -> (Self, mpsc::UnboundedReceiver<Item>) {
         let (items, receiver) = mpsc::unbounded_channel();
         let (reader, writer) = tokio::io::split(socket);
-        let handed_over = wishes.borrow().confirmed;
+        let handed_over = feedback.borrow().confirmed;
         let task = Self {
             reader,
             writer,
@@ -72,11 +72,11 @@ impl Task {
             items,
             room: Arc::new(Semaphore::new(BUFFERED_BYTES_MAX as usize)),
             waiting: None,
-            wishes,
+            feedback,
             handed_over,
             in_transaction: false,
             server_end,
-            pace,
+            timing,
             status_due: true,
             heard_at: Instant::now(),
         };
@@ -92,7 +92,7 @@ impl Task {
     }
 
     async fn work(&mut self) -> Result<(), Error> {
-        let mut ticks = interval_at(Instant::now() + self.pace.status, self.pace.status);
+        let mut ticks = interval_at(Instant::now() + self.timing.status, self.timing.status);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.take_messages()?;
@@ -116,8 +116,8 @@ impl Task {
                     self.broken = written.err().map(|error| Error::disconnected(&error));
                     self.is_writing = false;
                 }
-                changed = self.wishes.changed() => {
-                    let stop = self.wishes.borrow_and_update().stop;
+                changed = self.feedback.changed() => {
+                    let stop = self.feedback.borrow_and_update().stop;
                     if changed.is_err() || stop {
                         self.close().await;
                         return Ok(());
@@ -143,10 +143,10 @@ impl Task {
                 None => return Ok(()),
                 Some(Backend::CopyData(data)) => self.take_data(data)?,
                 Some(Backend::Error(error)) => {
-                    return Err(Error::of_server(During::Stream, error));
+                    return Err(Error::of_server(Operation::Stream, error));
                 }
                 Some(Backend::Notice(notice)) if notice.sqlstate == CHANGES_ARE_PASSED_OVER => {
-                    return Err(Error::of_server(During::Stream, notice));
+                    return Err(Error::of_server(Operation::Stream, notice));
                 }
                 Some(Backend::CopyDone | Backend::Ready) => {
                     return Err(Error::new(ErrorKind::Disconnected, "the server ended the stream"));
@@ -183,7 +183,7 @@ impl Task {
     /// committed before it was sent before it.
     fn offer_idle(&mut self) {
         let server_end = Lsn::from_u64(self.server_end.load(Ordering::Relaxed));
-        let all_confirmed = self.wishes.borrow().confirmed >= self.handed_over;
+        let all_confirmed = self.feedback.borrow().confirmed >= self.handed_over;
         let is_idle = all_confirmed && !self.in_transaction && self.waiting.is_none();
         if is_idle && server_end > self.handed_over {
             self.wait_for_room(Frame::Idle(server_end), 0);
@@ -200,7 +200,7 @@ impl Task {
     fn hand_over(&mut self, room: OwnedSemaphorePermit) {
         self.heard_at = Instant::now();
         if let Some((frame, _)) = self.waiting.take() {
-            // A caller that is gone also ends `wishes`, and with it the task.
+            // A caller that is gone also ends `feedback`, and with it the task.
             let _ = self.items.send(Ok((frame, room)));
         }
     }
@@ -211,24 +211,24 @@ impl Task {
         if self.waiting.is_some() {
             self.heard_at = Instant::now();
         }
-        if self.heard_at.elapsed() < self.pace.silence_max {
+        if self.heard_at.elapsed() < self.timing.silence_max {
             return Ok(());
         }
-        let problem = format!("the server is silent for {:?}", self.pace.silence_max);
+        let problem = format!("the server is silent for {:?}", self.timing.silence_max);
         Err(Error::new(ErrorKind::TimedOut, problem))
     }
 
     /// Everything is reported as far as it is confirmed and no further: what was only received may be lost.
     fn write_status(&mut self) {
         self.status_due = false;
-        let confirmed = self.wishes.borrow().confirmed.as_u64();
+        let confirmed = self.feedback.borrow().confirmed.as_u64();
         let mut status = BytesMut::with_capacity(34);
         status.put_u8(b'r');
         for _written_flushed_applied in 0..3 {
             status.put_u64(confirmed);
         }
         status.put_i64(now_us());
-        let asks_for_answer = self.heard_at.elapsed() >= self.pace.silence_max / 2;
+        let asks_for_answer = self.heard_at.elapsed() >= self.timing.silence_max / 2;
         status.put_u8(u8::from(asks_for_answer));
         let data = frontend::CopyData::new(status.freeze()).expect("a status is short");
         data.write(&mut self.output);

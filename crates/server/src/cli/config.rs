@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::config::{Config, DEFAULT_TOML, FIELDS, Inputs, Loaded, show};
+use crate::config::{Config, DEFAULT_TOML, FIELDS, Inputs, Loaded, show, show_url};
 use crate::loopback;
 
 /// The exit code when the configuration, or the command line, cannot be followed.
@@ -78,7 +78,7 @@ fn read(file: &File) -> Result<Option<(PathBuf, String)>, String> {
 
 fn checked(loaded: &Loaded) -> String {
     let mut text = "The configuration is good.\n".to_owned();
-    if loaded.sources.is_empty() {
+    if loaded.sources.is_empty() && loaded.config.outbox.is_empty() {
         text.push_str("Every field has its default.\n");
     }
     let lines = show(&loaded.config);
@@ -88,6 +88,10 @@ fn checked(loaded: &Loaded) -> String {
             let (_, value) = value.split_once(" = ").unwrap_or_default();
             text.push_str(&format!("{} = {value}  ({source})\n", field.path));
         }
+    }
+    for source in &loaded.config.outbox {
+        let (name, mode, url) = (&source.name, source.mode, show_url(&source.url));
+        text.push_str(&format!("outbox {name}: {mode} {url}\n"));
     }
     if !loaded.ignored.is_empty() {
         let names = loaded.ignored.join(", ");

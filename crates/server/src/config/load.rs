@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use railpost_relay::SourceSection;
 use toml::{Table, Value};
 
 use super::fields::{FIELDS, Field};
-use super::{Config, kubernetes, show};
+use super::{Config, kubernetes, outbox, show};
 
 /// The sources of a configuration, besides the defaults.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +109,7 @@ impl Config {
 #[derive(Debug, Default)]
 struct Layers {
     values: BTreeMap<&'static str, (Value, Source)>,
+    outbox: Vec<SourceSection>,
     ignored: Vec<String>,
     errors: Vec<ConfigError>,
 }
@@ -118,11 +120,15 @@ impl Layers {
         let table = match text.parse::<Table>() {
             Ok(table) => table,
             Err(error) => {
-                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                let line = error.span().map_or(1, |span| line_at(text, span.start));
                 return self.refuse(at(line), error.message().to_owned());
             }
         };
         for (section, value) in table {
+            if section == "outbox" {
+                self.add_outbox(path, text, value);
+                continue;
+            }
             let Value::Table(fields) = value else {
                 let line = line_of_key(text, &section, None);
                 self.refuse(at(line), unknown(&section));
@@ -131,6 +137,18 @@ impl Layers {
             for (name, value) in fields {
                 let line = line_of_key(text, &section, Some(&name));
                 self.add_key(&format!("{section}.{name}"), value, at(line));
+            }
+        }
+    }
+
+    fn add_outbox(&mut self, path: &Path, text: &str, value: Value) {
+        match outbox::read(value) {
+            Ok(sections) => self.outbox = sections,
+            Err(errors) => {
+                for error in errors {
+                    let line = outbox::line_of(text, error.index, &error.field);
+                    self.refuse(Source::File(path.to_owned(), line), error.problem);
+                }
             }
         }
     }
@@ -185,7 +203,7 @@ impl Layers {
                 section.insert(name.to_owned(), value.clone());
             }
         }
-        let config: Config = match table.try_into() {
+        let mut config: Config = match table.try_into() {
             Ok(config) => config,
             Err(error) => {
                 let error = ConfigError { source: None, problem: error.to_string() };
@@ -193,6 +211,7 @@ impl Layers {
                 return Err(ConfigErrors(self.errors));
             }
         };
+        config.outbox = std::mem::take(&mut self.outbox);
         self.check_together(&config);
         if !self.errors.is_empty() {
             return Err(ConfigErrors(self.errors));
@@ -243,7 +262,7 @@ fn distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
@@ -260,7 +279,7 @@ fn line_of_key(text: &str, section: &str, name: Option<&str>) -> usize {
         }
         _ => Some(key.span()),
     };
-    line_of(text, span.map_or(0, |span| span.start))
+    line_at(text, span.map_or(0, |span| span.start))
 }
 
 #[cfg(test)]

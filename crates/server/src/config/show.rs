@@ -4,6 +4,7 @@ use toml::{Table, Value};
 
 use super::Config;
 use super::fields::{FIELDS, Field, Kind};
+use super::outbox;
 
 /// The default configuration with a comment on every field.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
@@ -22,7 +23,7 @@ pub fn show(config: &Config) -> String {
         }
         text.push_str(&format!("{name} = {}\n", value(&field, &table[section][name])));
     }
-    text
+    text + &outbox::show(&config.outbox)
 }
 
 /// A field's value as TOML; what is secret of it as `…`.
@@ -42,10 +43,21 @@ pub(super) fn value(field: &Field, value: &Value) -> String {
 pub(crate) fn show_url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let path = show_path(path);
     match authority.rsplit_once('@').map(|(user, host)| (user.split_once(':'), host)) {
         Some((Some((user, _)), host)) => format!("{scheme}://{user}:…@{host}{path}"),
-        _ => text.to_owned(),
+        _ => format!("{scheme}://{authority}{path}"),
     }
+}
+
+/// The rest of a URL: PostgreSQL takes a password as a parameter, too.
+fn show_path(path: &str) -> String {
+    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some(("password", _)) => "password=…",
+        _ => parameter,
+    });
+    format!("{path}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
 #[cfg(test)]

@@ -39,6 +39,10 @@ pub(crate) fn furnish(world: &World, tenant: &str) -> Things {
         ("delivery", text(&lane["held_by"])),
         ("lane", lane["lane"].to_string()),
         ("key", text(&key["id"])),
+        // Sources are the operator's; no tenant has any.
+        ("source", "shop".to_owned()),
+        ("number", "1".to_owned()),
+        ("role", "shop_app".to_owned()),
     ]);
     if routes().iter().any(|route| route.path.contains("{replay}")) {
         let body = json!({"action": "replay", "dry_run": true});

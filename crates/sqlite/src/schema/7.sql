@@ -10,8 +10,9 @@ CREATE TABLE sources (
     parked_bytes    INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- A row of a source that was refused, or that waits behind one. Key: a number that grows. Written before the row is
--- deleted at its source; goes when it was handed over or a person dropped it, or with its tenant.
+-- A row of a source that was refused, or that waits behind one. Key: a number that grows. Written before
+-- the row is deleted at its source; goes when it was handed over or a person dropped it, or with its
+-- tenant.
 CREATE TABLE parked (
     num        INTEGER PRIMARY KEY AUTOINCREMENT,
     source     TEXT NOT NULL,                   -- sources.name

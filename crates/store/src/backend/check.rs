@@ -332,8 +332,8 @@ pub fn parked_len(row: &RowToPark) -> u64 {
     (payload + to_json(&row.fields).len()) as u64
 }
 
-/// What tells a parked row from others: all that it holds. A row that was parked and not removed at its source is read
-/// again, and is the same.
+/// What tells a parked row from others: all that it holds. A row that was parked and not removed at its
+/// source is read again, and is the same.
 pub fn parked_digest(row: &RowToPark) -> Digest {
     let mut context = Context::new(&SHA256);
     let fields = to_json(&row.fields);

@@ -120,6 +120,10 @@ impl Sources for MemoryStore {
         Ok(Listing::cut(rows, limit, ListKind::ParkedRows))
     }
 
+    async fn parked_row(&self, source: &SourceName, number: u64) -> Result<Option<ParkedRow>> {
+        Ok(self.state().parked_of(source).find(|row| row.number == number).cloned())
+    }
+
     async fn parked_payload(&self, source: &SourceName, number: u64) -> Result<Option<Bytes>> {
         let state = self.state();
         let entry = state.rows.parked.get(&number).filter(|entry| entry.source == *source);

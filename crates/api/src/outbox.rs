@@ -1,0 +1,309 @@
+//! Sources that events are relayed from: how they are, and what is wrong with them.
+
+mod grants;
+mod parked;
+
+use std::fmt;
+use std::str::FromStr;
+
+use async_trait::async_trait;
+use http::Method;
+use railpost_engine::Time;
+use railpost_store::limits::SOURCE_NAME_LEN_MAX;
+use railpost_store::{SourceName, SourcePosition, StoreError};
+use railpost_telemetry::{SlotSample, SourceSample};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+
+use super::answer::Json;
+use super::auth::Needs;
+use super::body::NoBody;
+use super::call::Ctx;
+use super::path::{NoPath, OfSource};
+use super::problem::Problem;
+use super::query::{ListPage, NoQuery};
+use super::route::Route;
+
+pub(crate) use grants::RoleParam;
+
+pub(super) fn routes() -> Vec<Route> {
+    let own = vec![
+        Route::new(
+            Method::GET,
+            "/v1/outbox",
+            Needs::Admin,
+            "List the sources that events are relayed from",
+            list,
+        ),
+        Route::new(Method::GET, "/v1/outbox/{source}", Needs::Admin, "Show a source", show),
+        Route::new(
+            Method::POST,
+            "/v1/outbox/{source}/check",
+            Needs::Admin,
+            "Check every condition of a source at its database",
+            check,
+        ),
+    ];
+    [own, parked::routes(), grants::routes()].concat()
+}
+
+/// The sources of the configuration, as far as this server reads them.
+#[async_trait]
+pub trait RunningSources: fmt::Debug + Send + Sync {
+    /// How each of them is, in the order of the configuration.
+    fn status(&self) -> Vec<SourceView>;
+
+    /// Checks every condition of a source at its database; nothing if the configuration does not have it.
+    async fn check(&self, source: &SourceName) -> Option<Vec<FindingView>>;
+
+    /// Lets them look at once: a person has released parked rows.
+    fn wake(&self);
+}
+
+/// A source that events are relayed from. Counts are of this server, since its start.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Source")]
+pub struct SourceView {
+    /// Its name.
+    pub name: String,
+    /// How it is read.
+    pub mode: SourceMode,
+    /// Where it is, without the password.
+    pub url: String,
+    /// What it is doing.
+    pub state: SourceState,
+    /// Why it is not read.
+    pub trouble: Option<SourceTrouble>,
+    /// Rows that were accepted for the first time.
+    pub relayed: u64,
+    /// Rows that had been accepted before.
+    pub duplicates: u64,
+    /// Rows that were refused.
+    pub refused: u64,
+    /// Rows that are parked.
+    pub parked_rows: u64,
+    /// How many bytes they have.
+    pub parked_bytes: u64,
+    /// Rows that are known to wait at the source.
+    pub pending: u64,
+    /// Age of the oldest row of the last batch in milliseconds; 0 when all was read.
+    pub lag_ms: u64,
+    /// When a row was last taken.
+    pub last_row_at: Option<Time>,
+    /// How far it was read: the last number of a SQLite source, the position in the log of a tailed one.
+    pub position: Option<String>,
+    /// How often the clock made the reader look.
+    pub wakes_by_poll: u64,
+    /// How often a notification, the log or a person did.
+    pub wakes_by_notify: u64,
+    /// The replication slot of a tailed source.
+    pub slot: Option<SlotView>,
+}
+
+/// How a source is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceMode {
+    /// By asking for the rows of a table.
+    Poll,
+    /// By following the database's log for inserts into a table.
+    Tail,
+    /// By following the database's log for messages.
+    Messages,
+}
+
+/// What a source is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceState {
+    /// It was not read yet.
+    Starting,
+    /// This server reads it.
+    Reading,
+    /// Another server reads it.
+    Elsewhere,
+    /// It cannot be read.
+    Trouble,
+}
+
+/// Why a source is not read.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SourceTrouble {
+    /// In a word: `unavailable`, `wrong`, `backlog_full`, `store`, `elsewhere`, `stopped` or `parked_full`.
+    pub code: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to run or to change.
+    pub fix: Option<String>,
+    /// Since when.
+    pub since: Time,
+}
+
+/// A replication slot.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ReplicationSlot")]
+pub struct SlotView {
+    /// How many bytes of its log the database keeps for it.
+    pub retained_bytes: u64,
+    /// How many more it may keep before the slot is lost; nothing if there is no bound.
+    pub safe_bytes: Option<u64>,
+    /// Whether it is lost.
+    pub lost: bool,
+}
+
+/// What was found about one condition of a source.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SourceFinding")]
+pub struct FindingView {
+    /// Which condition, in a word.
+    pub condition: String,
+    /// How it is.
+    pub verdict: FindingVerdict,
+    /// What was found.
+    pub found: String,
+    /// What to run or to change.
+    pub fix: Option<String>,
+}
+
+/// How a condition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingVerdict {
+    /// As it has to be.
+    Good,
+    /// The source works, at a price.
+    Warning,
+    /// The source does not work.
+    Bad,
+}
+
+/// What was found about a source.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SourceCheck")]
+pub(crate) struct CheckView {
+    /// Whether no condition is bad.
+    good: bool,
+    /// Every condition. Those that cannot be checked because another one is bad are left out.
+    findings: Vec<FindingView>,
+}
+
+/// The name of a source in a path.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceParam(pub(crate) SourceName);
+
+impl FromStr for SourceParam {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        text.parse().map(Self)
+    }
+}
+
+impl JsonSchema for SourceParam {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SourceName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^[a-z0-9][a-z0-9_-]*$",
+            "maxLength": SOURCE_NAME_LEN_MAX,
+        })
+    }
+}
+
+async fn list(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<ListPage<SourceView>>, Problem> {
+    let mut items = ctx.app.running_sources.status();
+    for source in &mut items {
+        locate(&ctx, source).await?;
+    }
+    Ok(Json(ListPage { items, next: None }))
+}
+
+async fn show(
+    ctx: Ctx,
+    path: OfSource,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<SourceView>, Problem> {
+    let name = &path.source.0;
+    let mut sources = ctx.app.running_sources.status().into_iter();
+    let mut source =
+        sources.find(|source| source.name == name.as_str()).ok_or_else(|| unknown(name))?;
+    locate(&ctx, &mut source).await?;
+    Ok(Json(source))
+}
+
+/// Adds how far the source was read.
+async fn locate(ctx: &Ctx, source: &mut SourceView) -> Result<(), Problem> {
+    let position = ctx.app.store.source_position(&source.name.parse()?).await?;
+    source.position = position.map(|SourcePosition { number, .. }| match source.mode {
+        SourceMode::Poll => number.to_string(),
+        SourceMode::Tail | SourceMode::Messages => {
+            format!("{:X}/{:X}", number >> 32, number as u32)
+        }
+    });
+    Ok(())
+}
+
+async fn check(
+    ctx: Ctx,
+    path: OfSource,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<Json<CheckView>, Problem> {
+    let name = &path.source.0;
+    let findings = ctx.app.running_sources.check(name).await.ok_or_else(|| unknown(name))?;
+    let good = findings.iter().all(|finding| finding.verdict != FindingVerdict::Bad);
+    ctx.remember(Json(CheckView { good, findings })).await
+}
+
+/// Refuses a source that neither the configuration nor the store knows.
+async fn find(ctx: &Ctx, name: &SourceName) -> Result<(), Problem> {
+    let configured = ctx.app.running_sources.status();
+    if configured.iter().any(|source| source.name == name.as_str())
+        || ctx.app.store.known_sources().await?.contains(name)
+    {
+        return Ok(());
+    }
+    Err(unknown(name))
+}
+
+fn unknown(name: &SourceName) -> Problem {
+    Problem::not_found("source", name)
+}
+
+impl SourceView {
+    /// The source as the metrics have it.
+    pub(crate) fn sample(self) -> SourceSample {
+        let slot = |slot: SlotView| SlotSample {
+            retained_bytes: slot.retained_bytes,
+            safe_bytes: slot.safe_bytes,
+            lost: slot.lost,
+        };
+        SourceSample {
+            up: matches!(self.state, SourceState::Reading | SourceState::Elsewhere),
+            leader: self.state == SourceState::Reading,
+            relayed: self.relayed,
+            duplicates: self.duplicates,
+            refused: self.refused,
+            parked: self.parked_rows,
+            pending: self.pending,
+            lag_seconds: self.lag_ms as f64 / 1000.0,
+            wakes_by_poll: self.wakes_by_poll,
+            wakes_by_notify: self.wakes_by_notify,
+            slot: self.slot.map(slot),
+            source: self.name,
+        }
+    }
+}

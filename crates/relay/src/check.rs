@@ -1,0 +1,205 @@
+//! What a source has to be, condition by condition, each with the SQL that makes it so.
+
+mod log;
+mod table;
+
+use tokio_postgres::Client;
+
+use crate::config::{Location, Mode, SourceConfig};
+use crate::init::init_sql;
+use crate::postgres::connect::{Address, Session};
+use crate::postgres::poll::refuse_pooler;
+use crate::sqlite;
+use crate::tools::StoreAddress;
+use crate::trouble::Trouble;
+
+/// What was found about one condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which condition, in a word.
+    pub condition: &'static str,
+    /// How it is.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to run or to change; nothing if all is well or nothing can be done.
+    pub fix: Option<String>,
+}
+
+/// How a condition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it has to be.
+    Good,
+    /// The source works, at a price.
+    Warning,
+    /// The source does not work.
+    Bad,
+}
+
+impl Finding {
+    fn good(condition: &'static str, found: impl Into<String>) -> Self {
+        Self { condition, verdict: Verdict::Good, found: found.into(), fix: None }
+    }
+
+    fn warning(condition: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { condition, verdict: Verdict::Warning, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    fn bad(condition: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { condition, verdict: Verdict::Bad, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    /// Good if it holds, and bad otherwise.
+    fn of(
+        condition: &'static str,
+        holds: bool,
+        found: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        if holds { Self::good(condition, found) } else { Self::bad(condition, found, fix) }
+    }
+
+    fn of_trouble(condition: &'static str, trouble: &Trouble) -> Self {
+        let fix = trouble.remedy().map(str::to_owned);
+        Self { condition, verdict: Verdict::Bad, found: trouble.to_string(), fix }
+    }
+}
+
+/// Checks every condition of a source. A condition that cannot be checked because another one does not
+/// hold is left out.
+pub async fn check(config: &SourceConfig, store: Option<&StoreAddress>) -> Vec<Finding> {
+    if let Location::Sqlite(path) = &config.location {
+        return check_sqlite(path, config).await;
+    }
+    let mut findings = Vec::new();
+    if let Err(trouble) = check_postgres(config, store, &mut findings).await {
+        findings.push(Finding::of_trouble("connection", &trouble));
+    }
+    findings
+}
+
+/// Adds to the findings. What fails beyond them is the connection.
+async fn check_postgres(
+    config: &SourceConfig,
+    store: Option<&StoreAddress>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Trouble> {
+    let (session, other) = connect(config, store).await?;
+    findings.push(Finding::good(
+        "connection",
+        format!("connected as {}", role(&session.client).await?),
+    ));
+    match refuse_pooler(&session, &other).await {
+        Ok(()) => {
+            findings.push(Finding::good("direct connection", "no pooler in transaction mode"));
+        }
+        Err(trouble) => {
+            findings.push(Finding::of_trouble("direct connection", &trouble));
+            return Ok(());
+        }
+    }
+    check_server(&session.client, config, findings).await?;
+    if config.mode != Mode::Messages && !table::check(&session.client, config, findings).await? {
+        return Ok(());
+    }
+    if config.mode != Mode::Poll {
+        log::check(&session.client, config, findings).await?;
+    }
+    Ok(())
+}
+
+async fn connect(
+    config: &SourceConfig,
+    store: Option<&StoreAddress>,
+) -> Result<(Session, Session), Trouble> {
+    let address = Address::of(config, store)?;
+    Ok((address.connect("check").await?, address.connect("check").await?))
+}
+
+async fn role(client: &Client) -> Result<String, Trouble> {
+    Ok(client.query_one("SELECT quote_ident(current_user)", &[]).await?.try_get(0)?)
+}
+
+async fn setting(client: &Client, name: &str) -> Result<String, Trouble> {
+    let sql = "SELECT coalesce(current_setting($1, true), '')";
+    Ok(client.query_one(sql, &[&name]).await?.try_get(0)?)
+}
+
+async fn version(client: &Client) -> Result<u32, Trouble> {
+    let number: i32 = setting(client, "server_version_num").await?.parse().unwrap_or_default();
+    Ok(number as u32 / 10_000)
+}
+
+async fn check_server(
+    client: &Client,
+    config: &SourceConfig,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Trouble> {
+    let version = version(client).await?;
+    let least = if config.mode == Mode::Messages { 14 } else { 13 };
+    let found = format!("PostgreSQL {version}");
+    findings.push(Finding::of(
+        "version",
+        version >= least,
+        found,
+        format!("use PostgreSQL {least} or later"),
+    ));
+    let standby: bool = client.query_one("SELECT pg_is_in_recovery()", &[]).await?.try_get(0)?;
+    let found = if standby { "a standby" } else { "a primary" };
+    let fix = "name the primary in `url`, or all hosts and target_session_attrs=read-write";
+    findings.push(Finding::of("primary", !standby, found, fix));
+    Ok(())
+}
+
+async fn check_sqlite(path: &std::path::Path, config: &SourceConfig) -> Vec<Finding> {
+    match sqlite::check(path, config).await {
+        Err(trouble) => vec![Finding::of_trouble("file", &trouble)],
+        Ok(autoincrement) => {
+            let found = if autoincrement {
+                "numbers are never used twice"
+            } else {
+                "numbers may be used twice"
+            };
+            let fix = "make the order's column INTEGER PRIMARY KEY AUTOINCREMENT";
+            let order = Finding::of("order", autoincrement, found, fix);
+            vec![Finding::good("file", format!("{} holds {}", path.display(), config.table)), order]
+        }
+    }
+}
+
+/// Runs what [`init_sql`](crate::init_sql) says.
+pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result<(), Trouble> {
+    let sql = init_sql(config);
+    if let Location::Sqlite(path) = &config.location {
+        return sqlite::init(path, sql).await;
+    }
+    let session = Address::of(config, store)?.connect("init").await?;
+    session.client.batch_execute(&sql).await?;
+    Ok(())
+}
+
+/// Removes what the relay has made at a source: its replication slot and the publication. The table and
+/// its rows stay. Answers what was removed.
+pub async fn drop_source(
+    config: &SourceConfig,
+    store: Option<&StoreAddress>,
+) -> Result<Vec<String>, Trouble> {
+    let mut removed = Vec::new();
+    if config.mode == Mode::Poll {
+        return Ok(removed);
+    }
+    let session = Address::of(config, store)?.connect("drop").await?;
+    let sql =
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
+    if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
+        removed.push(format!("slot {}", config.slot));
+    }
+    let sql = "SELECT FROM pg_publication WHERE pubname = $1";
+    if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
+        let sql = format!("DROP PUBLICATION {}", crate::config::quote(&config.slot));
+        session.client.batch_execute(&sql).await?;
+        removed.push(format!("publication {}", config.slot));
+    }
+    Ok(removed)
+}

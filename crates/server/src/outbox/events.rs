@@ -1,0 +1,51 @@
+//! The way of relayed events into the server: the same checks and the same intake as published ones.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use railpost_api::App;
+use railpost_dispatch::Dispatcher;
+use railpost_relay::{Accept, EventCheck};
+use railpost_schema::{Rejection, ThreadError};
+use railpost_store::{AcceptBatch, Event, Receipt, RowRefusal, StoreError};
+use railpost_wire::TenantId;
+
+/// Hands events to the dispatcher, so that the engine hears of them at once.
+pub(super) struct DispatchedEvents(pub(super) Dispatcher);
+
+#[async_trait]
+impl Accept for DispatchedEvents {
+    async fn accept(
+        &self,
+        tenant: &TenantId,
+        events: Vec<Event>,
+    ) -> Result<Vec<Receipt>, StoreError> {
+        let tenant = tenant.clone();
+        self.0.accept(AcceptBatch { tenant, events, idempotency: None }).await
+    }
+}
+
+/// Holds events against the event types of their tenant.
+pub(super) struct CheckedByTypes(pub(super) Arc<App>);
+
+#[async_trait]
+impl EventCheck for CheckedByTypes {
+    async fn check(
+        &self,
+        tenant: &TenantId,
+        events: &[Event],
+    ) -> Result<Vec<Option<RowRefusal>>, StoreError> {
+        let said = self.0.check_events(tenant, events).await?.into_iter();
+        said.map(|said| said.map_or_else(|rejection| refusal(rejection).map(Some), |_| Ok(None)))
+            .collect()
+    }
+}
+
+/// The refusal of a row. If all threads are busy, its source tries it again later.
+fn refusal(rejection: Rejection) -> Result<RowRefusal, StoreError> {
+    if let Rejection::NotValidated(ThreadError::Busy) = rejection {
+        return Err(StoreError::Unavailable(ThreadError::Busy.to_string()));
+    }
+    let (field, problem) = rejection.into_parts();
+    Ok(RowRefusal { code: "schema".to_owned(), reason: format!("{field}: {problem}") })
+}
