@@ -43,6 +43,7 @@ async fn crash_while_reading(database: Database, config: SourceConfig) {
     for crash in 1..=RESTARTS {
         world.until_accepted(ROWS * crash / (RESTARTS + 2)).await;
         restart().await;
+        relay.wake();
     }
     world.until_accepted(ROWS).await;
     let expected: Vec<String> = (1..=ROWS).map(|n| format!("e{n}")).collect();
