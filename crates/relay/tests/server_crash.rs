@@ -19,7 +19,7 @@ use railpost_relay::SourceConfig;
 use support::{World, source};
 
 const ROWS: usize = 3_000;
-const RESTARTS: usize = 3;
+const RESTARTS: usize = 2;
 
 /// Kills the server without letting it write anything, and starts it again: as a crash of its machine
 /// would.
