@@ -1,5 +1,5 @@
 //! A slot that the server gave up because too much of its log had to be kept. The bound is the whole
-//! server's, so this test has a program of its own.
+//! server's, so this test has a server of its own.
 #![allow(
     clippy::unwrap_used,
     dead_code,
@@ -8,10 +8,13 @@
 
 #[path = "relay/database.rs"]
 mod database;
+#[path = "../../replication/tests/support/server.rs"]
+mod server;
 #[path = "relay/support.rs"]
 mod support;
 
 use database::Database;
+use server::Server;
 use support::{World, source};
 
 async fn set_bound(database: &Database, sql: &str) {
@@ -43,7 +46,9 @@ async fn overrun(database: &Database, slot: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_was_overrun_is_made_again_with_an_alarm_and_the_table_is_read() {
-    let database = Database::with_outbox().await;
+    let server = Server::new();
+    server.start(&["wal_level=logical"]);
+    let database = Database::with_outbox_on(&server.url()).await;
     let slot = database.url.rsplit('/').next().unwrap();
     let fields = format!("tenant = \"acme\"\nmode = \"tail\"\nslot = \"{slot}\"");
     let config = source("shop", &database.url, &fields);

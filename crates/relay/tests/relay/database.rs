@@ -25,20 +25,30 @@ pub(crate) async fn connect(url: &str) -> Client {
 }
 
 impl Database {
-    /// An empty one.
+    /// An empty one on the shared test server.
     pub(crate) async fn empty() -> Self {
+        Self::empty_on(&server()).await
+    }
+
+    /// An empty one on this server.
+    pub(crate) async fn empty_on(server: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("relay_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let admin = connect(&server()).await;
+        let admin = connect(server).await;
         admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.unwrap();
         admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-        let url = database_url(&name);
+        let url = database_url(server, &name);
         Self { client: connect(&url).await, url }
     }
 
     /// One with our own table and function.
     pub(crate) async fn with_outbox() -> Self {
-        let database = Self::empty().await;
+        Self::with_outbox_on(&server()).await
+    }
+
+    /// The same on this server.
+    pub(crate) async fn with_outbox_on(server: &str) -> Self {
+        let database = Self::empty_on(server).await;
         let sql = [railpost_outbox::sql::POSTGRES_TABLE, railpost_outbox::sql::POSTGRES_FUNCTION];
         database.run(&sql.join("\n")).await;
         database
@@ -82,9 +92,9 @@ impl Database {
     }
 }
 
-/// The URL of a database of the test server.
-fn database_url(name: &str) -> String {
-    let config: Config = server().parse().unwrap();
+/// The URL of a database of a server.
+fn database_url(server: &str, name: &str) -> String {
+    let config: Config = server.parse().unwrap();
     let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
         panic!("the test server is reached by TCP")
     };

@@ -46,9 +46,17 @@ impl Server {
         self.run("pg_ctl", &["-w", "-o", &options, "-l", &log.to_string_lossy(), "start"]);
     }
 
+    /// Ends the server without letting it write anything, as a crash of its machine would.
+    pub(crate) fn crash(&self) {
+        self.run("pg_ctl", &["-w", "-m", "immediate", "stop"]);
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://railpost@127.0.0.1:{}/postgres", self.port)
+    }
+
     pub(crate) async fn client(&self) -> Client {
-        let url = format!("postgres://railpost@127.0.0.1:{}/postgres", self.port);
-        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.unwrap();
         tokio::spawn(connection);
         client
     }
@@ -76,7 +84,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.folder.path().join("data/postmaster.pid").exists() {
-            self.run("pg_ctl", &["-w", "-m", "immediate", "stop"]);
+            self.crash();
         }
     }
 }
