@@ -43,6 +43,10 @@ pub(crate) const CURSOR_ROWS: usize = 10_000;
 pub(crate) const PASS_ROWS_MAX: usize = 100_000;
 pub(crate) const PASS_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How often a scan goes through everything: a row that a person restored from a dump carries the number of a
+/// transaction long past.
+pub(crate) const FULL_SCAN_EVERY: Duration = Duration::from_mins(10);
+
 /// How long the lease of a source lasts. A reader that vanished costs as much.
 pub(crate) const LEASE_LENGTH: Span = Span::from_secs(5);
 

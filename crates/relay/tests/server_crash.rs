@@ -19,7 +19,7 @@ use railpost_relay::SourceConfig;
 use support::{World, source};
 
 const ROWS: usize = 3_000;
-const RESTARTS: usize = 3;
+const RESTARTS: usize = 2;
 
 /// Kills the server without letting it write anything, and starts it again: as a crash of its machine
 /// would.
@@ -43,6 +43,7 @@ async fn crash_while_reading(database: Database, config: SourceConfig) {
     for crash in 1..=RESTARTS {
         world.until_accepted(ROWS * crash / (RESTARTS + 2)).await;
         restart().await;
+        relay.wake();
     }
     world.until_accepted(ROWS).await;
     let expected: Vec<String> = (1..=ROWS).map(|n| format!("e{n}")).collect();

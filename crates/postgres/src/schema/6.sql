@@ -139,6 +139,6 @@ DECLARE
         WHERE p.proname = 'railpost_emit' AND p.pronamespace = current_schema()::regnamespace);
 BEGIN
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', emit);
-    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_catalog, pg_temp', emit, current_schema());
+    EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', emit, current_schema());
 END
 $$;

@@ -6,6 +6,7 @@ use super::{Finding, role, setting};
 use crate::config::{After, Column, Location, Mode, Order, Shape, SourceConfig, Wake, quote};
 use crate::init;
 use crate::postgres::mapping::Mapping;
+use crate::postgres::table;
 use crate::trouble::Trouble;
 
 /// Answers whether the table can be read.
@@ -28,7 +29,7 @@ pub(super) async fn check(
     if !check_rights(client, config, findings).await? {
         return Ok(false);
     }
-    if config.mode == Mode::Poll && !check_columns(client, config, findings).await {
+    if !check_columns(client, config, findings).await {
         return Ok(false);
     }
     if config.mode == Mode::Poll {
@@ -64,17 +65,34 @@ async fn check_columns(
     config: &SourceConfig,
     findings: &mut Vec<Finding>,
 ) -> bool {
-    match Mapping::of(client, config).await {
-        Ok(_) => {
-            findings
-                .push(Finding::good("columns", "all columns are there and have types that fit"));
-            true
-        }
-        Err(trouble) => {
-            findings.push(Finding::of_trouble("columns", &trouble));
-            false
-        }
+    let probed = match config.mode {
+        Mode::Poll => Mapping::of(client, config).await.map(|_| ()),
+        Mode::Tail | Mode::Messages => match table::probe(client, config).await {
+            Ok((_, key)) => {
+                findings.extend(check_reread(config, &key));
+                Ok(())
+            }
+            Err(trouble) => Err(trouble),
+        },
+    };
+    findings.push(match &probed {
+        Ok(()) => Finding::good("columns", "all columns are there and have types that fit"),
+        Err(trouble) => Finding::of_trouble("columns", trouble),
+    });
+    probed.is_ok()
+}
+
+/// A table without a number has no order but that of the log.
+fn check_reread(config: &SourceConfig, key: &Column) -> Option<Finding> {
+    if config.columns.order.as_ref() == Some(key) {
+        return None;
     }
+    let found = "no number orders the table: if the slot is lost, rows are read as they lie";
+    let fix = format!(
+        "ALTER TABLE {} ADD seq bigint GENERATED ALWAYS AS IDENTITY UNIQUE;",
+        config.table.sql()
+    );
+    Some(Finding::warning("order", found, fix))
 }
 
 /// The number is drawn by the database, one at a time, and names one row.

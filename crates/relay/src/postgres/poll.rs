@@ -16,10 +16,13 @@ use super::connect::{Address, Session};
 use super::mapping::Mapping;
 use crate::config::{SourceConfig, Wake};
 use crate::handover::Handover;
-use crate::limits::{CURSOR_ROWS, NEAR_ROWS_MAX, NOTIFY_INTERVAL, PASS_TIME_MAX};
+use crate::limits::{CURSOR_ROWS, FULL_SCAN_EVERY, NEAR_ROWS_MAX, NOTIFY_INTERVAL, PASS_TIME_MAX};
 use crate::row::SourceRow;
 use crate::run::Running;
 use crate::trouble::Trouble;
+
+/// The floor of a scan that goes through everything.
+const NO_FLOOR: &str = "0";
 
 /// The number of a row, and the size of its payload.
 type Key = (i64, usize);
@@ -35,6 +38,8 @@ struct Poller<'r> {
     remover: Session,
     /// No row of a transaction below this one can appear any more.
     floor: String,
+    /// When a scan last began without a floor.
+    full_scan_at: Instant,
 }
 
 /// Reads the source until something fails.
@@ -66,11 +71,16 @@ impl<'r> Poller<'r> {
         if config.wake == Wake::Notify {
             reader.client.batch_execute(&format!("LISTEN {NOTIFY_CHANNEL}")).await?;
         }
-        Ok(Self { running, config, mapping, reader, remover, floor: "0".to_owned() })
+        let (floor, full_scan_at) = (NO_FLOOR.to_owned(), Instant::now());
+        Ok(Self { running, config, mapping, reader, remover, floor, full_scan_at })
     }
 
     /// Takes all that is visible, within bounds. Answers how many rows those were.
     async fn pass(&mut self, handover: &mut Handover) -> Result<usize, Trouble> {
+        if self.full_scan_at.elapsed() >= FULL_SCAN_EVERY {
+            NO_FLOOR.clone_into(&mut self.floor);
+            self.full_scan_at = Instant::now();
+        }
         let near = self.reader.client.query_one(&self.mapping.near, &[&self.floor]).await?;
         handover.keep().await?;
         let (numbers, sizes): (Vec<i64>, Vec<i64>) = (near.try_get(1)?, near.try_get(2)?);

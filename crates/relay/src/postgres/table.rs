@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::connect::Session;
@@ -24,8 +25,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) async fn open(session: Session, config: &SourceConfig) -> Result<Self, Trouble> {
-        let (key, kind) = key_of(&session, config).await?;
-        let mapping = Mapping::of_table(&session.client, config, &key, &kind).await?;
+        let (mapping, key) = probe(&session.client, config).await?;
         Ok(Self { session, mapping, key })
     }
 
@@ -122,14 +122,23 @@ impl Missing {
     }
 }
 
+/// How the table is read, and what names its rows. This fails if a column is missing or may not be read.
+pub(crate) async fn probe(
+    client: &Client,
+    config: &SourceConfig,
+) -> Result<(Mapping, Column), Trouble> {
+    let (key, kind) = key_of(client, config).await?;
+    Ok((Mapping::of_table(client, config, &key, &kind).await?, key))
+}
+
 /// What names a row, and its type. A table that is tailed need not have a number.
-async fn key_of(session: &Session, config: &SourceConfig) -> Result<(Column, Type), Trouble> {
+async fn key_of(client: &Client, config: &SourceConfig) -> Result<(Column, Type), Trouble> {
     let order = config.columns.order.iter();
     for key in order.chain([&config.columns.id]) {
         let Column::Name(name) = key else { continue };
         let sql = "SELECT atttypid FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2 AND attnum > 0 \
                    AND NOT attisdropped";
-        let found = session.client.query_opt(sql, &[&config.table.sql(), &name]).await?;
+        let found = client.query_opt(sql, &[&config.table.sql(), &name]).await?;
         let kind = found.map(|row| row.try_get::<_, u32>(0)).transpose()?;
         if let Some(kind) = kind {
             let kind = Type::from_oid(kind).unwrap_or(Type::TEXT);

@@ -111,6 +111,24 @@ async fn a_role_that_lacks_rights_is_told_which() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tailed_table_is_checked_for_its_columns_and_its_number() {
+    let database = Database::empty().await;
+    database
+        .run("CREATE TABLE outboxevent (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, kind text, payload jsonb)")
+        .await;
+    let config = source(
+        "shop",
+        &database.url,
+        "tenant = \"acme\"\nmode = \"tail\"\nshape = \"debezium\"\nslot = \"none\"",
+    );
+    assert_eq!(worst(&check(&config, None).await), [("columns", Verdict::Bad)]);
+    database.run("ALTER TABLE outboxevent RENAME kind TO type").await;
+    let conditions: Vec<&str> =
+        worst(&check(&config, None).await).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(conditions, ["order", "publication", "log size"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sqlite_file_that_init_made_has_nothing_wrong() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("shop.db");

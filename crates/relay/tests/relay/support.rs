@@ -125,6 +125,15 @@ impl World {
         find().unwrap()
     }
 
+    /// Waits until any source is in trouble that is told with these words.
+    pub(crate) async fn until_told(&self, words: &str) {
+        let told = || {
+            let troubles = self.troubles.lock().unwrap();
+            troubles.values().flatten().any(|trouble| trouble.to_string().contains(words))
+        };
+        self.until(told, || format!("{:?}", self.troubles.lock().unwrap())).await;
+    }
+
     /// Waits until a source began to be read so often.
     pub(crate) async fn until_reading(&self, source: &str, times: usize) {
         let often = || self.readings.lock().unwrap().get(source).copied().unwrap_or_default();

@@ -155,6 +155,27 @@ async fn a_slot_that_was_dropped_is_made_again_with_an_alarm_and_the_table_is_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn messages_that_a_lost_slot_took_along_are_named_by_their_stretch_of_the_log() {
+    let (database, world, config, relay) = following("mode = \"messages\"").await;
+    database.run(&emit_message("e1", "k", 1)).await;
+    world.until_accepted(1).await;
+    relay.stop().await;
+    drop_slot(&database, &config).await;
+    database.run(&emit_message("lost", "k", 2)).await;
+    let relay = world.relay(vec![config.clone()]);
+    let alarm = world.until_alarm().await;
+    assert!(
+        alarm.contains("read up to") && alarm.contains("messages between the two are lost"),
+        "{alarm}"
+    );
+    world.until_reading("shop", 2).await;
+    database.run(&emit_message("e3", "k", 3)).await;
+    world.until_accepted(2).await;
+    assert_eq!(world.ids(), ["e1", "e3"]);
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_was_moved_ahead_raises_an_alarm_and_the_table_is_read() {
     let (database, world, config, relay) = following("").await;
     relay.stop().await;
