@@ -2,7 +2,7 @@
 //! fits it and what does not, and holds the answers against it. It is pinned, from PyPI, in a folder below `target`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::machine::{free_port, run, server_binary, target};
@@ -62,6 +62,15 @@ struct Server {
 }
 
 impl Server {
+    /// A source that events are relayed from: run.py makes its file.
+    fn configure(folder: &Path) -> Result<PathBuf, String> {
+        let (config, source) = (folder.join("railpost.toml"), folder.join("app.db"));
+        let _ = fs::remove_file(&source);
+        let text = format!("[[outbox]]\nname = \"app\"\nurl = \"sqlite:{}\"\n", source.display());
+        fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+        Ok(config)
+    }
+
     fn start(program: &Path, folder: &Path) -> Result<Self, String> {
         let address = format!("127.0.0.1:{}", free_port()?);
         let data = folder.join("data");
@@ -69,6 +78,7 @@ impl Server {
         let mut command = Command::new(program);
         command.args(["serve", "--store", "memory:", "--log-level", "error", "--listen", &address]);
         command.arg("--data-dir").arg(&data);
+        command.arg("--config").arg(Self::configure(folder)?);
         command.env("RAILPOST_SERVER_ADMIN_KEY", ADMIN_KEY);
         command.env("RAILPOST_DELIVERY_ALLOW_PUBLIC", "false");
         command.env("RAILPOST_DELIVERY_ALLOW_LOOPBACK", "never");

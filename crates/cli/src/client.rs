@@ -278,12 +278,16 @@ impl Client {
             "replay" => "replay list",
             "key" | "API key" => "keys list",
             "event type" => "event-types list",
+            "source" => "outbox status",
+            "parked row" => return "`railpost outbox parked list SOURCE` lists them".to_owned(),
+            "role" => return "`railpost outbox grants` lists them".to_owned(),
             _ => {
                 return "check that the server has the same version: `railpost --version`"
                     .to_owned();
             }
         };
         match what {
+            "source" => "`railpost outbox status` lists them".to_owned(),
             "tenant" => format!("`railpost {list}` (with an admin key) lists them"),
             _ => format!("`railpost {list} --tenant {}` lists them", self.tenant),
         }

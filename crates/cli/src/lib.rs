@@ -32,6 +32,7 @@ mod dead_letters;
 mod replay;
 mod keys;
 mod audit;
+pub mod outbox;
 pub mod upkeep;
 mod schedule;
 mod signatures;

@@ -90,7 +90,17 @@ pub(super) fn show_with_lines(
 
 /// Prints items that came whole.
 pub(super) fn show_items(session: &Session, answer: &Value, columns: &[Column]) -> Outcome {
-    let mut printer = Printer::new(session, columns);
+    show_items_with_lines(session, answer, columns, |_| Vec::new())
+}
+
+/// The same with lines of each item's own below it.
+pub(super) fn show_items_with_lines(
+    session: &Session,
+    answer: &Value,
+    columns: &[Column],
+    below: fn(&Value) -> Vec<String>,
+) -> Outcome {
+    let mut printer = Printer { below, ..Printer::new(session, columns) };
     printer.items(answer["items"].as_array().map(Vec::as_slice).unwrap_or_default())?;
     printer.end(None)
 }

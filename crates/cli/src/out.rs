@@ -143,18 +143,18 @@ impl Out {
     }
 
     /// With the words of states in their colours.
-    fn painted(self, line: &str) -> String {
+    pub(super) fn painted(self, line: &str) -> String {
         if !self.colours {
             return line.to_owned();
         }
         let paint = |word: &str| match word {
-            "delivered" | "acknowledged" | "active" | "done" | "verified" => {
+            "delivered" | "acknowledged" | "active" | "done" | "verified" | "reading" | "ok" => {
                 format!("\x1b[32m{word}\x1b[0m")
             }
-            "waiting" | "retryable" | "paused" | "running" | "failing" => {
+            "waiting" | "retryable" | "paused" | "running" | "failing" | "warning" => {
                 format!("\x1b[33m{word}\x1b[0m")
             }
-            "dead" | "permanent" | "quarantined" | "gone" | "failed" => {
+            "dead" | "permanent" | "quarantined" | "gone" | "failed" | "trouble" | "bad" => {
                 format!("\x1b[31m{word}\x1b[0m")
             }
             word => word.to_owned(),

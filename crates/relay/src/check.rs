@@ -5,7 +5,7 @@ mod table;
 
 use tokio_postgres::Client;
 
-use crate::config::{Location, Mode, SourceConfig};
+use crate::config::{Location, Mode, SourceConfig, Wake, quote};
 use crate::init::init_sql;
 use crate::postgres::connect::{Address, Session};
 use crate::postgres::poll::refuse_pooler;
@@ -179,27 +179,44 @@ pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result
     Ok(())
 }
 
-/// Removes what the relay has made at a source: its replication slot and the publication. The table and
-/// its rows stay. Answers what was removed.
+/// Removes what was made at a source for the relay: its replication slot, the publication and the trigger. The
+/// table and its rows stay. Answers what was removed.
 pub async fn drop_source(
     config: &SourceConfig,
     store: Option<&StoreAddress>,
 ) -> Result<Vec<String>, Trouble> {
-    let mut removed = Vec::new();
-    if config.mode == Mode::Poll {
-        return Ok(removed);
+    let has_trigger = config.wake == Wake::Notify && config.location != Location::Store;
+    if config.mode == Mode::Poll && !has_trigger {
+        return Ok(Vec::new());
     }
     let session = Address::of(config, store)?.connect("drop").await?;
+    if has_trigger {
+        return drop_trigger(&session.client, config).await;
+    }
+    drop_slot(&session.client, config).await
+}
+
+async fn drop_slot(client: &Client, config: &SourceConfig) -> Result<Vec<String>, Trouble> {
+    let mut removed = Vec::new();
     let sql =
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1";
-    if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
+    if client.query_opt(sql, &[&config.slot]).await?.is_some() {
         removed.push(format!("slot {}", config.slot));
     }
     let sql = "SELECT FROM pg_publication WHERE pubname = $1";
-    if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
-        let sql = format!("DROP PUBLICATION {}", crate::config::quote(&config.slot));
-        session.client.batch_execute(&sql).await?;
+    if client.query_opt(sql, &[&config.slot]).await?.is_some() {
+        client.batch_execute(&format!("DROP PUBLICATION {}", quote(&config.slot))).await?;
         removed.push(format!("publication {}", config.slot));
     }
     Ok(removed)
+}
+
+async fn drop_trigger(client: &Client, config: &SourceConfig) -> Result<Vec<String>, Trouble> {
+    let table = config.table.sql();
+    let sql = "SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = 'railpost_outbox_notify'";
+    if client.query_opt(sql, &[&table]).await?.is_none() {
+        return Ok(Vec::new());
+    }
+    client.batch_execute(&format!("DROP TRIGGER railpost_outbox_notify ON {table}")).await?;
+    Ok(vec![format!("trigger railpost_outbox_notify on {}", config.table)])
 }

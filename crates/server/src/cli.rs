@@ -4,6 +4,7 @@ mod config;
 mod demo;
 mod serve;
 mod offline;
+mod outbox;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use railpost_cli::{Out, Outcome, Session, Target, upkeep};
 
 use offline::{LinesAction, StoreAction};
+use outbox::OutboxAction;
 
 const HELP: &str = "\
 {about}
@@ -45,6 +47,7 @@ Administration:
   tenants       Owners of events and endpoints
   event-types   JSON Schemas for payloads
   keys          API keys and their scopes
+  outbox        Databases that events are relayed from, and rows that were refused
   whoami        What this API key may do
   backup        Write a copy of the store
   restore       Replace the store by a backup; the server must be stopped
@@ -100,6 +103,9 @@ enum Command {
     /// Runs of sequence numbers (`X-Lane`)
     #[command(subcommand)]
     Lines(LinesAction),
+    /// Databases that events are relayed from, and rows that were refused
+    #[command(subcommand)]
+    Outbox(OutboxAction),
     /// Check and show the server's configuration
     #[command(subcommand)]
     Config(config::Action),
@@ -125,6 +131,11 @@ pub fn run() -> ExitCode {
         }
         Command::Lines(LinesAction::Renew(how)) => {
             session().and_then(|session| upkeep::renew_lines(&session, how.yes))
+        }
+        Command::Outbox(OutboxAction::Init(arguments)) => outbox::init(arguments, out),
+        Command::Outbox(OutboxAction::Drop(arguments)) => outbox::drop(arguments, out),
+        Command::Outbox(OutboxAction::Client(action)) => {
+            session().and_then(|session| railpost_cli::outbox::run(action, &session))
         }
         Command::Openapi => out.bytes(railpost_api::openapi_text().as_bytes()),
         Command::Completions { shell } => completions(shell, out),

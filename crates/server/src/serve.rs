@@ -38,7 +38,7 @@ use first_keys::StartReport;
 use listen::{HttpListener, Served};
 
 pub use first_keys::DEFAULT_TENANT;
-pub(crate) use offline::{Restored, renew_lines, restore, verify};
+pub(crate) use offline::{Restored, open_stopped, renew_lines, restore, verify};
 
 /// A server that listens.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use railpost_engine::Time;
-use railpost_store::limits::TEXT_LEN_MAX;
+use railpost_store::limits::{PARKED_COMMAND_HEADS_MAX, PARKED_ROWS_MAX, TEXT_LEN_MAX};
 use railpost_store::{
     ParkedAction, ParkedCommand, ParkedQuery, ParkedRow, ParkedTarget, RowRefusal, SourceFields,
     SourceName,
@@ -231,9 +231,11 @@ async fn retry_all(
     let mut rows = 0;
     loop {
         let source = path.source.0.clone();
-        match command(&ctx, source, ParkedAction::Retry, ParkedTarget::AllHeads).await? {
-            0 => return ctx.remember(Json(CommandView { rows })).await,
-            more => rows += more,
+        let released = command(&ctx, source, ParkedAction::Retry, ParkedTarget::AllHeads).await?;
+        rows += released;
+        // What was refused again meanwhile is not released once more: that could go on for ever.
+        if released < PARKED_COMMAND_HEADS_MAX as u64 || rows >= PARKED_ROWS_MAX {
+            return ctx.remember(Json(CommandView { rows })).await;
         }
     }
 }

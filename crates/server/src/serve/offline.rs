@@ -102,15 +102,14 @@ pub(crate) async fn verify(config: &Config) -> Result<Option<String>, StartError
 
 /// Begins a new era of the configured store, and with it a new line of every lane. Answers when.
 pub(crate) async fn renew_lines(config: &Config) -> Result<Timestamp, StartError> {
-    let renewed =
-        async { open_existing(config).await?.begin_era().await.map_err(Trouble::of("store")) };
-    match renewed.await {
-        Ok(()) => Ok(SystemSource.now()),
-        Err(Trouble::Damage(damage)) => {
-            Err(StartError(format!("the store is damaged: {damage}; restore a backup")))
-        }
-        Err(Trouble::Other(error)) => Err(error),
-    }
+    let renewed = open_stopped(config).await?.begin_era().await;
+    renewed.map_err(|error| Trouble::of("store")(error).told())?;
+    Ok(SystemSource.now())
+}
+
+/// Opens the configured store, whose server is stopped.
+pub(crate) async fn open_stopped(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+    open_existing(config).await.map_err(Trouble::told)
 }
 
 /// Why work on a store failed.
@@ -121,6 +120,15 @@ enum Trouble {
 }
 
 impl Trouble {
+    fn told(self) -> StartError {
+        match self {
+            Self::Damage(damage) => {
+                StartError(format!("the store is damaged: {damage}; restore a backup"))
+            }
+            Self::Other(error) => error,
+        }
+    }
+
     fn of(store: &str) -> impl Fn(StoreError) -> Self {
         move |error| match error {
             StoreError::Corrupt(damage) => Self::Damage(damage),

@@ -4,6 +4,7 @@ somewhere, and tells schemathesis the ids."""
 import argparse
 import os
 import pathlib
+import sqlite3
 import string
 import subprocess
 import sys
@@ -69,6 +70,18 @@ def furnish(server, tenant):
     }
 
 
+def park(server, count):
+    """Writes rows that are refused to the source of the configuration, and gives the numbers of the parked ones."""
+    table = (HERE.parents[3] / "crates/outbox/src/sql/sqlite_table.sql").read_text()
+    with sqlite3.connect("app.db") as source:
+        source.executescript(table)
+        insert = "INSERT INTO railpost_outbox (tenant, type, key, payload) VALUES ('nobody', 'a.b', ?, '{}')"
+        source.executemany(insert, [(f"k{number}",) for number in range(count)])
+    source.close()
+    parked = server.wait_for("/v1/outbox/app/parked?limit=500", lambda page: len(page["items"]) == count)
+    return [row["number"] for row in parked["items"]]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
@@ -81,6 +94,7 @@ def main():
     filled_in = {"URL": options.url, "API_KEY": key}
     for role, tenant in [("OWN", "shop"), ("TYPED", "typed"), ("DOOMED", "doomed")]:
         filled_in.update((f"{role}_{name}", id) for name, id in furnish(server, tenant).items())
+    filled_in["PARKED"] = ", ".join(str(number) for number in park(server, 100))
     config = pathlib.Path("schemathesis.toml")
     config.write_text(string.Template((HERE / config).read_text()).substitute(filled_in))
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE)}

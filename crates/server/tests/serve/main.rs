@@ -11,6 +11,7 @@ mod configuration;
 mod erasing;
 mod errors;
 mod loopback;
+mod outbox;
 mod postgres;
 mod restoring;
 mod settings;

@@ -7,7 +7,7 @@ use super::process::{ADMIN_KEY, Running, output};
 use super::receiver::Receiver;
 
 /// The test server's URL. A test without a server fails: a skipped one would look like a passed one.
-fn database() -> String {
+pub(crate) fn database() -> String {
     std::env::var("RAILPOST_TEST_POSTGRES").expect(
         "RAILPOST_TEST_POSTGRES is not set: run `cargo xtask test`, which starts a PostgreSQL",
     )
