@@ -126,7 +126,7 @@ fn route_to(target: Target, endpoint: &Endpoint, sender: &Sender) -> Result<Rout
 fn timeouts(endpoint: &Endpoint) -> Result<Timeouts, String> {
     let default = Timeouts::default();
     let Some(total) = endpoint.settings.timeout else { return Ok(default) };
-    let total = Duration::from_millis(total.as_millis());
+    let total = Duration::from(total);
     Timeouts::new(default.connect().min(total), total).map_err(text)
 }
 
