@@ -18,6 +18,7 @@ mod sign_in_trail;
 mod shown;
 mod table;
 mod form;
+mod filters;
 mod chart;
 mod layout;
 mod live;

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use railpost_api::Needs;
 use serde_json::{Value, json};
 
-use super::dead_letters::{FILTERS, filter_of};
+use super::dead_letters::filter_of;
+use super::filters::OF_DEAD_LETTERS;
 use super::form::{button, form};
 use super::layout::Tab;
 use super::shown::{self, badge, count, items, number, text};
@@ -115,7 +116,7 @@ fn preview(visit: &PageVisit, replay: &Value) -> Markup {
 fn start_form(visit: &PageVisit, replay: &Value) -> Markup {
     let (action, matched) = (text(replay, "action"), number(replay, "matched"));
     let body = html! {
-        @for name in FILTERS {
+        @for name in OF_DEAD_LETTERS.map(|filter| filter.name) {
             @if let Some(value) = replay["filter"][name].as_str() {
                 input type="hidden" name=(name) value=(value);
             }
