@@ -24,6 +24,7 @@ mod query;
 mod strict;
 mod bounds;
 mod body;
+mod members;
 mod merge;
 mod answer;
 mod auth;

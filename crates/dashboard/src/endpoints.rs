@@ -1,6 +1,7 @@
 //! Endpoints: the list, one of them, creating and editing, and what can be done to one.
 
 mod detail;
+mod settings;
 mod draft;
 mod edit;
 

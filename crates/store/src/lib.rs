@@ -45,6 +45,8 @@ mod access;
 mod archive;
 mod upkeep;
 mod sources;
+#[cfg(feature = "schema")]
+mod schema;
 
 pub mod backend;
 
