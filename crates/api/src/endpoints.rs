@@ -139,9 +139,9 @@ pub(crate) async fn change(
     let before_change = EndpointInput { fields: endpoint.settings.into(), private };
     let (settings, private) = settings::checked(&ctx.app, change.apply(&before_change)?)?;
     endpoint.settings = settings;
-    let mut _turn = None;
+    let mut _lock = None;
     if endpoint.settings.policy.signed && !was_signed {
-        _turn = Some(ctx.app.secret_changes.lock().await);
+        _lock = Some(ctx.app.secret_changes.lock().await);
         secrets::require_lasting(&ctx, endpoint.id).await?;
     }
     endpoint.revision += 1;

@@ -120,7 +120,7 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
 ];
 
 /// The answer with the headers that every answer carries.
-pub fn guarded(mut response: Response) -> Response {
+pub fn with_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(value);
     }

@@ -103,7 +103,7 @@ pub(super) async fn act(visit: PageVisit) -> PageResult {
     let action = visit.field("action");
     let chosen = visit.fields("delivery");
     if chosen.is_empty() {
-        return Ok(visit.then_problem("/dead-letters", "Choose at least one dead letter."));
+        return Ok(visit.redirect_with_problem("/dead-letters", "Choose at least one dead letter."));
     }
     let (mut count, mut refusals) = (0, Vec::new());
     for delivery in chosen {
@@ -120,10 +120,10 @@ pub(super) async fn act(visit: PageVisit) -> PageResult {
         count => format!("Done for {count} dead letters: {action}. "),
     };
     Ok(match refusals.first() {
-        None => visit.then("/dead-letters", said),
+        None => visit.redirect("/dead-letters", said),
         Some(first) => {
             let said = format!("{said}Refused for {}. {first}", refusals.len());
-            visit.then_problem("/dead-letters", said)
+            visit.redirect_with_problem("/dead-letters", said)
         }
     })
 }

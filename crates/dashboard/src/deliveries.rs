@@ -227,8 +227,8 @@ fn header_lines(headers: &[Value]) -> Markup {
 pub(super) async fn discard(visit: PageVisit) -> PageResult {
     let page = format!("/deliveries/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/discard"), None).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The delivery is discarded."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The delivery is discarded."),
         Err(back) => back,
     })
 }

@@ -110,8 +110,8 @@ pub(super) async fn redeliver(visit: PageVisit) -> PageResult {
     let page = format!("/events/{}", visit.param("id"));
     let body = json!({ "endpoint": visit.field("endpoint") });
     let answered = visit.post(&format!("{page}/redeliver"), Some(&body)).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The event is sent again, at the end of its lane."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The event is sent again, at the end of its lane."),
         Err(back) => back,
     })
 }

@@ -12,11 +12,11 @@ pub(super) struct Filter {
     /// Its name in the API.
     pub(super) name: &'static str,
     label: &'static str,
-    input: Input,
+    input: FilterInput,
 }
 
 #[derive(Clone, Copy)]
-enum Input {
+enum FilterInput {
     /// A text such as this one.
     Text(&'static str),
     /// One of the states of a delivery.
@@ -25,8 +25,9 @@ enum Input {
     Endpoint,
 }
 
-const STATE: Filter = Filter { name: "state", label: "State", input: Input::State };
-const ENDPOINT: Filter = Filter { name: "endpoint", label: "Endpoint", input: Input::Endpoint };
+const STATE: Filter = Filter { name: "state", label: "State", input: FilterInput::State };
+const ENDPOINT: Filter =
+    Filter { name: "endpoint", label: "Endpoint", input: FilterInput::Endpoint };
 const TYPE: Filter = filter("type", "Type", "order.created");
 const KEY: Filter = filter("key", "Key", "order-1");
 const FROM: Filter = filter("created_after", "From", "2026-01-31T12:00:00Z");
@@ -34,7 +35,7 @@ const BEFORE: Filter = filter("created_before", "Before", "2026-01-31T12:00:00Z"
 const TARGET: Filter = filter("target", "Target", "ep_…");
 
 const fn filter(name: &'static str, label: &'static str, example: &'static str) -> Filter {
-    Filter { name, label, input: Input::Text(example) }
+    Filter { name, label, input: FilterInput::Text(example) }
 }
 
 pub(super) const OF_EVENTS: [Filter; 4] = [TYPE, KEY, FROM, BEFORE];
@@ -74,14 +75,14 @@ impl Filter {
     async fn field(&self, visit: &PageVisit) -> Result<Markup, ApiRefusal> {
         let (name, value) = (self.name, visit.query(self.name));
         let input = match self.input {
-            Input::Text(example) => html! {
+            FilterInput::Text(example) => html! {
                 input id={ "filter-" (name) } name=(name) value=(value) placeholder=(example) spellcheck="false";
             },
-            Input::State => {
+            FilterInput::State => {
                 let states = STATES.map(|state| (state.to_owned(), words(state)));
                 select(name, value, &states)
             }
-            Input::Endpoint => select(name, value, &endpoints(visit).await?),
+            FilterInput::Endpoint => select(name, value, &endpoints(visit).await?),
         };
         Ok(html! { div.field { label for={ "filter-" (name) } { (self.label) } (input) } })
     }

@@ -48,7 +48,7 @@ pub(super) async fn start(visit: PageVisit) -> PageResult {
         "dry_run": visit.field("dry_run") == "true",
     });
     let answered = visit.post("/replays", Some(&body)).await;
-    Ok(match visit.or_back("/dead-letters", answered)? {
+    Ok(match visit.or_redirect("/dead-letters", answered)? {
         Ok(replay) => Reply::Goto(visit.path(&format!("/replays/{}", text(&replay, "id")))),
         Err(back) => back,
     })
@@ -133,8 +133,8 @@ fn start_form(visit: &PageVisit, replay: &Value) -> Markup {
 pub(super) async fn cancel(visit: PageVisit) -> PageResult {
     let page = format!("/replays/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/cancel"), None).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The replay is cancelled; what was done stays done."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The replay is cancelled; what was done stays done."),
         Err(back) => back,
     })
 }

@@ -13,8 +13,8 @@ use crate::visit::{ApiRefusal, PageVisit};
 use crate::{PageResult, Reply};
 
 pub(crate) async fn new(visit: PageVisit) -> PageResult {
-    let form = Form { draft: &Draft::new(), id: None, revision: "", refused: None };
-    Reply::page("New endpoint", Tab::Endpoints, form.drawn(&visit))
+    let form = EndpointForm { draft: &Draft::new(), id: None, revision: "", refused: None };
+    Reply::page("New endpoint", Tab::Endpoints, form.render(&visit))
 }
 
 pub(crate) async fn create(visit: PageVisit) -> PageResult {
@@ -24,9 +24,9 @@ pub(crate) async fn create(visit: PageVisit) -> PageResult {
         Ok(made) => {
             let page = format!("/endpoints/{}", text(&made, "id"));
             let said = "The endpoint is created. This secret signs its requests:";
-            Ok(visit.then_reveal(&page, said, text(&made["secret"], "value")))
+            Ok(visit.redirect_with_secret(&page, said, text(&made["secret"], "value")))
         }
-        Err(refused) => again(&visit, &draft, None, refused).await,
+        Err(refused) => form_with_refusal(&visit, &draft, None, refused).await,
     }
 }
 
@@ -34,8 +34,8 @@ pub(crate) async fn edit(visit: PageVisit) -> PageResult {
     let id = visit.param("id");
     let endpoint = visit.get(&format!("/endpoints/{id}")).await?;
     let revision = &number(&endpoint, "revision").to_string();
-    let form = Form { draft: &Draft::of(&endpoint), id: Some(id), revision, refused: None };
-    Reply::page("Edit endpoint", Tab::Endpoints, form.drawn(&visit))
+    let form = EndpointForm { draft: &Draft::of(&endpoint), id: Some(id), revision, refused: None };
+    Reply::page("Edit endpoint", Tab::Endpoints, form.render(&visit))
 }
 
 /// Changes what differs from the endpoint as it is, and nothing if nothing does.
@@ -46,19 +46,19 @@ pub(crate) async fn change(visit: PageVisit) -> PageResult {
     let draft = Draft::typed(&visit);
     let mut body = draft.changes(&Draft::of(&endpoint));
     if body.is_empty() {
-        return Ok(visit.then(&path, "Nothing was changed."));
+        return Ok(visit.redirect(&path, "Nothing was changed."));
     }
     let revision = visit.field("revision").parse::<u64>().map_or(Value::Null, Value::from);
     body.insert("revision".to_owned(), revision);
     match visit.call(Method::PATCH, &visit.api_path(&path), Some(&body.into())).await {
-        Ok(_) => Ok(visit.then(&path, "The endpoint is changed.")),
-        Err(refused) => again(&visit, &draft, Some(id), refused).await,
+        Ok(_) => Ok(visit.redirect(&path, "The endpoint is changed.")),
+        Err(refused) => form_with_refusal(&visit, &draft, Some(id), refused).await,
     }
 }
 
 /// The form again, as it was typed, with what was refused. What no field can put right is a page of its
 /// own.
-async fn again(
+async fn form_with_refusal(
     visit: &PageVisit,
     draft: &Draft,
     id: Option<&str>,
@@ -67,15 +67,16 @@ async fn again(
     if !matches!(refused.status, 400 | 409 | 422) {
         return Err(refused);
     }
-    let form = Form { draft, id, revision: visit.field("revision"), refused: Some(&refused) };
-    let (title, body) = (form.title().to_owned(), form.drawn(visit));
+    let form =
+        EndpointForm { draft, id, revision: visit.field("revision"), refused: Some(&refused) };
+    let (title, body) = (form.title().to_owned(), form.render(visit));
     let page = layout::PageContent { title, tab: Tab::Endpoints, body };
     let status = http::StatusCode::UNPROCESSABLE_ENTITY;
-    Ok(Reply::Raw(layout::response(status, page.drawn(visit).await)))
+    Ok(Reply::Raw(layout::response(status, page.render(visit).await)))
 }
 
 /// The form of an endpoint that is new or, if it has an id, edited.
-struct Form<'a> {
+struct EndpointForm<'a> {
     draft: &'a Draft,
     id: Option<&'a str>,
     /// The revision that is edited.
@@ -83,12 +84,12 @@ struct Form<'a> {
     refused: Option<&'a ApiRefusal>,
 }
 
-impl Form<'_> {
+impl EndpointForm<'_> {
     fn title(&self) -> &'static str {
         if self.id.is_some() { "Edit endpoint" } else { "New endpoint" }
     }
 
-    fn drawn(&self, visit: &PageVisit) -> Markup {
+    fn render(&self, visit: &PageVisit) -> Markup {
         let action = match self.id {
             Some(id) => visit.path(&format!("/endpoints/{id}/edit")),
             None => visit.path("/endpoints"),

@@ -12,11 +12,11 @@ pub(super) struct Setting {
     pub(super) path: &'static str,
     label: &'static str,
     hint: &'static str,
-    input: Input,
+    input: SettingInput,
 }
 
 /// How a setting is typed, and what the API is sent for it.
-enum Input {
+enum SettingInput {
     Text,
     /// A text, or nothing if it is empty.
     OptionalText,
@@ -35,13 +35,15 @@ enum Input {
     Flag(&'static [(&'static str, &'static str)]),
 }
 
-use Input::{Choice, Flag, Lines, Number, OptionalNumber, OptionalText, Text, WordLines, Words};
+use SettingInput::{
+    Choice, Flag, Lines, Number, OptionalNumber, OptionalText, Text, WordLines, Words,
+};
 
 const fn setting(
     path: &'static str,
     label: &'static str,
     hint: &'static str,
-    input: Input,
+    input: SettingInput,
 ) -> Setting {
     Setting { path, label, hint, input }
 }
