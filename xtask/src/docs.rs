@@ -18,7 +18,24 @@ const WORDS: [(&str, &str); 7] = [
 ];
 
 /// Folders whose Rust comments and strings are checked too.
-const SOURCES: [&str; 4] = ["crates/api", "crates/cli", "crates/dashboard", "crates/server"];
+const SOURCES: [&str; 16] = [
+    "crates/api",
+    "crates/bench",
+    "crates/cli",
+    "crates/conformance",
+    "crates/dashboard",
+    "crates/dispatch",
+    "crates/engine",
+    "crates/postgres",
+    "crates/receiver",
+    "crates/schema",
+    "crates/server",
+    "crates/sim",
+    "crates/sqlite",
+    "crates/store",
+    "crates/telemetry",
+    "crates/wire",
+];
 
 /// Folders of things that are built or installed.
 const SKIPPED: [&str; 3] = ["dist", "node_modules", "target"];

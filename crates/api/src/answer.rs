@@ -89,9 +89,9 @@ json_answers! {
 
 /// 204: it is done, and there is nothing to say.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done;
+pub(crate) struct NoContent;
 
-impl Answer for Done {
+impl Answer for NoContent {
     const STATUS: StatusCode = StatusCode::NO_CONTENT;
 
     fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
@@ -105,7 +105,7 @@ impl Answer for Done {
 
 /// An answer that is not JSON, or whose status depends: it is given as it is and never stored. `M` says what the
 /// specification says of it.
-pub(crate) struct Plain<M> {
+pub(crate) struct RawResponse<M> {
     response: Response,
     media: PhantomData<fn() -> M>,
 }
@@ -115,13 +115,13 @@ pub(crate) trait Media: Send + 'static {
     fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer>;
 }
 
-impl<M> Plain<M> {
+impl<M> RawResponse<M> {
     pub(crate) fn new(response: Response) -> Self {
         Self { response, media: PhantomData }
     }
 }
 
-impl<M: Media> Answer for Plain<M> {
+impl<M: Media> Answer for RawResponse<M> {
     const STATUS: StatusCode = StatusCode::OK;
 
     fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer> {

@@ -86,7 +86,7 @@ impl Caller {
 
 /// Authorizes a request, or returns the problem. A [`Caller`] among the request's extensions is trusted: only
 /// this process can put it there, as the dashboard does for the user who has signed in.
-pub(crate) async fn admit(
+pub(crate) async fn authorize(
     app: &App,
     parts: &Parts,
     needs: Needs,

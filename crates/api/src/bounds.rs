@@ -3,10 +3,9 @@
 
 use railpost_engine::{Span, optional_span_between};
 use railpost_store::limits::{
-    BACKLOG_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PEM_LEN_MAX, SCHEMA_VERSIONS_MAX, TEXT_LEN_MAX,
-    URL_LEN_MAX,
+    BACKLOG_MAX, PEM_LEN_MAX, SCHEMA_VERSIONS_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
 };
-use railpost_wire::{EventTypeFilter, HEADER_NAME_PATTERN};
+use railpost_wire::EventTypeFilter;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::limits::{BACKUP_PATH_LEN_MAX, CURSOR_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX};
@@ -48,29 +47,7 @@ pub(super) fn event_type_filters(schemas: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn optional_event_type_filters(schemas: &mut SchemaGenerator) -> Schema {
-    let filters = event_type_filters(schemas);
-    json_schema!({ "anyOf": [filters, { "type": "null" }] })
-}
-
-/// Static headers of an endpoint.
-pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "propertyNames": { "pattern": HEADER_NAME_PATTERN, "maxLength": HEADER_VALUE_LEN_MAX },
-        "additionalProperties": {
-            "type": "string",
-            "pattern": "^[ -~]+$",
-            "maxLength": HEADER_VALUE_LEN_MAX,
-        },
-        "maxProperties": HEADERS_MAX,
-    })
-}
-
-pub(super) fn pem(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": PEM_LEN_MAX, "pattern": "-----BEGIN [A-Z0-9 ]+-----" })
-}
-
+/// Certificates, or nothing.
 pub(super) fn optional_pem(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": ["string", "null"],

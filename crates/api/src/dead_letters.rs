@@ -1,12 +1,11 @@
 //! Dead letters: deliveries that failed for good.
 
 use http::Method;
-use railpost_engine::{Command, DeliveryStage, Failure, Time};
+use railpost_engine::{Command, DeliveryStage, Failure};
 use railpost_store::{DeliveryQuery, DeliveryView as Stored, LastAttempt};
-use railpost_wire::{EndpointId, EventType, Key};
 use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::answer::Json;
 use super::attempts;
@@ -14,7 +13,7 @@ use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
 use super::commands::carry_out;
-use super::deliveries::{DeliveryView, find_of, period};
+use super::deliveries::{DeliveryFilter, DeliveryView, find_of};
 use super::path::{OfDelivery, OfTenant};
 use super::problem::Problem;
 use super::query::{ListPage, NoQuery, PagedQuery};
@@ -88,41 +87,17 @@ pub(crate) struct DeadLetterDetail {
     pub(crate) body_sha256: Option<String>,
 }
 
-/// Which dead letters a list shows.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct DeadLetterFilter {
-    /// To this endpoint only.
-    pub(crate) endpoint: Option<EndpointId>,
-    /// Of events of this type only.
-    #[serde(rename = "type")]
-    pub(crate) event_type: Option<EventType>,
-    /// Of events with this key only.
-    pub(crate) key: Option<Key>,
-    /// Of deliveries made at or after this instant only.
-    pub(crate) created_after: Option<Time>,
-    /// Of deliveries made before this instant only.
-    pub(crate) created_before: Option<Time>,
-}
-
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
-    query: PagedQuery<DeadLetterFilter>,
+    query: PagedQuery<DeliveryFilter>,
     _: NoBody,
 ) -> Result<Json<ListPage<DeadLetter>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
-    let DeadLetterFilter { endpoint, event_type, key, created_after, created_before } =
-        query.filter;
-    let query = DeliveryQuery {
-        tenant: path.tenant,
-        endpoint,
-        stage: Some(DeliveryStage::Dead),
-        key,
-        event_type,
-        created: period(created_after, created_before),
-        page: query.page,
-    };
+    let filter = query.filter.of_dead_letters().ok_or_else(|| {
+        Problem::parameter("state", "expected `dead` or no value: the list has dead letters only")
+    })?;
+    let query = DeliveryQuery { tenant: path.tenant, filter: filter.into(), page: query.page };
     let listing = ctx.app.store.deliveries(query).await?;
     let ids = listing.items.iter().map(|stored| stored.delivery.id);
     let mut last = attempts::last_of(&ctx, ids).await?;

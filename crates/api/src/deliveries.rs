@@ -4,7 +4,7 @@ use http::Method;
 use railpost_engine::{
     Command, DeadReason, DeliveryStage, DeliveryState, DiscardReason, LaneId, Time,
 };
-use railpost_store::{DeliveryQuery, DeliveryView as Stored, Period};
+use railpost_store::{self as store, DeliveryQuery, DeliveryView as Stored, Period};
 use railpost_wire::{DeliveryId, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ impl From<Stored> for DeliveryView {
     }
 }
 
-/// Which deliveries a list shows.
+/// Which deliveries a list shows, or a replay is for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DeliveryFilter {
@@ -148,6 +148,32 @@ pub(crate) struct DeliveryFilter {
     pub(crate) created_before: Option<Time>,
 }
 
+impl From<DeliveryFilter> for store::DeliveryFilter {
+    fn from(filter: DeliveryFilter) -> Self {
+        let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
+            filter;
+        let created = period(created_after, created_before);
+        Self { stage: state, endpoint, event_type, key, created }
+    }
+}
+
+impl From<store::DeliveryFilter> for DeliveryFilter {
+    fn from(filter: store::DeliveryFilter) -> Self {
+        let store::DeliveryFilter { stage, endpoint, event_type, key, created } = filter;
+        let Period { from, before } = created;
+        let (created_after, created_before) = (from.map(Time::from), before.map(Time::from));
+        Self { endpoint, state: stage, event_type, key, created_after, created_before }
+    }
+}
+
+impl DeliveryFilter {
+    /// The same for dead letters alone; nothing if it asks for another state.
+    pub(super) fn of_dead_letters(self) -> Option<Self> {
+        let dead = Some(DeliveryStage::Dead);
+        (self.state.is_none() || self.state == dead).then_some(Self { state: dead, ..self })
+    }
+}
+
 pub(crate) async fn list(
     ctx: Ctx,
     path: OfTenant,
@@ -155,17 +181,8 @@ pub(crate) async fn list(
     _: NoBody,
 ) -> Result<Json<ListPage<DeliveryView>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
-    let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
-        query.filter;
-    let query = DeliveryQuery {
-        tenant: path.tenant,
-        endpoint,
-        stage: state,
-        key,
-        event_type,
-        created: period(created_after, created_before),
-        page: query.page,
-    };
+    let query =
+        DeliveryQuery { tenant: path.tenant, filter: query.filter.into(), page: query.page };
     Ok(Json(ListPage::of(ctx.app.store.deliveries(query).await?, DeliveryView::from)))
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 use schemars::SchemaGenerator;
 
-use super::answer::{DescribedAnswer, HtmlPage, Media, Plain, Stylesheet};
+use super::answer::{DescribedAnswer, HtmlPage, Media, RawResponse, Stylesheet};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -56,12 +56,22 @@ impl Media for Document {
     }
 }
 
-async fn document(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Document>, Problem> {
+async fn document(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<RawResponse<Document>, Problem> {
     let text = ctx.app.pages.document.get_or_init(|| openapi_text().into());
     Ok(page("application/json", text.clone()))
 }
 
-async fn browse(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<HtmlPage>, Problem> {
+async fn browse(
+    ctx: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<RawResponse<HtmlPage>, Problem> {
     let text = ctx.app.pages.operations.get_or_init(|| operations::page(&openapi()).into());
     Ok(page(HTML, text.clone()))
 }
@@ -71,22 +81,27 @@ async fn error_codes(
     _: NoPath,
     _: NoQuery,
     _: NoBody,
-) -> Result<Plain<HtmlPage>, Problem> {
+) -> Result<RawResponse<HtmlPage>, Problem> {
     let text = ctx.app.pages.errors.get_or_init(|| errors::page().into());
     Ok(page(HTML, text.clone()))
 }
 
-async fn style(_: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Stylesheet>, Problem> {
+async fn style(
+    _: Ctx,
+    _: NoPath,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<RawResponse<Stylesheet>, Problem> {
     Ok(page("text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes())))
 }
 
-fn page<M>(kind: &'static str, text: Bytes) -> Plain<M> {
+fn page<M>(kind: &'static str, text: Bytes) -> RawResponse<M> {
     let mut response = text.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    Plain::new(response)
+    RawResponse::new(response)
 }
 
 /// A whole page around its parts.

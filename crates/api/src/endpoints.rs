@@ -15,8 +15,9 @@ use serde_json::json;
 use super::answer::{Created, Json};
 use super::audit::Action;
 use super::auth::Needs;
-use super::body::{JsonBody, NoBody};
+use super::body::NoBody;
 use super::call::{AuditAction, Ctx};
+use super::members::ObjectBody;
 use super::merge::MergePatch;
 use super::path::{OfEndpoint, OfTenant};
 use super::problem::{Code, Problem};
@@ -26,7 +27,7 @@ use super::secrets::{self, SecretCreated};
 use super::tenants;
 
 pub(crate) use shape::{
-    EndpointCreated, EndpointFields, EndpointRemoved, EndpointView, NewEndpoint,
+    EndpointCreated, EndpointFields, EndpointInput, EndpointRemoved, EndpointView, NewEndpoint,
 };
 
 const ALL: &str = "/v1/tenants/{tenant}/endpoints";
@@ -65,10 +66,10 @@ pub(crate) async fn create(
     ctx: Ctx,
     path: OfTenant,
     _: NoQuery,
-    JsonBody(new): JsonBody<NewEndpoint>,
+    ObjectBody(new): ObjectBody<NewEndpoint>,
 ) -> Result<Created<EndpointCreated>, Problem> {
-    let (fields, secret) = new.into_fields();
-    let (settings, private) = settings::checked(&ctx.app, fields)?;
+    let (settings, private) = settings::checked(&ctx.app, new.input)?;
+    let secret = new.secret.map(|secret| secret.0);
     let secret = secret.unwrap_or_else(|| Secret::generate(&ctx.app.random()));
     tenants::find(&ctx, &path.tenant).await?;
     check_count(&ctx, &path.tenant).await?;
@@ -122,7 +123,7 @@ pub(crate) async fn change(
     ctx: Ctx,
     path: OfEndpoint,
     _: NoQuery,
-    mut change: MergePatch<EndpointFields>,
+    mut change: MergePatch<EndpointInput>,
 ) -> Result<Json<EndpointView>, Problem> {
     let expected: Option<u64> = change.take("revision")?;
     let before = find(&ctx, &path).await?;
@@ -135,12 +136,12 @@ pub(crate) async fn change(
     }
     let was_signed = endpoint.settings.policy.signed;
     let private = private_to_change(&endpoint, &change)?;
-    let fields = change.apply(&EndpointFields::of(endpoint.settings, private))?;
-    let (settings, private) = settings::checked(&ctx.app, fields)?;
+    let before_change = EndpointInput { fields: endpoint.settings.into(), private };
+    let (settings, private) = settings::checked(&ctx.app, change.apply(&before_change)?)?;
     endpoint.settings = settings;
-    let mut _turn = None;
+    let mut _lock = None;
     if endpoint.settings.policy.signed && !was_signed {
-        _turn = Some(ctx.app.secret_changes.lock().await);
+        _lock = Some(ctx.app.secret_changes.lock().await);
         secrets::require_lasting(&ctx, endpoint.id).await?;
     }
     endpoint.revision += 1;
@@ -158,7 +159,7 @@ pub(crate) async fn change(
 /// What is encrypted of the endpoint. If it cannot be read, the change must replace all of it.
 fn private_to_change(
     endpoint: &Endpoint,
-    change: &MergePatch<EndpointFields>,
+    change: &MergePatch<EndpointInput>,
 ) -> Result<EndpointPrivate, Problem> {
     match &endpoint.private {
         Ok(private) => Ok(private.clone()),

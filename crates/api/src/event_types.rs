@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::Method;
-use railpost_schema::{EventTypes, Rejection, ThreadError, Unusable};
+use railpost_schema::{EventTypes, Rejection, SchemaError, ThreadError};
 use railpost_store::{Event, EventTypeRecord, StoreError, Validation, Write};
 use railpost_wire::{EventType, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::{Done, Json};
+use super::answer::{Json, NoContent};
 use super::audit::{Action, Changes};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
@@ -171,10 +171,10 @@ pub(crate) async fn remove(
     path: OfEventType,
     _: NoQuery,
     _: NoBody,
-) -> Result<Done, Problem> {
+) -> Result<NoContent, Problem> {
     find(&ctx, &path).await?;
     let writes = vec![Write::RemoveEventType(path.tenant.clone(), path.name.clone())];
-    let done = ctx.commit(writes, audit_action(Action::EventTypeRemove, &path), Done).await?;
+    let done = ctx.commit(writes, audit_action(Action::EventTypeRemove, &path), NoContent).await?;
     ctx.app.catalogue.forget(&path.tenant);
     Ok(done)
 }
@@ -266,8 +266,8 @@ fn check_schema(version: u32, schema: &Value) -> Result<(), Problem> {
     }
     railpost_schema::compile(schema).map(drop).map_err(|unusable| {
         let code = match unusable {
-            Unusable::Invalid(_) => Code::InvalidField,
-            Unusable::TooCostly(_) => Code::SchemaBudget,
+            SchemaError::Invalid(_) => Code::InvalidField,
+            SchemaError::TooCostly(_) => Code::SchemaBudget,
         };
         Problem { field: Some(field), ..Problem::new(code, unusable.to_string()) }
     })

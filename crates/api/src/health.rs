@@ -8,7 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use tokio::sync::Mutex;
 
-use super::answer::{DescribedAnswer, Json, Media, Plain};
+use super::answer::{DescribedAnswer, Json, Media, RawResponse};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -87,10 +87,10 @@ impl Media for Ready {
     }
 }
 
-async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<Plain<Ready>, Problem> {
+async fn ready(ctx: Ctx, _: NoPath, _: NoQuery, _: NoBody) -> Result<RawResponse<Ready>, Problem> {
     let ready = ctx.app.readiness.get(&ctx.app).await;
     let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Plain::new((status, axum::Json(ready)).into_response()))
+    Ok(RawResponse::new((status, axum::Json(ready)).into_response()))
 }
 
 /// Whether the server can do its work, as it was found a moment ago. Anybody may ask, and each check is a durable

@@ -17,12 +17,12 @@ use crate::limits::{API_KEY_LEN_MAX, KEY_BELIEVED_FOR, KEY_TOUCH_EVERY, KEYS_REM
 /// A cache of valid and of unknown API keys.
 #[derive(Debug, Default)]
 pub struct KeyRing {
-    known: Mutex<FxHashMap<Digest, Remembered>>,
+    known: Mutex<FxHashMap<Digest, CachedKey>>,
     unknown: UnknownKeys,
 }
 
 #[derive(Clone, Debug)]
-struct Remembered {
+struct CachedKey {
     key: Arc<ApiKey>,
     until: Timestamp,
 }
@@ -50,20 +50,20 @@ impl KeyRing {
         client: Option<ClientAddress>,
     ) -> Result<Arc<ApiKey>, Problem> {
         let now = app.source.now();
-        match self.remembered(&hash, now) {
+        match self.cached(&hash, now) {
             Some(key) => Ok(key),
             // Boxed, so that every request need not have room for a look-up.
             None => Box::pin(self.look_up(app, hash, client)).await,
         }
     }
 
-    fn remembered(&self, hash: &Digest, now: Timestamp) -> Option<Arc<ApiKey>> {
+    fn cached(&self, hash: &Digest, now: Timestamp) -> Option<Arc<ApiKey>> {
         let known = self.lock();
-        let remembered = known.get(hash).filter(|found| now < found.until)?;
-        is_valid(&remembered.key, now).then(|| remembered.key.clone())
+        let cached = known.get(hash).filter(|found| now < found.until)?;
+        is_valid(&cached.key, now).then(|| cached.key.clone())
     }
 
-    /// Keys that were valid lately are looked up at once. Those that nobody has seen take turns, so that many of
+    /// Keys that were valid lately are looked up at once. Unknown ones wait for a permit, so that many of
     /// them cannot keep the store from its work.
     async fn look_up(
         &self,
@@ -72,8 +72,8 @@ impl KeyRing {
         client: Option<ClientAddress>,
     ) -> Result<Arc<ApiKey>, Problem> {
         let was_known = self.lock().contains_key(&hash);
-        let turn = match client.filter(|_| !was_known) {
-            Some(client) => Some(self.unknown.turn(app, &hash, client).await?),
+        let permit = match client.filter(|_| !was_known) {
+            Some(client) => Some(self.unknown.begin_look_up(app, &hash, client).await?),
             None => None,
         };
         let found = app.store.api_key_by_hash(&hash).await?;
@@ -82,28 +82,29 @@ impl KeyRing {
             Some(key) => Ok(self.remember(app, key, now).await),
             None => {
                 self.lock().remove(&hash);
-                if let Some(turn) = turn {
-                    turn.remember(now);
+                if let Some(permit) = permit {
+                    permit.cache_unknown(now);
                 }
                 Err(unknown())
             }
         }
     }
 
-    /// A key was made: it counts at once, and need not take a turn. The store still has to say that it is valid.
-    pub(crate) fn made(&self, key: ApiKey, now: Timestamp) {
+    /// A key was made: it is cached at once, so that its first request waits for no permit. The store still has to
+    /// say that it is valid.
+    pub(crate) fn add_new(&self, key: ApiKey, now: Timestamp) {
         self.unknown.forget(&key.hash);
         self.keep(Arc::new(key), now, now);
     }
 
     /// Forgets a key, so that its change counts at once.
     pub(crate) fn forget(&self, id: ApiKeyId) {
-        self.lock().retain(|_, remembered| remembered.key.id != id);
+        self.lock().retain(|_, cached| cached.key.id != id);
     }
 
     /// Forgets the keys of a tenant that is being erased.
     pub(crate) fn forget_tenant(&self, tenant: &TenantId) {
-        self.lock().retain(|_, remembered| remembered.key.tenant.as_ref() != Some(tenant));
+        self.lock().retain(|_, cached| cached.key.tenant.as_ref() != Some(tenant));
     }
 
     async fn remember(&self, app: &App, key: ApiKey, now: Timestamp) -> Arc<ApiKey> {
@@ -119,14 +120,14 @@ impl KeyRing {
     fn keep(&self, key: Arc<ApiKey>, now: Timestamp, until: Timestamp) {
         let mut known = self.lock();
         if known.len() >= KEYS_REMEMBERED_MAX {
-            known.retain(|_, remembered| now < remembered.until);
+            known.retain(|_, cached| now < cached.until);
         }
         if known.len() < KEYS_REMEMBERED_MAX {
-            known.insert(key.hash, Remembered { key, until });
+            known.insert(key.hash, CachedKey { key, until });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Digest, Remembered>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Digest, CachedKey>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::answer::{Created, Done, Json};
+use super::answer::{Created, Json, NoContent};
 use super::audit::{Action, Changes};
 use super::auth::{KEY_PREFIX, Needs, hash_of, scope_name};
 use super::body::{JsonBody, NoBody};
@@ -297,7 +297,7 @@ async fn make(ctx: &Ctx, new: NewKey) -> Result<Created<KeyCreated>, Problem> {
     let answer = Created(KeyCreated { view: KeyView::from(&key), key: text });
     let audit_action = audit_action(Action::KeyCreate, &key).with_changes(changes(None, &key));
     let made = ctx.commit(vec![Write::CreateApiKey(key.clone())], audit_action, answer).await?;
-    ctx.app.keys.made(key, now);
+    ctx.app.keys.add_new(key, now);
     Ok(made)
 }
 
@@ -328,28 +328,33 @@ pub(crate) async fn revoke_own(
     path: OfTenantKey,
     _: NoQuery,
     _: NoBody,
-) -> Result<Done, Problem> {
+) -> Result<NoContent, Problem> {
     let found = ctx.app.store.api_key(path.key).await?;
     let own = found.filter(|key| key.tenant.as_ref() == Some(&path.tenant));
     end(&ctx, own.ok_or_else(|| Problem::not_found("key", path.key))?).await
 }
 
-pub(crate) async fn revoke(ctx: Ctx, path: OfKey, _: NoQuery, _: NoBody) -> Result<Done, Problem> {
+pub(crate) async fn revoke(
+    ctx: Ctx,
+    path: OfKey,
+    _: NoQuery,
+    _: NoBody,
+) -> Result<NoContent, Problem> {
     let found = ctx.app.store.api_key(path.key).await?;
     end(&ctx, found.ok_or_else(|| Problem::not_found("key", path.key))?).await
 }
 
 /// Revokes a key, effective when the answer is sent. A revoked key stays unchanged.
-async fn end(ctx: &Ctx, key: ApiKey) -> Result<Done, Problem> {
+async fn end(ctx: &Ctx, key: ApiKey) -> Result<NoContent, Problem> {
     if key.revoked_at.is_some() {
-        return Ok(Done);
+        return Ok(NoContent);
     }
     let revoked = ApiKey { revoked_at: Some(ctx.now()), ..key.clone() };
     let mut audit_action = audit_action(Action::KeyRevoke, &key);
     audit_action.detail = json!({ "name": key.name, "scope": scope_name(key.scope) });
     let audit_action = audit_action.with_changes(changes(Some(&key), &revoked));
     let writes = vec![Write::RevokeApiKey(key.id, ctx.now())];
-    let done = ctx.commit(writes, audit_action, Done).await?;
+    let done = ctx.commit(writes, audit_action, NoContent).await?;
     ctx.app.keys.forget(key.id);
     Ok(done)
 }

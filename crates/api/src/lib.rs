@@ -24,6 +24,7 @@ mod query;
 mod strict;
 mod bounds;
 mod body;
+mod members;
 mod merge;
 mod answer;
 mod auth;
@@ -125,7 +126,7 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
 ];
 
 /// The answer with the headers that every answer carries.
-pub fn guarded(mut response: Response) -> Response {
+pub fn with_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(value);
     }

@@ -4,21 +4,20 @@
 //! A patch is merged into the settings as JSON, and the result is parsed and checked like new settings. `null`
 //! removes an optional field, and sets any other field to its default. Lists are replaced.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::body::{FromBody, check_media_type, from_value, parse_json, read};
+use super::body::FromBody;
+use super::members::{FromMembers, Members};
 use super::problem::{Code, Problem};
 use crate::app::App;
-use crate::limits::SMALL_BODY_LEN_MAX;
 
 mod schema;
 
@@ -27,9 +26,7 @@ pub(crate) use schema::Shape;
 const MEDIA_TYPES: [&str; 2] = ["application/json", "application/merge-patch+json"];
 
 /// Settings that can be changed in part.
-pub(crate) trait Settings:
-    Serialize + DeserializeOwned + JsonSchema + Send + 'static
-{
+pub(crate) trait Settings: Serialize + FromMembers {
     /// What a change to them is called in the specification, and what it says of it.
     const CHANGE: (&'static str, &'static str);
 
@@ -44,7 +41,7 @@ pub(crate) trait Settings:
 
 /// A change to settings.
 pub(crate) struct MergePatch<T> {
-    members: Map<String, Value>,
+    members: Members,
     settings: PhantomData<fn() -> T>,
 }
 
@@ -54,12 +51,7 @@ impl<T: Settings> FromBody for MergePatch<T> {
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
-        check_media_type(parts, &MEDIA_TYPES)?;
-        let bytes = read(app, body, SMALL_BODY_LEN_MAX).await?;
-        let patch = parse_json(if bytes.is_empty() { b"{}" } else { &bytes })?;
-        let Unambiguous(Value::Object(members)) = patch else {
-            return Err(Problem::new(Code::InvalidField, "expected an object"));
-        };
+        let (members, bytes) = Members::read(app, parts, body, &MEDIA_TYPES).await?;
         Ok((Self { members, settings: PhantomData }, Some(bytes)))
     }
 
@@ -72,13 +64,12 @@ impl<T: Settings> FromBody for MergePatch<T> {
 impl<T: Settings> MergePatch<T> {
     /// Takes out what stands beside the settings, if it is there.
     pub(crate) fn take<V: DeserializeOwned>(&mut self, name: &str) -> Result<Option<V>, Problem> {
-        let value = self.members.remove(name).unwrap_or_default();
-        from_value(&value).map_err(|problem| problem.within(name))
+        self.members.take(name)
     }
 
     /// Whether it says something about this.
     pub(crate) fn names(&self, name: &str) -> bool {
-        self.members.contains_key(name)
+        self.members.contain(name)
     }
 
     /// The settings as the change leaves them.
@@ -88,7 +79,9 @@ impl<T: Settings> MergePatch<T> {
         })?;
         let document = Shape::document::<T>();
         merge(&mut merged, self.members.into(), Some(Shape::of(&document)));
-        from_value(&merged)
+        let members = Members::from(merged);
+        members.check_names(&document)?;
+        T::from_members(members)
     }
 }
 
@@ -114,67 +107,5 @@ fn merge(target: &mut Value, patch: Value, shape: Option<Shape<'_>>) {
             }
             value => merge(members.entry(name).or_insert(Value::Null), value, shape),
         }
-    }
-}
-
-/// A JSON value in which no object names a field twice.
-struct Unambiguous(Value);
-
-impl<'de> Deserialize<'de> for Unambiguous {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UnambiguousVisitor).map(Unambiguous)
-    }
-}
-
-struct UnambiguousVisitor;
-
-impl<'de> Visitor<'de> for UnambiguousVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(Unambiguous(value)) = items.next_element()? {
-            values.push(value);
-        }
-        Ok(values.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut values = Map::new();
-        while let Some((name, Unambiguous(value))) = members.next_entry::<String, _>()? {
-            if values.contains_key(&name) {
-                return Err(Error::custom(format_args!("duplicate field `{name}`")));
-            }
-            values.insert(name, value);
-        }
-        Ok(values.into())
     }
 }

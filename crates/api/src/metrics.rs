@@ -10,7 +10,7 @@ use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
 use tokio::sync::Mutex;
 
-use super::answer::{Plain, PrometheusText};
+use super::answer::{PrometheusText, RawResponse};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -41,11 +41,11 @@ async fn metrics(
     _: NoPath,
     _: NoQuery,
     _: NoBody,
-) -> Result<Plain<PrometheusText>, Problem> {
+) -> Result<RawResponse<PrometheusText>, Problem> {
     let sample = ctx.app.sample_cache.get(&ctx.app).await;
     let page = ctx.app.telemetry.metrics.render(&sample);
     let content_type = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
-    Ok(Plain::new(([content_type], page).into_response()))
+    Ok(RawResponse::new(([content_type], page).into_response()))
 }
 
 impl SampleCache {

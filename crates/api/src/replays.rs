@@ -1,10 +1,8 @@
 //! Replays: jobs that do the same to every delivery that a filter finds.
 
 use http::Method;
-use railpost_engine::{DeliveryStage, Time};
-use railpost_store::{
-    Period, Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState, Write,
-};
+use railpost_engine::Time;
+use railpost_store::{Replay, ReplayAction, ReplayProgress, ReplayState, Write};
 use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +13,7 @@ use super::audit::Action;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
-use super::deliveries::{DeliveryFilter, period};
+use super::deliveries::DeliveryFilter;
 use super::events::check_target;
 use super::path::{OfReplay, OfTenant};
 use super::problem::{Code, Problem};
@@ -161,7 +159,7 @@ impl From<Replay> for ReplayView {
             id: replay.id,
             action,
             to,
-            filter: filter_view(replay.filter),
+            filter: replay.filter.into(),
             rate_per_s: replay.rate_per_s,
             dry_run: replay.dry_run,
             state: state_view(replay.state),
@@ -185,13 +183,6 @@ fn state_view(state: ReplayState) -> StateView {
         ReplayState::Cancelled => StateView::Cancelled,
         ReplayState::Failed => StateView::Failed,
     }
-}
-
-fn filter_view(filter: ReplayFilter) -> DeliveryFilter {
-    let ReplayFilter { stage, endpoint, event_type, key, created } = filter;
-    let Period { from, before } = created;
-    let (created_after, created_before) = (from.map(Time::from), before.map(Time::from));
-    DeliveryFilter { endpoint, state: stage, event_type, key, created_after, created_before }
 }
 
 pub(crate) async fn create(
@@ -258,16 +249,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         return Err(Problem::field("rate_per_s", problem));
     }
     let action = action(ctx, &tenant, &new).await?;
-    let DeliveryFilter { endpoint, state, event_type, key, created_after, created_before } =
-        new.filter;
-    let all_states = matches!(action, ReplayAction::Redeliver { .. });
-    let stage = state.or((!all_states).then_some(DeliveryStage::Dead));
-    let of_dead_letters = matches!(action, ReplayAction::Replay | ReplayAction::Skip);
-    if of_dead_letters && stage != Some(DeliveryStage::Dead) {
-        let problem = "expected `dead` or no value: only dead letters can be replayed or skipped";
-        return Err(Problem::field("filter.state", problem));
-    }
-    let created = period(created_after, created_before);
+    let filter = filter(action, new.filter)?;
     let (created_at, actor) = (ctx.now(), ctx.caller.actor());
     Ok(Replay {
         id: ReplayId::generate(created_at.as_millis(), ctx.app.random()),
@@ -275,7 +257,7 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         created_at,
         actor,
         action,
-        filter: ReplayFilter { stage, endpoint, event_type, key, created },
+        filter: filter.into(),
         rate_per_s: new.rate_per_s,
         dry_run: new.dry_run,
         state: ReplayState::Running,
@@ -284,6 +266,20 @@ async fn checked(ctx: &Ctx, tenant: TenantId, new: NewReplay) -> Result<Replay, 
         cursor: None,
         problem: None,
         finished_at: None,
+    })
+}
+
+/// Which deliveries an action is for. Only dead letters can be replayed or skipped; they are discarded unless
+/// another state is named.
+fn filter(action: ReplayAction, filter: DeliveryFilter) -> Result<DeliveryFilter, Problem> {
+    let dead_letters = match action {
+        ReplayAction::Replay | ReplayAction::Skip => filter.of_dead_letters(),
+        ReplayAction::Discard if filter.state.is_none() => filter.of_dead_letters(),
+        ReplayAction::Discard | ReplayAction::Redeliver { .. } => return Ok(filter),
+    };
+    dead_letters.ok_or_else(|| {
+        let problem = "expected `dead` or no value: only dead letters can be replayed or skipped";
+        Problem::field("filter.state", problem)
     })
 }
 
@@ -315,7 +311,7 @@ async fn find(ctx: &Ctx, path: &OfReplay) -> Result<Replay, Problem> {
 }
 
 fn audit_action(action: Action, replay: &Replay) -> AuditAction {
-    let filter = filter_view(replay.filter.clone());
+    let filter = DeliveryFilter::from(replay.filter.clone());
     let detail = json!({ "action": replay.action, "filter": filter, "dry_run": replay.dry_run });
     AuditAction {
         action,

@@ -17,12 +17,12 @@ use super::answer::{Answer, DescribedAnswer};
 use super::auth::{self, Needs};
 use super::body::FromBody;
 use super::call::Ctx;
-use super::guarded;
 use super::idempotency::{self, IdempotencyCheck};
 use super::path::{FromPath, Params};
 use super::problem::{Code, Problem};
 use super::query::FromQuery;
 use super::run_despite_disconnect::run_despite_disconnect;
+use super::with_security_headers;
 use crate::app::App;
 use crate::client_address::ClientAddress;
 
@@ -87,7 +87,7 @@ impl Route {
             !of_tenant || path.contains("{tenant}"),
             "{path} needs a tenant to judge {needs:?} by"
         );
-        let kind = Kind { path, needs, mutates: method != Method::GET };
+        let kind = RouteInfo { path, needs, mutates: method != Method::GET };
         let serve: Serve = Arc::new(move |app, number, request, client| {
             let (mut parts, body) = request.into_parts();
             Box::pin(async move {
@@ -113,7 +113,7 @@ impl Route {
                     response.status().as_u16(),
                     began.elapsed(),
                 );
-                guarded(response)
+                with_security_headers(response)
             })
         });
         let describe = describe::<P, Q, B, A>;
@@ -140,7 +140,7 @@ fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
 
 /// What every request to a route needs to know of it.
 #[derive(Clone, Copy)]
-struct Kind {
+struct RouteInfo {
     path: &'static str,
     needs: Needs,
     mutates: bool,
@@ -151,7 +151,7 @@ async fn serve<P, Q, B, A, F, R>(
     app: &Arc<App>,
     (parts, body): (&mut Parts, Body),
     client: ClientAddress,
-    kind: Kind,
+    kind: RouteInfo,
     handler: F,
 ) -> Result<Response, Problem>
 where
@@ -166,7 +166,7 @@ where
         let params = Params::new(kind.path, parts.uri.path());
         let tenant = params.get("tenant")?;
         let tenant = tenant.as_deref();
-        let caller = auth::admit(app, parts, kind.needs, tenant, client).await?;
+        let caller = auth::authorize(app, parts, kind.needs, tenant, client).await?;
         let (path, query) =
             (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
         let (body, bytes) = B::from_body(app, parts, body).await?;

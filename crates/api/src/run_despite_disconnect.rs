@@ -11,7 +11,7 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The work panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Defect;
+pub(super) struct WorkPanicked;
 
 /// Work that changes things, which goes on when its client goes away: what is committed must reach the
 /// dispatcher too. Most clients stay, so it is done in the client's own task; when that is dropped, the
@@ -25,17 +25,17 @@ pub(super) fn run_despite_disconnect<T: Send + 'static>(
 }
 
 impl<T: Send + 'static> Future for DespiteDisconnect<T> {
-    type Output = Result<T, Defect>;
+    type Output = Result<T, WorkPanicked>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(mut work) = self.0.take() else { return Poll::Ready(Err(Defect)) };
+        let Some(mut work) = self.0.take() else { return Poll::Ready(Err(WorkPanicked)) };
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
             Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
             Ok(Poll::Pending) => {
                 self.0 = Some(work);
                 Poll::Pending
             }
-            Err(_) => Poll::Ready(Err(Defect)),
+            Err(_) => Poll::Ready(Err(WorkPanicked)),
         }
     }
 }
@@ -77,6 +77,6 @@ mod tests {
     #[tokio::test]
     async fn work_that_panics_is_a_defect_and_not_the_end_of_its_client() {
         let work = async { panic!("as planned") };
-        assert_eq!(run_despite_disconnect::<()>(work).await, Err(Defect));
+        assert_eq!(run_despite_disconnect::<()>(work).await, Err(WorkPanicked));
     }
 }

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::json;
 
-use super::answer::{Created, Done, Json};
+use super::answer::{Created, Json, NoContent};
 use super::audit::Action;
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
@@ -98,7 +98,7 @@ pub(crate) struct SecretCreated {
     #[serde(flatten)]
     pub(crate) secret: SecretView,
     /// The secret itself: `whsec_…` or `whsk_…`.
-    pub(crate) value: Shown,
+    pub(crate) value: SecretPlaintext,
 }
 
 /// The value of a secret.
@@ -107,7 +107,7 @@ pub(crate) struct SecretRevealed {
     /// Its id.
     pub(crate) id: SecretId,
     /// The secret itself: `whsec_…` or `whsk_…`.
-    pub(crate) value: Shown,
+    pub(crate) value: SecretPlaintext,
     /// What receivers verify with, if it is a private key: `whpk_…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_key: Option<VerifyingKey>,
@@ -117,11 +117,11 @@ pub(crate) struct SecretRevealed {
 #[derive(Clone, Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
-pub(crate) struct Shown(String);
+pub(crate) struct SecretPlaintext(String);
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for SecretPlaintext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shown(…)")
+        f.write_str("SecretPlaintext(…)")
     }
 }
 
@@ -243,7 +243,7 @@ pub(crate) async fn reveal(
     let secret = one(&held, path.secret)?;
     let answer = Json(SecretRevealed {
         id: secret.id,
-        value: shown(&secret.value),
+        value: plaintext(&secret.value),
         public_key: public_key(&secret.value),
     });
     // The answer is not stored: a request that comes again is on record again.
@@ -256,9 +256,9 @@ pub(crate) async fn remove(
     path: OfSecret,
     _: NoQuery,
     _: NoBody,
-) -> Result<Done, Problem> {
+) -> Result<NoContent, Problem> {
     // One after the other: of two requests at once, each would count on the other's secret.
-    let _turn = ctx.app.secret_changes.lock().await;
+    let _lock = ctx.app.secret_changes.lock().await;
     let (endpoint, held) = of_path(&ctx, &path).await?;
     let secret = one(&held, path.secret)?;
     let mut others = held.iter().filter(|other| other.id != secret.id);
@@ -270,7 +270,7 @@ pub(crate) async fn remove(
     }
     let writes = vec![Write::RemoveSecret { endpoint: endpoint.id, id: secret.id }];
     let audit_action = audit_action(Action::SecretRemove, &endpoint, secret.id, &secret.value);
-    ctx.commit(writes, audit_action, Done).await
+    ctx.commit(writes, audit_action, NoContent).await
 }
 
 /// Whether a secret signs until someone changes that.
@@ -357,8 +357,8 @@ fn kind(value: &SecretValue) -> SecretKind {
     }
 }
 
-fn shown(value: &SecretValue) -> Shown {
-    Shown(match value {
+fn plaintext(value: &SecretValue) -> SecretPlaintext {
+    SecretPlaintext(match value {
         SecretValue::Shared(secret) => secret.reveal().to_string(),
         SecretValue::Signing(key) => key.reveal().to_string(),
     })
@@ -388,7 +388,7 @@ impl SecretCreated {
     /// A secret that is being made at `now`.
     pub(super) fn of(new: &NewSecret, now: Timestamp) -> Self {
         let NewSecret { id, endpoint, value, expires_at } = new.clone();
-        let value_shown = shown(&value);
+        let value_shown = plaintext(&value);
         let stored = EndpointSecret { id, endpoint, value, created_at: now, expires_at };
         Self { secret: SecretView::of(&stored, now), value: value_shown }
     }

@@ -20,16 +20,16 @@ pub(super) struct Strict<T>(pub(super) T);
 macro_rules! forward {
     ($($method:ident($($argument:ident: $kind:ty),*);)+) => {
         $(fn $method<V: Visitor<'de>>(self, $($argument: $kind,)* visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method($($argument,)* Plain(visitor))
+            self.0.$method($($argument,)* AnyVisitor(visitor))
         })+
     };
 }
 
 /// The same for whole numbers.
-macro_rules! forward_whole {
+macro_rules! forward_integer {
     ($($method:ident)+) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method(Whole(visitor))
+            self.0.$method(IntegerVisitor(visitor))
         })+
     };
 }
@@ -59,7 +59,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_ignored_any();
     }
 
-    forward_whole! {
+    forward_integer! {
         deserialize_i8
         deserialize_i16
         deserialize_i32
@@ -78,7 +78,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_struct(name, fields, Object(visitor))
+        self.0.deserialize_struct(name, fields, ObjectVisitor(visitor))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -87,7 +87,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_str(Word(visitor))
+        self.0.deserialize_str(EnumVisitor(visitor))
     }
 
     fn is_human_readable(&self) -> bool {
@@ -96,9 +96,9 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
 }
 
 /// A visitor of an object with known fields: there is nothing else that it takes.
-struct Object<V>(V);
+struct ObjectVisitor<V>(V);
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Object<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for ObjectVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,9 +115,9 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Object<V> {
 }
 
 /// A visitor of one of a few words.
-struct Word<V>(V);
+struct EnumVisitor<V>(V);
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Word<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for EnumVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,12 +130,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Word<V> {
 }
 
 /// A visitor of a whole number, however it is written: to JSON, `3`, `3.0` and `3e0` are one number.
-struct Whole<V>(V);
+struct IntegerVisitor<V>(V);
 
 /// The largest whole number up to which a double tells each from its neighbours: 2^53.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Whole<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for IntegerVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,7 +159,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Whole<V> {
 }
 
 /// A visitor of anything else. What it is shown of containers is strict again.
-struct Plain<V>(V);
+struct AnyVisitor<V>(V);
 
 macro_rules! show {
     ($($method:ident($kind:ty);)+) => {
@@ -169,7 +169,7 @@ macro_rules! show {
     };
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Plain<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for AnyVisitor<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

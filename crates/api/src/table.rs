@@ -9,7 +9,7 @@ use http::{HeaderValue, Method, header};
 
 use super::problem::{Code, Problem};
 use super::route::{Route, ServeFuture};
-use super::{guarded, routes};
+use super::{routes, with_security_headers};
 use crate::app::App;
 use crate::client_address::ClientAddress;
 
@@ -64,7 +64,9 @@ impl Api {
             Some((number, route)) => {
                 Ok((route.serve)(self.0.app.clone(), *number, request, client))
             }
-            None => Ok(Box::pin(std::future::ready(guarded(wrong_method(found.value))))),
+            None => {
+                Ok(Box::pin(std::future::ready(with_security_headers(wrong_method(found.value)))))
+            }
         }
     }
 
@@ -85,7 +87,7 @@ impl fmt::Debug for Api {
 
 /// The answer where there is nothing.
 pub fn not_found(path: &str) -> Response {
-    guarded(Problem::not_found("path", path).into_response())
+    with_security_headers(Problem::not_found("path", path).into_response())
 }
 
 fn wrong_method(methods: &Methods) -> Response {

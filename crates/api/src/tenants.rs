@@ -13,6 +13,7 @@ use super::audit::{Action, Changes};
 use super::auth::Needs;
 use super::body::{JsonBody, NoBody};
 use super::call::{AuditAction, Ctx};
+use super::members::{FromMembers, Members};
 use super::merge::{self, MergePatch};
 use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
@@ -131,6 +132,12 @@ pub(crate) struct TenantFields {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::backlog_max")]
     backlog_max: Option<u64>,
+}
+
+impl FromMembers for TenantFields {
+    fn from_members(members: Members) -> Result<Self, Problem> {
+        members.parse()
+    }
 }
 
 impl merge::Settings for TenantFields {

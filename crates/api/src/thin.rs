@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::answer::{Payload, Plain};
+use super::answer::{Payload, RawResponse};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// What makes the URL a credential.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Signed {
+pub(crate) struct SignedQuery {
     /// Until when it opens the event, in seconds since 1970.
     pub(crate) expires: u64,
     /// The signature over tenant, endpoint, event and expiry.
@@ -41,9 +41,9 @@ pub(crate) struct Signed {
 pub(crate) async fn fetch(
     ctx: Ctx,
     path: OfThinEvent,
-    Query(signed): Query<Signed>,
+    Query(signed): Query<SignedQuery>,
     _: NoBody,
-) -> Result<Plain<Payload>, Problem> {
+) -> Result<RawResponse<Payload>, Problem> {
     let gone = || Problem::not_found("event", &path.event);
     let parts = (&path.tenant, path.endpoint, &path.event);
     let checked = ctx.app.thin.check(parts, signed.expires, &signed.signature, ctx.now());
@@ -59,5 +59,5 @@ pub(crate) async fn fetch(
         return Err(gone());
     }
     let stored = ctx.app.store.event(&path.tenant, &path.event).await?.ok_or_else(gone)?;
-    Ok(Plain::new(payload_response(stored.event)))
+    Ok(RawResponse::new(payload_response(stored.event)))
 }

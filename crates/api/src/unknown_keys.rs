@@ -26,8 +26,8 @@ use crate::limits::{
 /// The recently seen unknown keys, and their rates by address.
 #[derive(Debug)]
 pub(super) struct UnknownKeys {
-    remembered: Mutex<HashMap<Digest, Timestamp>>,
-    /// Grows with every key that is made. What was looked up before that is not remembered: it may be the new one.
+    cached: Mutex<HashMap<Digest, Timestamp>>,
+    /// Grows with every key that is made. The result of an earlier look-up is not cached: the key may be the new one.
     made: AtomicU64,
     /// For each address the instant at which it may show as many again as ever.
     addresses: Mutex<HashMap<IpAddr, Instant>>,
@@ -37,7 +37,7 @@ pub(super) struct UnknownKeys {
 impl Default for UnknownKeys {
     fn default() -> Self {
         Self {
-            remembered: Mutex::default(),
+            cached: Mutex::default(),
             made: AtomicU64::new(0),
             addresses: Mutex::default(),
             look_ups: Semaphore::new(KEY_LOOK_UPS_AT_ONCE),
@@ -45,8 +45,8 @@ impl Default for UnknownKeys {
     }
 }
 
-/// The turn of one look-up.
-pub(super) struct Turn<'a> {
+/// A permit to look up one unknown key.
+pub(super) struct LookUpPermit<'a> {
     keys: &'a UnknownKeys,
     hash: Digest,
     address: IpAddr,
@@ -55,13 +55,14 @@ pub(super) struct Turn<'a> {
 }
 
 impl UnknownKeys {
-    /// Waits for the turn to look this one up, unless it is known to be none or its address showed too many.
-    pub(super) async fn turn(
+    /// Waits for a permit to look a key up. Refuses a key that is known to be invalid, and an address that sent too
+    /// many of them.
+    pub(super) async fn begin_look_up(
         &self,
         app: &App,
         hash: &Digest,
         client: ClientAddress,
-    ) -> Result<Turn<'_>, Problem> {
+    ) -> Result<LookUpPermit<'_>, Problem> {
         let address = network_of(client.0);
         self.check(app, hash, address)?;
         let closed = |_| unknown();
@@ -69,12 +70,12 @@ impl UnknownKeys {
         // While it waited, the same may have been looked up.
         self.check(app, hash, address)?;
         let made = self.made.load(Ordering::SeqCst);
-        Ok(Turn { keys: self, hash: *hash, address, made, _permit: permit })
+        Ok(LookUpPermit { keys: self, hash: *hash, address, made, _permit: permit })
     }
 
     fn check(&self, app: &App, hash: &Digest, address: IpAddr) -> Result<(), Problem> {
         let now = app.source.now();
-        if lock(&self.remembered).get(hash).is_some_and(|until| now < *until) {
+        if lock(&self.cached).get(hash).is_some_and(|until| now < *until) {
             return Err(unknown());
         }
         let full_at = lock(&self.addresses).get(&address).copied();
@@ -87,10 +88,10 @@ impl UnknownKeys {
         }
     }
 
-    /// A key was made: what was remembered of its text does not count.
+    /// A key was made: drops the cached result for its text.
     pub(super) fn forget(&self, hash: &Digest) {
         self.made.fetch_add(1, Ordering::SeqCst);
-        lock(&self.remembered).remove(hash);
+        lock(&self.cached).remove(hash);
     }
 
     fn charge(&self, address: IpAddr) {
@@ -108,17 +109,17 @@ impl UnknownKeys {
 
 const COST: Duration = Duration::from_millis(1000 / UNKNOWN_KEYS_PER_SECOND as u64);
 
-impl Turn<'_> {
-    /// It was none.
-    pub(super) fn remember(self, now: Timestamp) {
+impl LookUpPermit<'_> {
+    /// Caches that the store does not have the key.
+    pub(super) fn cache_unknown(self, now: Timestamp) {
         self.keys.charge(self.address);
-        let mut remembered = lock(&self.keys.remembered);
-        if remembered.len() >= UNKNOWN_KEYS_REMEMBERED_MAX {
-            remembered.retain(|_, until| now < *until);
+        let mut cached = lock(&self.keys.cached);
+        if cached.len() >= UNKNOWN_KEYS_REMEMBERED_MAX {
+            cached.retain(|_, until| now < *until);
         }
         let is_current = self.keys.made.load(Ordering::SeqCst) == self.made;
-        if is_current && remembered.len() < UNKNOWN_KEYS_REMEMBERED_MAX {
-            remembered.insert(self.hash, now + KEY_BELIEVED_FOR);
+        if is_current && cached.len() < UNKNOWN_KEYS_REMEMBERED_MAX {
+            cached.insert(self.hash, now + KEY_BELIEVED_FOR);
         }
     }
 }

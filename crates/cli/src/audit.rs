@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Session;
 use super::failure::Outcome;
 use super::list::{self, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with the audit trail.
 #[derive(Debug, clap::Subcommand)]
@@ -30,10 +30,10 @@ pub enum Action {
 }
 
 const COLUMNS: [Column; 4] = [
-    whole("when", |item| age(item, "at")),
-    cut("action", |item| field(item, "action")),
-    whole("target", |item| field(item, "target")),
-    whole("actor", |item| field(item, "actor")),
+    full_column("when", |item| age(item, "at")),
+    cut_column("action", |item| field(item, "action")),
+    full_column("target", |item| field(item, "target")),
+    full_column("actor", |item| field(item, "actor")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {

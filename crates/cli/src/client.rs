@@ -9,7 +9,7 @@ use url::Url;
 
 use super::failure::{Failure, Outcome};
 use super::system;
-use crate::limits::{CLI_ANSWER_LEN_MAX, CLI_REQUEST_TIMEOUT, CLI_TRIES, CLI_TRY_AGAIN_AFTER};
+use crate::limits::{ANSWER_LEN_MAX, REQUEST_RETRY_DELAY, REQUEST_TIMEOUT, REQUEST_TRIES_MAX};
 
 /// The tenant that every server has.
 const DEFAULT_TENANT: &str = "default";
@@ -91,7 +91,7 @@ impl Client {
         })?;
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from(CLI_REQUEST_TIMEOUT)))
+            .timeout_global(Some(Duration::from(REQUEST_TIMEOUT)))
             .max_redirects(0)
             .build();
         let (agent, key) = (config.into(), target.api_key.clone().filter(|key| !key.is_empty()));
@@ -171,8 +171,8 @@ impl Client {
         body: Option<&Body>,
         idempotency_key: Option<&str>,
     ) -> Outcome<Vec<u8>> {
-        let mut wait = Duration::from(CLI_TRY_AGAIN_AFTER);
-        for _ in 1..CLI_TRIES {
+        let mut wait = Duration::from(REQUEST_RETRY_DELAY);
+        for _ in 1..REQUEST_TRIES_MAX {
             match self.try_once(method, url, body, idempotency_key) {
                 Ok(answer) => return self.judge(answer),
                 Err(error) if is_worth_another_try(&error) => std::thread::sleep(wait),
@@ -204,7 +204,7 @@ impl Client {
         let request = request.body(body.map(|body| body.bytes.as_slice()).unwrap_or_default())?;
         let mut response = self.agent.run(request)?;
         let mut bytes = Vec::new();
-        let reader = response.body_mut().with_config().limit(CLI_ANSWER_LEN_MAX).reader();
+        let reader = response.body_mut().with_config().limit(ANSWER_LEN_MAX).reader();
         { reader }.read_to_end(&mut bytes)?;
         Ok((response.status(), bytes))
     }

@@ -4,7 +4,7 @@ use super::Session;
 use super::deliveries;
 use super::failure::Outcome;
 use super::list::{self, Filter, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with dead letters, one at a time. `railpost replay` does it to many.
 #[derive(Debug, clap::Subcommand)]
@@ -30,22 +30,22 @@ pub enum Action {
 }
 
 const COLUMNS: [Column; 6] = [
-    whole("id", |item| field(item, "id")),
-    cut("type", |item| field(item, "type")),
-    cut("key", |item| field(item, "key")),
-    cut("reason", |item| field(item, "reason")),
-    cut("last answer", |item| match &item["last_status"] {
+    full_column("id", |item| field(item, "id")),
+    cut_column("type", |item| field(item, "type")),
+    cut_column("key", |item| field(item, "key")),
+    cut_column("reason", |item| field(item, "reason")),
+    cut_column("last answer", |item| match &item["last_status"] {
         serde_json::Value::Null => field(item, "last_failure"),
         status => status.to_string(),
     }),
-    whole("died", |item| age(item, "changed_at")),
+    full_column("died", |item| age(item, "changed_at")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
     let client = &session.client;
     let act = |id: &str, what: &str| {
         let url = client.of_tenant(&["dead-letters", id, what]);
-        deliveries::told(session, &client.act(&url)?)
+        deliveries::print_state(session, &client.act(&url)?)
     };
     match action {
         Action::List { endpoint, filter, paging } => {

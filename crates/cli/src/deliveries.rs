@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Session;
 use super::failure::Outcome;
 use super::list::{self, Filter, Paging};
-use super::out::{Column, age, cut, field, time, whole};
+use super::out::{Column, age, cut_column, field, full_column, time};
 
 /// What can be done with deliveries.
 #[derive(Debug, clap::Subcommand)]
@@ -39,23 +39,23 @@ pub(super) const STATES: [&str; 6] =
     ["pending", "in_flight", "waiting", "delivered", "dead", "discarded"];
 
 const COLUMNS: [Column; 8] = [
-    whole("id", |item| field(item, "id")),
-    whole("endpoint", |item| field(item, "endpoint")),
-    whole("state", state),
-    cut("type", |item| field(item, "type")),
-    cut("key", |item| field(item, "key")),
-    whole("seq", |item| field(item, "seq")),
-    whole("attempts", |item| field(item, "attempts")),
-    whole("created", |item| age(item, "created_at")),
+    full_column("id", |item| field(item, "id")),
+    full_column("endpoint", |item| field(item, "endpoint")),
+    full_column("state", state),
+    cut_column("type", |item| field(item, "type")),
+    cut_column("key", |item| field(item, "key")),
+    full_column("seq", |item| field(item, "seq")),
+    full_column("attempts", |item| field(item, "attempts")),
+    full_column("created", |item| age(item, "created_at")),
 ];
 
 /// Deliveries of one event: they differ in their endpoint.
 pub(super) const OF_EVENT: [Column; 5] = [
-    whole("id", |item| field(item, "id")),
-    whole("endpoint", |item| field(item, "endpoint")),
-    whole("state", state),
-    whole("seq", |item| field(item, "seq")),
-    whole("attempts", |item| field(item, "attempts")),
+    full_column("id", |item| field(item, "id")),
+    full_column("endpoint", |item| field(item, "endpoint")),
+    full_column("state", state),
+    full_column("seq", |item| field(item, "seq")),
+    full_column("attempts", |item| field(item, "attempts")),
 ];
 
 /// The state, and what holds or ended it.
@@ -70,12 +70,12 @@ fn state(item: &Value) -> String {
 }
 
 pub(super) const ATTEMPTS: [Column; 6] = [
-    whole("no", |item| field(item, "number")),
-    whole("started", |item| time(item, "started_at")),
-    whole("outcome", |item| field(item, "outcome")),
-    cut("answer", answer),
-    whole("took", took),
-    whole("led to", |item| field(item, "led_to")),
+    full_column("no", |item| field(item, "number")),
+    full_column("started", |item| time(item, "started_at")),
+    full_column("outcome", |item| field(item, "outcome")),
+    cut_column("answer", answer),
+    full_column("took", took),
+    full_column("led to", |item| field(item, "led_to")),
 ];
 
 /// The status that was answered, or why there was none.
@@ -109,13 +109,13 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
             list::show(session, &url, &paging, &ATTEMPTS)
         }
         Action::Discard { id } => {
-            told(session, &client.act(&client.of_tenant(&["deliveries", &id, "discard"]))?)
+            print_state(session, &client.act(&client.of_tenant(&["deliveries", &id, "discard"]))?)
         }
     }
 }
 
 /// Says in which state a delivery is.
-pub(super) fn told(session: &Session, delivery: &Value) -> Outcome {
+pub(super) fn print_state(session: &Session, delivery: &Value) -> Outcome {
     let (id, state) = (field(delivery, "id"), state(delivery));
     session.out.done(delivery, &format!("{id} is {state}"))
 }

@@ -7,17 +7,17 @@
 mod client;
 mod receiver;
 mod scenes;
-mod stage;
+mod world;
 
 use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
-use stage::Stage;
+use world::DemoWorld;
 
 /// How the demo runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct DemoOptions {
     /// How many scenes it shows; all of them if there are fewer.
     pub scenes: usize,
     /// Whether it ends after the scenes, instead of going on until it is told to stop.
@@ -26,7 +26,7 @@ pub struct Options {
     pub down_for: Duration,
 }
 
-impl Default for Options {
+impl Default for DemoOptions {
     fn default() -> Self {
         Self { scenes: usize::MAX, exit_after_scenes: false, down_for: Duration::from_secs(20) }
     }
@@ -71,7 +71,7 @@ pub struct DemoServer<'a> {
 /// Plays the scenes on a running server, then goes on with traffic unless told to end.
 pub async fn play(
     server: DemoServer<'_>,
-    options: Options,
+    options: DemoOptions,
     out: &mut (impl Write + Send),
 ) -> Result<(), DemoError> {
     writeln!(
@@ -79,13 +79,13 @@ pub async fn play(
         "Railpost's demo, on this machine alone. Watch it here (the link works once):\n"
     )?;
     writeln!(out, "    {}\n", server.dashboard)?;
-    let mut stage = Stage::set(server, options.down_for).await?;
-    writeln!(out, "Receivers: {}.", stage.names().join(", "))?;
+    let mut world = DemoWorld::set(server, options.down_for).await?;
+    writeln!(out, "Receivers: {}.", world.names().join(", "))?;
     let shown = scenes::ALL.len().min(options.scenes);
     for number in 0..shown {
         writeln!(out, "\nScene {} of {shown}: {}", number + 1, scenes::ALL[number].line())?;
         out.flush()?;
-        let happened = scenes::ALL[number].play(&mut stage).await?;
+        let happened = scenes::ALL[number].play(&mut world).await?;
         writeln!(out, "    ✓ {happened}")?;
         out.flush()?;
     }
@@ -98,5 +98,5 @@ pub async fn play(
     )?;
     writeln!(out, "page \"Lanes\". Ctrl-C ends the demo.")?;
     out.flush()?;
-    stage.go_on().await
+    world.run_traffic().await
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Session;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
-use super::out::{Column, Out, age, cut, field, whole};
+use super::out::{Column, Out, age, cut_column, field, full_column};
 use super::policy::PolicyFlags;
 use super::secrets;
 use super::tenants::confirm;
@@ -27,7 +27,7 @@ pub enum Action {
         #[arg(long)]
         secret: Option<String>,
         #[command(flatten)]
-        settings: Box<Settings>,
+        settings: Box<EndpointFlags>,
     },
     /// Change one; what is not given stays
     Update {
@@ -36,7 +36,7 @@ pub enum Action {
         #[arg(long)]
         url: Option<String>,
         #[command(flatten)]
-        settings: Box<Settings>,
+        settings: Box<EndpointFlags>,
     },
     /// Delete one; its open deliveries are discarded
     Delete {
@@ -87,7 +87,7 @@ pub enum Action {
 
 /// What can be set about an endpoint.
 #[derive(Debug, Default, clap::Args)]
-pub struct Settings {
+pub struct EndpointFlags {
     /// Event types it wants, such as `order.paid` or `order.*`; may be given more than once
     #[arg(long = "type", value_name = "TYPE")]
     types: Vec<String>,
@@ -116,7 +116,7 @@ pub struct Settings {
     policy: PolicyFlags,
 }
 
-impl Settings {
+impl EndpointFlags {
     /// What was given, with the policy's part of it as `policy` makes it.
     fn to_json(
         &self,
@@ -139,7 +139,7 @@ impl Settings {
             let pem = input::read_file("--authorities", path)?;
             set("authorities_pem", Some(json!(String::from_utf8_lossy(&pem))));
         }
-        if self.policy.given() {
+        if self.policy.any_given() {
             set("policy", Some(policy(&self.policy)?));
         }
         Ok(body)
@@ -170,14 +170,14 @@ fn headers(lines: &[String]) -> Outcome<Option<Value>> {
 }
 
 const COLUMNS: [Column; 5] = [
-    whole("id", |item| field(item, "id")),
-    whole("status", |item| match item["blocked"].is_null() {
+    full_column("id", |item| field(item, "id")),
+    full_column("status", |item| match item["blocked"].is_null() {
         true => field(item, "status"),
         false => format!("{} (blocked)", field(item, "status")),
     }),
-    cut("types", |item| field(item, "types")),
-    cut("url", |item| field(item, "url")),
-    whole("created", |item| age(item, "created_at")),
+    cut_column("types", |item| field(item, "types")),
+    cut_column("url", |item| field(item, "url")),
+    full_column("created", |item| age(item, "created_at")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
@@ -216,8 +216,8 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
     }
 }
 
-fn create(session: &Session, url: &str, secret: Option<&str>, settings: &Settings) -> Outcome {
-    let mut body = settings.to_json(|policy| Ok(json!(policy.whole()?)))?;
+fn create(session: &Session, url: &str, secret: Option<&str>, settings: &EndpointFlags) -> Outcome {
+    let mut body = settings.to_json(|policy| Ok(json!(policy.to_policy()?)))?;
     body.insert("url".to_owned(), json!(url));
     if let Some(secret) = secret {
         body.insert("secret".to_owned(), json!(secret));
@@ -235,7 +235,7 @@ fn create(session: &Session, url: &str, secret: Option<&str>, settings: &Setting
     Ok(())
 }
 
-fn update(session: &Session, id: &str, url: Option<&str>, settings: &Settings) -> Outcome {
+fn update(session: &Session, id: &str, url: Option<&str>, settings: &EndpointFlags) -> Outcome {
     let one = session.client.of_tenant(&["endpoints", id]);
     let mut body = settings.to_json(PolicyFlags::change)?;
     if let Some(url) = url {

@@ -6,7 +6,7 @@ use super::Session;
 use super::failure::{Failure, Outcome};
 use super::input;
 use super::list::{self, Paging};
-use super::out::{Column, cut, field, whole};
+use super::out::{Column, cut_column, field, full_column};
 
 /// What can be done with event types.
 #[derive(Debug, clap::Subcommand)]
@@ -33,15 +33,15 @@ pub enum Action {
 }
 
 const COLUMNS: [Column; 4] = [
-    whole("name", |item| field(item, "name")),
-    whole("validation", |item| field(item, "validation")),
-    whole("versions", |item| match item["schemas"].as_object() {
+    full_column("name", |item| field(item, "name")),
+    full_column("validation", |item| field(item, "validation")),
+    full_column("versions", |item| match item["schemas"].as_object() {
         Some(schemas) if !schemas.is_empty() => {
             schemas.keys().cloned().collect::<Vec<_>>().join(",")
         }
         _ => "-".to_owned(),
     }),
-    cut("description", |item| field(item, "description")),
+    cut_column("description", |item| field(item, "description")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {

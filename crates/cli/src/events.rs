@@ -6,7 +6,7 @@ use super::Session;
 use super::deliveries;
 use super::failure::Outcome;
 use super::list::{self, Filter, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with events.
 #[derive(Debug, clap::Subcommand)]
@@ -34,11 +34,11 @@ pub enum Action {
 }
 
 const COLUMNS: [Column; 5] = [
-    whole("id", |item| field(item, "id")),
-    cut("type", |item| field(item, "type")),
-    cut("key", |item| field(item, "key")),
-    whole("bytes", |item| field(item, "payload_bytes")),
-    whole("accepted", |item| age(item, "accepted_at")),
+    full_column("id", |item| field(item, "id")),
+    cut_column("type", |item| field(item, "type")),
+    cut_column("key", |item| field(item, "key")),
+    full_column("bytes", |item| field(item, "payload_bytes")),
+    full_column("accepted", |item| age(item, "accepted_at")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::failure::{Failure, Outcome};
-use crate::limits::CLI_INPUT_LEN_MAX;
+use crate::limits::INPUT_LEN_MAX;
 
 /// The bytes of `TEXT`, `@FILE` or `-` for stdin.
 pub(super) fn read(flag: &str, given: &str) -> Outcome<Vec<u8>> {
@@ -45,9 +45,9 @@ pub(super) fn parse_json<'a, T: Deserialize<'a>>(flag: &str, bytes: &'a [u8]) ->
 
 fn read_all(flag: &str, reader: impl Read) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
-    reader.take(CLI_INPUT_LEN_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > CLI_INPUT_LEN_MAX {
-        return Err(Failure::usage(format!("{flag}: more than {CLI_INPUT_LEN_MAX} bytes")));
+    reader.take(INPUT_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > INPUT_LEN_MAX {
+        return Err(Failure::usage(format!("{flag}: more than {INPUT_LEN_MAX} bytes")));
     }
     Ok(bytes)
 }

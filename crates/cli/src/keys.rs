@@ -6,7 +6,7 @@ use url::Url;
 use super::Session;
 use super::failure::Outcome;
 use super::list::{self, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with API keys.
 #[derive(Debug, clap::Subcommand)]
@@ -40,14 +40,16 @@ pub enum Action {
 }
 
 const COLUMNS: [Column; 5] = [
-    whole("id", |item| field(item, "id")),
-    cut("name", |item| field(item, "name")),
-    whole("scope", |item| field(item, "scope")),
-    whole("last used", |item| age(item, "last_used_at")),
-    whole("state", |item| match (item["revoked_at"].is_null(), item["expires_at"].is_null()) {
-        (false, _) => format!("revoked {}", age(item, "revoked_at")),
-        (true, false) => format!("expires {}", age(item, "expires_at")),
-        (true, true) => "active".to_owned(),
+    full_column("id", |item| field(item, "id")),
+    cut_column("name", |item| field(item, "name")),
+    full_column("scope", |item| field(item, "scope")),
+    full_column("last used", |item| age(item, "last_used_at")),
+    full_column("state", |item| {
+        match (item["revoked_at"].is_null(), item["expires_at"].is_null()) {
+            (false, _) => format!("revoked {}", age(item, "revoked_at")),
+            (true, false) => format!("expires {}", age(item, "expires_at")),
+            (true, true) => "active".to_owned(),
+        }
     }),
 ];
 

@@ -4,7 +4,7 @@ use super::Session;
 use super::deliveries;
 use super::failure::Outcome;
 use super::list::{self, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with lanes. Each acts on the dead letter that holds the lane.
 #[derive(Debug, clap::Subcommand)]
@@ -26,13 +26,13 @@ pub enum Action {
 }
 
 const COLUMNS: [Column; 7] = [
-    whole("lane", |item| field(item, "lane")),
-    whole("endpoint", |item| field(item, "endpoint")),
-    cut("key", |item| field(item, "key")),
-    whole("held by", |item| field(item, "held_by")),
-    whole("behind", |item| field(item, "waiting_behind")),
-    whole("since", |item| age(item, "since")),
-    cut("why", |item| match &item["last_status"] {
+    full_column("lane", |item| field(item, "lane")),
+    full_column("endpoint", |item| field(item, "endpoint")),
+    cut_column("key", |item| field(item, "key")),
+    full_column("held by", |item| field(item, "held_by")),
+    full_column("behind", |item| field(item, "waiting_behind")),
+    full_column("since", |item| age(item, "since")),
+    cut_column("why", |item| match &item["last_status"] {
         serde_json::Value::Null => field(item, "reason"),
         status => format!("{} ({status})", field(item, "reason")),
     }),
@@ -41,7 +41,7 @@ const COLUMNS: [Column; 7] = [
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
     let act = |lane: &str, what: &str| {
         let url = session.client.of_tenant(&["lanes", lane, what]);
-        deliveries::told(session, &session.client.act(&url)?["delivery"])
+        deliveries::print_state(session, &session.client.act(&url)?["delivery"])
     };
     match action {
         Action::List { endpoint, paging } => {

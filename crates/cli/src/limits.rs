@@ -10,19 +10,18 @@ pub const STREAM_LINE_LEN_MAX: usize = PAYLOAD_LEN_MAX + 16 * 1024;
 
 /// How long a sender may take to send a request's head to `railpost listen`.
 pub const LISTEN_HEAD_TIMEOUT: Span = Span::from_secs(10);
-/// How often the command line sends a request while no connection comes about, and how long it waits
-/// before the second time; each further wait is twice as long.
-pub const CLI_TRIES: u32 = 3;
-/// See [`CLI_TRIES`].
-pub const CLI_TRY_AGAIN_AFTER: Span = Span::from_millis(100);
+/// Tries of a request to which no connection comes about.
+pub const REQUEST_TRIES_MAX: u32 = 3;
+/// The wait before the second try; each further wait is twice as long.
+pub const REQUEST_RETRY_DELAY: Span = Span::from_millis(100);
 /// How long the command line waits for an answer: a backup of a large store takes its time.
-pub const CLI_REQUEST_TIMEOUT: Span = Span::from_mins(10);
+pub const REQUEST_TIMEOUT: Span = Span::from_mins(10);
 /// Bytes of an answer that the command line takes: a page of the largest items.
-pub const CLI_ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
+pub const ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes that the command line reads from a file or stdin at once: what a request may hold.
-pub const CLI_INPUT_LEN_MAX: u64 = 20 * 1024 * 1024;
+pub const INPUT_LEN_MAX: u64 = 20 * 1024 * 1024;
 /// Events that `railpost send` puts into one request.
-pub const CLI_SEND_GROUP: usize = 500;
+pub const SEND_BATCH_LEN: usize = 500;
 /// Bytes of a delivery's body that `railpost listen` takes: more than any event has.
 pub const LISTEN_BODY_LEN_MAX: usize = 2 * PAYLOAD_LEN_MAX;
 /// Events, and lanes, that `railpost listen` remembers: past it the oldest are forgotten.

@@ -29,7 +29,7 @@ use super::system;
 use crate::limits::{LISTEN_BODY_LEN_MAX, LISTEN_HEAD_TIMEOUT};
 use misbehaviour::{Answer, Misbehaviour};
 use received_events::ReceivedEvents;
-use show::Arrival;
+use show::ReceivedRequest;
 
 /// The arguments of `listen`.
 #[derive(Debug, clap::Args)]
@@ -111,8 +111,8 @@ async fn register(session: &Session, url: &str, how: &Registration) -> Outcome<(
     if !how.types.is_empty() {
         body["types"] = json!(how.types);
     }
-    if how.policy.given() {
-        body["policy"] = json!(how.policy.whole()?);
+    if how.policy.any_given() {
+        body["policy"] = json!(how.policy.to_policy()?);
     }
     let client = session.client.clone();
     let creating = move || client.post(&client.of_tenant(&["endpoints"]), &body);
@@ -206,30 +206,30 @@ async fn serve(stream: TcpStream, shared: Arc<Listener>) {
 
 /// The connection is to be broken instead of answered.
 #[derive(Debug)]
-struct Break;
+struct DropConnection;
 
-impl std::fmt::Display for Break {
+impl std::fmt::Display for DropConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the connection is broken on purpose")
     }
 }
 
-impl std::error::Error for Break {}
+impl std::error::Error for DropConnection {}
 
 impl Listener {
     async fn handle(
         &self,
         request: Request<Incoming>,
         reset: &AtomicBool,
-    ) -> Result<Response<Full<Bytes>>, Break> {
+    ) -> Result<Response<Full<Bytes>>, DropConnection> {
         let (parts, body) = request.into_parts();
         let Ok(body) = Limited::new(body, LISTEN_BODY_LEN_MAX).collect().await else {
             return Ok(respond(413, None));
         };
         let body = body.to_bytes();
         let plan = self.misbehaviour.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let arrival = self.look(&parts.headers, &body, &plan.answer);
-        if arrival.print(self.session.out, &body, self.quiet).is_err() {
+        let received = self.look(&parts.headers, &body, &plan.answer);
+        if received.print(self.session.out, &body, self.quiet).is_err() {
             self.closed.notify_one();
         }
         tokio::time::sleep(plan.delay).await;
@@ -238,13 +238,13 @@ impl Listener {
             Answer::Hang => std::future::pending().await,
             Answer::Reset => {
                 reset.store(true, Ordering::Relaxed);
-                Err(Break)
+                Err(DropConnection)
             }
         }
     }
 
     /// What there is to say about what came.
-    fn look(&self, headers: &HeaderMap, body: &[u8], answer: &Answer) -> Arrival {
+    fn look(&self, headers: &HeaderMap, body: &[u8], answer: &Answer) -> ReceivedRequest {
         let header = |name: &str| headers.get(name).map(http::HeaderValue::as_bytes);
         let now = system::now();
         let seconds = i64::try_from(now.as_millis() / 1000).unwrap_or(i64::MAX);
@@ -255,7 +255,7 @@ impl Listener {
                 self.received_events.lock().unwrap_or_else(PoisonError::into_inner);
             received_events.note(received, answer.acknowledges())
         });
-        Arrival {
+        ReceivedRequest {
             at: now,
             event_type: show::event_type(&received, headers, body),
             received,

@@ -30,12 +30,12 @@ pub(super) struct Column {
 }
 
 /// A column whose cells are shown whole: people copy them.
-pub(super) const fn whole(title: &'static str, cell: fn(&Value) -> String) -> Column {
+pub(super) const fn full_column(title: &'static str, cell: fn(&Value) -> String) -> Column {
     Column { title, cell, may_be_cut: false }
 }
 
 /// A column whose cells are cut where the line would be too wide.
-pub(super) const fn cut(title: &'static str, cell: fn(&Value) -> String) -> Column {
+pub(super) const fn cut_column(title: &'static str, cell: fn(&Value) -> String) -> Column {
     Column { title, cell, may_be_cut: true }
 }
 
@@ -291,8 +291,10 @@ mod tests {
 
     #[test]
     fn a_table_fits_and_leaves_whole_columns_whole() {
-        let columns =
-            [whole("id", |item| field(item, "id")), cut("url", |item| field(item, "url"))];
+        let columns = [
+            full_column("id", |item| field(item, "id")),
+            cut_column("url", |item| field(item, "url")),
+        ];
         let id = "x".repeat(60);
         let mut widths = vec![60, 90];
         fit(&columns, &mut widths);

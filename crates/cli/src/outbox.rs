@@ -6,7 +6,7 @@ use url::Url;
 use super::Session;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
-use super::out::{Column, age, cut, field, whole};
+use super::out::{Column, age, cut_column, field, full_column};
 use super::tenants::confirm;
 
 /// What can be asked of a running server about its sources.
@@ -101,32 +101,34 @@ pub struct Row {
 }
 
 const SOURCES: [Column; 8] = [
-    whole("source", |item| field(item, "name")),
-    whole("mode", |item| field(item, "mode")),
-    whole("state", |item| field(item, "state")),
-    whole("relayed", |item| field(item, "relayed")),
-    whole("parked", |item| field(item, "parked_rows")),
-    whole("pending", |item| field(item, "pending")),
-    whole("lag", |item| lag(item["lag_ms"].as_u64().unwrap_or(0))),
-    whole("last row", |item| age(item, "last_row_at")),
+    full_column("source", |item| field(item, "name")),
+    full_column("mode", |item| field(item, "mode")),
+    full_column("state", |item| field(item, "state")),
+    full_column("relayed", |item| field(item, "relayed")),
+    full_column("parked", |item| field(item, "parked_rows")),
+    full_column("pending", |item| field(item, "pending")),
+    full_column("lag", |item| lag(item["lag_ms"].as_u64().unwrap_or(0))),
+    full_column("last row", |item| age(item, "last_row_at")),
 ];
 
 const PARKED: [Column; 7] = [
-    whole("number", |item| field(item, "number")),
-    cut("event", |item| field(item, "id")),
-    cut("tenant", |item| field(item, "tenant")),
-    cut("type", |item| field(item, "type")),
-    cut("key", |item| field(item, "key")),
-    whole("parked", |item| age(item, "parked_at")),
-    cut("why", |item| match (&item["released"], &item["refusal"]) {
+    full_column("number", |item| field(item, "number")),
+    cut_column("event", |item| field(item, "id")),
+    cut_column("tenant", |item| field(item, "tenant")),
+    cut_column("type", |item| field(item, "type")),
+    cut_column("key", |item| field(item, "key")),
+    full_column("parked", |item| age(item, "parked_at")),
+    cut_column("why", |item| match (&item["released"], &item["refusal"]) {
         (Value::Bool(true), _) => "being retried".to_owned(),
         (_, Value::Null) => "waits behind another row of its key".to_owned(),
         (_, refusal) => format!("{}: {}", field(refusal, "code"), field(refusal, "reason")),
     }),
 ];
 
-const GRANTS: [Column; 2] =
-    [whole("role", |item| field(item, "role")), whole("tenant", |item| field(item, "tenant"))];
+const GRANTS: [Column; 2] = [
+    full_column("role", |item| field(item, "role")),
+    full_column("tenant", |item| field(item, "tenant")),
+];
 
 /// Does what the command line says.
 pub fn run(action: Action, session: &Session) -> Outcome {

@@ -78,7 +78,7 @@ pub(super) fn rate_json(rate: &RateArgument) -> Value {
 
 impl PolicyFlags {
     /// Whether any of them was given.
-    pub(super) fn given(&self) -> bool {
+    pub(super) fn any_given(&self) -> bool {
         let mut laid = json!({});
         self.lay_over(&mut laid);
         self.policy.is_some() || laid != json!({})
@@ -99,7 +99,7 @@ impl PolicyFlags {
 
     /// What was said, as a policy of its own: what is not given is the default. Checked here, so that a
     /// mistake costs no request.
-    pub(super) fn whole(&self) -> Outcome<Policy> {
+    pub(super) fn to_policy(&self) -> Outcome<Policy> {
         let mut policy = self.change()?;
         if self.retry_jitter.is_some() && self.retry_base.is_none() {
             policy["retry"]["backoff"]["base"] = json!(Span::from_secs(2));

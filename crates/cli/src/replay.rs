@@ -7,7 +7,7 @@ use super::client::pause;
 use super::deliveries::STATES;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Filter, Paging};
-use super::out::{Column, age, field, whole};
+use super::out::{Column, age, field, full_column};
 use super::tenants::confirm;
 
 /// The arguments of `replay`. Without a subcommand it starts a job.
@@ -17,7 +17,7 @@ pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    new: NewJob,
+    new: NewReplay,
 }
 
 /// What can be done with jobs that were started.
@@ -33,7 +33,7 @@ enum Action {
 
 /// A job that is to be started.
 #[derive(Debug, clap::Args)]
-struct NewJob {
+struct NewReplay {
     /// What to do: replay, skip, discard, or redeliver (with --to)
     #[arg(long, default_value = "replay", value_parser = ["replay", "skip", "discard", "redeliver"], hide_possible_values = true)]
     action: String,
@@ -62,7 +62,7 @@ struct NewJob {
     no_wait: bool,
 }
 
-impl NewJob {
+impl NewReplay {
     fn to_json(&self, dry_run: bool) -> Value {
         let mut filter = Map::new();
         filter.insert("state".to_owned(), json!(self.state));
@@ -85,12 +85,12 @@ impl NewJob {
 }
 
 const COLUMNS: [Column; 6] = [
-    whole("id", |item| field(item, "id")),
-    whole("action", |item| field(item, "action")),
-    whole("state", |item| field(item, "state")),
-    whole("done", |item| format!("{}/{}", field(item, "done"), field(item, "matched"))),
-    whole("refused", |item| field(item, "refused")),
-    whole("started", |item| age(item, "created_at")),
+    full_column("id", |item| field(item, "id")),
+    full_column("action", |item| field(item, "action")),
+    full_column("state", |item| field(item, "state")),
+    full_column("done", |item| format!("{}/{}", field(item, "done"), field(item, "matched"))),
+    full_column("refused", |item| field(item, "refused")),
+    full_column("started", |item| age(item, "created_at")),
 ];
 
 pub(super) fn run(arguments: Arguments, session: &Session) -> Outcome {
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: Arguments, session: &Session) -> Outcome {
     }
 }
 
-fn start(new: &NewJob, session: &Session) -> Outcome {
+fn start(new: &NewReplay, session: &Session) -> Outcome {
     let (client, out) = (&session.client, session.out);
     let url = client.of_tenant(&["replays"]);
     if new.dry_run {
@@ -132,7 +132,7 @@ fn start(new: &NewJob, session: &Session) -> Outcome {
     }
 }
 
-fn question(new: &NewJob, planned: &Value) -> String {
+fn question(new: &NewReplay, planned: &Value) -> String {
     let action = if new.to.is_some() { "redeliver" } else { &new.action };
     format!("{action} {} deliveries?", field(planned, "matched"))
 }

@@ -27,12 +27,12 @@ pub(super) fn run(
     session: &dyn Fn() -> Outcome<Session>,
 ) -> Outcome {
     if let Some(endpoint) = &arguments.endpoint {
-        if arguments.policy.given() {
+        if arguments.policy.any_given() {
             return Err(Failure::usage("give an endpoint or a policy, not both"));
         }
         return of_endpoint(&session()?, endpoint, arguments.attempts);
     }
-    let policy = arguments.policy.whole()?;
+    let policy = arguments.policy.to_policy()?;
     print(out, &policy.retry.plan(arguments.attempts as usize))
 }
 

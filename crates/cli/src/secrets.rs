@@ -6,14 +6,14 @@ use serde_json::json;
 use super::Session;
 use super::failure::Outcome;
 use super::list;
-use super::out::{Column, age, field, whole};
+use super::out::{Column, age, field, full_column};
 
 const COLUMNS: [Column; 5] = [
-    whole("id", |item| field(item, "id")),
-    whole("kind", |item| field(item, "kind")),
-    whole("active", |item| field(item, "active")),
-    whole("created", |item| age(item, "created_at")),
-    whole("expires", |item| age(item, "expires_at")),
+    full_column("id", |item| field(item, "id")),
+    full_column("kind", |item| field(item, "kind")),
+    full_column("active", |item| field(item, "active")),
+    full_column("created", |item| age(item, "created_at")),
+    full_column("expires", |item| age(item, "expires_at")),
 ];
 
 pub(super) fn list(session: &Session, endpoint: &str) -> Outcome {

@@ -17,7 +17,7 @@ use super::out::field;
 use super::replay::bar;
 use super::signatures;
 use super::{deliveries, out::Column};
-use crate::limits::{CLI_SEND_GROUP, STREAM_LINE_LEN_MAX};
+use crate::limits::{SEND_BATCH_LEN, STREAM_LINE_LEN_MAX};
 
 /// The arguments of `send`.
 #[derive(Debug, clap::Args)]
@@ -204,10 +204,10 @@ fn many(arguments: &Arguments, session: &Session) -> Outcome {
     let events: Vec<String> = (0..keys.min(arguments.count))
         .map(|number| arguments.event(key(number).as_deref()))
         .collect::<Outcome<_>>()?;
-    let mut tally = Tally::new(session, Some(arguments.count));
+    let mut tally = SendProgress::new(session, Some(arguments.count));
     let mut at = 0;
     while at < arguments.count {
-        let group = (arguments.count - at).min(CLI_SEND_GROUP as u64);
+        let group = (arguments.count - at).min(SEND_BATCH_LEN as u64);
         let copy = |number: u64| events[(number % events.len() as u64) as usize].clone();
         let lines: Vec<String> = (at..at + group).map(copy).collect();
         tally.publish(&lines, at)?;
@@ -220,7 +220,7 @@ fn many(arguments: &Arguments, session: &Session) -> Outcome {
 /// Publishes lines as they come.
 fn stream(session: &Session, reader: impl Read, len: Option<u64>) -> Outcome {
     let mut reader = BufReader::new(reader);
-    let mut tally = Tally::new(session, len);
+    let mut tally = SendProgress::new(session, len);
     let (mut lines, mut line_number, mut read) = (Vec::new(), 0, 0);
     loop {
         let mut line = String::new();
@@ -235,7 +235,7 @@ fn stream(session: &Session, reader: impl Read, len: Option<u64>) -> Outcome {
         if taken > 0 {
             lines.push(line.trim_end().to_owned());
         }
-        if lines.len() == CLI_SEND_GROUP || taken == 0 && !lines.is_empty() {
+        if lines.len() == SEND_BATCH_LEN || taken == 0 && !lines.is_empty() {
             tally.publish(&lines, line_number as u64)?;
             line_number += lines.len();
             lines.clear();
@@ -248,7 +248,7 @@ fn stream(session: &Session, reader: impl Read, len: Option<u64>) -> Outcome {
 }
 
 /// What became of many events.
-struct Tally<'a> {
+struct SendProgress<'a> {
     session: &'a Session,
     of: Option<u64>,
     started: Instant,
@@ -258,7 +258,7 @@ struct Tally<'a> {
     refused: u64,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> SendProgress<'a> {
     fn new(session: &'a Session, of: Option<u64>) -> Self {
         let started = Instant::now();
         Self { session, of, started, accepted: 0, duplicates: 0, deliveries: 0, refused: 0 }

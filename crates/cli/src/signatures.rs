@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use railpost_engine::Span;
 use railpost_wire::{
-    EventId, Form, Header, Refusal, Secret, Signer, SigningKey, Verified, Verifier, VerifyingKey,
-    standard_signature, timestamped_signature,
+    EventId, Header, Refusal, Secret, SignatureForm, Signer, SigningKey, Verified, Verifier,
+    VerifyingKey, standard_signature, timestamped_signature,
 };
 use serde_json::{Map, json};
 
@@ -129,8 +129,8 @@ pub(super) fn verify(arguments: &VerifyArguments, out: Out) -> Outcome {
     match verifier.verify(header, &body, arguments.now.unwrap_or_else(now_seconds)) {
         Ok(Verified { form, timestamp }) => {
             let header = match form {
-                Form::Standard => "webhook-signature",
-                Form::Timestamped => "X-Webhook-Signature",
+                SignatureForm::Standard => "webhook-signature",
+                SignatureForm::Timestamped => "X-Webhook-Signature",
             };
             out.done(
                 &json!({ "verified": true, "header": header, "timestamp": timestamp }),

@@ -8,7 +8,7 @@ use super::Session;
 use super::client::pause;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
-use super::out::{Column, Out, age, cut, field, whole};
+use super::out::{Column, Out, age, cut_column, field, full_column};
 use super::policy::{RateArgument, rate_json};
 
 /// What can be done with tenants.
@@ -23,13 +23,13 @@ pub enum Action {
         /// Its id: lowercase letters, digits, `_` and `-`
         id: String,
         #[command(flatten)]
-        settings: Settings,
+        settings: TenantFlags,
     },
     /// Change one
     Update {
         id: String,
         #[command(flatten)]
-        settings: Settings,
+        settings: TenantFlags,
     },
     /// Erase one with all that is its own
     Delete {
@@ -45,7 +45,7 @@ pub enum Action {
 
 /// What is set about a tenant.
 #[derive(Debug, clap::Args)]
-pub struct Settings {
+pub struct TenantFlags {
     /// A name, for people
     #[arg(long)]
     name: Option<String>,
@@ -57,7 +57,7 @@ pub struct Settings {
     backlog_max: Option<String>,
 }
 
-impl Settings {
+impl TenantFlags {
     fn to_json(&self) -> Outcome<Map<String, Value>> {
         let mut body = Map::new();
         if let Some(name) = &self.name {
@@ -83,14 +83,14 @@ fn number_or_none(flag: &str, text: &str) -> Outcome<Value> {
 }
 
 const COLUMNS: [Column; 5] = [
-    whole("id", |item| field(item, "id")),
-    cut("name", |item| field(item, "name")),
-    whole("rate limit", |item| match &item["rate_limit"] {
+    full_column("id", |item| field(item, "id")),
+    cut_column("name", |item| field(item, "name")),
+    full_column("rate limit", |item| match &item["rate_limit"] {
         Value::Null => "-".to_owned(),
         limit => format!("{}/{}", field(limit, "count"), field(limit, "per")),
     }),
-    whole("backlog max", |item| field(item, "backlog_max")),
-    whole("created", |item| age(item, "created_at")),
+    full_column("backlog max", |item| field(item, "backlog_max")),
+    full_column("created", |item| age(item, "created_at")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {

@@ -19,11 +19,11 @@ pub fn verify(session: &Session) -> Outcome {
     session.out.progress("checking the store …");
     let answer = session.client.act(&session.client.of_server(&["store", "verify"]));
     session.out.progress_done();
-    found(session.out, answer?["damage"].as_str())
+    print_verification(session.out, answer?["damage"].as_str())
 }
 
 /// Says whether the store is whole.
-pub fn found(out: Out, damage: Option<&str>) -> Outcome {
+pub fn print_verification(out: Out, damage: Option<&str>) -> Outcome {
     match damage {
         None => out.done(&json!({ "whole": true }), "the store is whole"),
         Some(damage) => Err(Failure::new(format!("the store is damaged: {damage}"))

@@ -17,9 +17,9 @@ use railpost_postgres::PostgresStore;
 use railpost_sqlite::SqliteStore;
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{
-    AcceptBatch, AttemptDetail, DeliveryQuery, EndpointPrivate, EndpointSettings, Event, HeldLane,
-    HeldLaneQuery, MasterKey, NewEndpoint, PageRequest, Receipt, RecordBatch, Setup, Source, Store,
-    SystemSource, TenantSettings, Timing, Write,
+    AcceptBatch, AttemptDetail, DeliveryFilter, DeliveryQuery, EndpointPrivate, EndpointSettings,
+    Event, HeldLane, HeldLaneQuery, MasterKey, NewEndpoint, PageRequest, Receipt, RecordBatch,
+    Setup, Source, Store, SystemSource, TenantSettings, Timing, Write,
 };
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 use tempfile::TempDir;
@@ -129,7 +129,8 @@ async fn last_together(store: &dyn Store, deliveries: Vec<DeliveryId>) {
 
 fn dead() -> DeliveryQuery {
     let all = DeliveryQuery::of(tenant(), PageRequest::first(LIST_LIMIT_MAX));
-    DeliveryQuery { stage: Some(DeliveryStage::Dead), ..all }
+    let stage = Some(DeliveryStage::Dead);
+    DeliveryQuery { filter: DeliveryFilter { stage, ..DeliveryFilter::default() }, ..all }
 }
 
 async fn letters_by_row(store: &dyn Store) {

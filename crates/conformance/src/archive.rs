@@ -8,9 +8,9 @@ use railpost_wire::{DeliveryId, EndpointId, EventId};
 use super::world::{START, World, detail, ids};
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{
-    AcceptBatch, AttemptDetail, Counts, Cursor, DeliveryQuery, EndpointPrivate, EndpointSettings,
-    Event, EventQuery, HeldLaneQuery, NewEndpoint, PageRequest, Period, RecordBatch, StoreError,
-    TenantSettings, Write,
+    AcceptBatch, AttemptDetail, Counts, Cursor, DeliveryFilter, DeliveryQuery, EndpointPrivate,
+    EndpointSettings, Event, EventQuery, HeldLaneQuery, NewEndpoint, PageRequest, Period,
+    RecordBatch, StoreError, TenantSettings, Write,
 };
 
 fn dead(holds: bool) -> DeliveryState {
@@ -142,22 +142,23 @@ pub(super) async fn deliveries_list_by_endpoint_stage_key_type_and_time(world: W
     world.move_to(&all[1], DeliveryState::Delivered).await;
     world.move_to(&all[2], dead(false)).await;
     let at = |millis| Some(Timestamp::from_millis(START.as_millis() + millis));
-    let of = |endpoint| DeliveryQuery { endpoint: Some(endpoint), ..deliveries_of(&world) };
-    let staged = |stage| DeliveryQuery { stage: Some(stage), ..of(endpoint) };
+    let matching = |filter| DeliveryQuery { filter, ..deliveries_of(&world) };
+    let of = |endpoint| DeliveryFilter { endpoint: Some(endpoint), ..DeliveryFilter::default() };
+    let staged = |stage| DeliveryFilter { stage: Some(stage), ..of(endpoint) };
     let early = Period { from: at(10), before: at(40) };
     let expected_elsewhere = elsewhere.iter().find(|d| d.endpoint == other).unwrap().id;
-    assert_eq!(all_deliveries(&world, of(other)).await, [expected_elsewhere]);
-    for (query, expected) in [
+    assert_eq!(all_deliveries(&world, matching(of(other))).await, [expected_elsewhere]);
+    for (filter, expected) in [
         (staged(DeliveryStage::Dead), vec![2, 0]),
         (staged(DeliveryStage::Delivered), vec![1]),
-        (DeliveryQuery { created: early, ..of(endpoint) }, vec![3, 2, 1]),
-        (DeliveryQuery { created: early, ..staged(DeliveryStage::Pending) }, vec![3]),
-        (DeliveryQuery { key: Some("x".parse().unwrap()), ..of(endpoint) }, vec![1, 0]),
-        (DeliveryQuery { event_type: Some("a.c".parse().unwrap()), ..of(endpoint) }, vec![1]),
-        (DeliveryQuery { stage: Some(DeliveryStage::Dead), ..deliveries_of(&world) }, vec![2, 0]),
+        (DeliveryFilter { created: early, ..of(endpoint) }, vec![3, 2, 1]),
+        (DeliveryFilter { created: early, ..staged(DeliveryStage::Pending) }, vec![3]),
+        (DeliveryFilter { key: Some("x".parse().unwrap()), ..of(endpoint) }, vec![1, 0]),
+        (DeliveryFilter { event_type: Some("a.c".parse().unwrap()), ..of(endpoint) }, vec![1]),
+        (DeliveryFilter { endpoint: None, ..staged(DeliveryStage::Dead) }, vec![2, 0]),
     ] {
         let expected: Vec<_> = expected.into_iter().map(|index: usize| all[index].id).collect();
-        assert_eq!(all_deliveries(&world, query.clone()).await, expected, "{query:?}");
+        assert_eq!(all_deliveries(&world, matching(filter.clone())).await, expected, "{filter:?}");
     }
 }
 
@@ -318,9 +319,9 @@ pub(super) async fn a_page_says_how_many_rows_it_looked_at(world: World) {
     for key in ["a", "b", "a", "b", "a"] {
         world.publish_one(Some(key)).await;
     }
-    let key = Some("b".parse().unwrap());
+    let filter = DeliveryFilter { key: Some("b".parse().unwrap()), ..DeliveryFilter::default() };
     let query =
-        DeliveryQuery { key, ..DeliveryQuery::of(world.tenant.clone(), PageRequest::first(9)) };
+        DeliveryQuery { filter, ..DeliveryQuery::of(world.tenant.clone(), PageRequest::first(9)) };
     let page = world.store.deliveries(query).await.unwrap();
     assert_eq!((page.items.len(), page.looked_at), (2, 5));
 }

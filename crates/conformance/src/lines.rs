@@ -7,8 +7,8 @@ use railpost_wire::{EventId, LineId, Seq};
 
 use super::world::{START, World, deliveries, ids, seq};
 use railpost_store::{
-    DeliveryQuery, LinePlace, NewDelivery, PageRequest, PruneStep, Receipt, RecordBatch,
-    RedeliverBatch, Store, Write,
+    DeliveryFilter, DeliveryQuery, LinePlace, NewDelivery, PageRequest, PruneStep, Receipt,
+    RecordBatch, RedeliverBatch, Store, Write,
 };
 
 const SKIPPED: DeliveryState = DeliveryState::Dead { reason: DeadReason::Permanent, holds: false };
@@ -335,7 +335,8 @@ pub(super) async fn what_a_removed_endpoint_has_open_is_discarded_in_small_steps
     ] {
         let page = PageRequest::first(19);
         let query = DeliveryQuery::of(world.tenant.clone(), page);
-        let query = DeliveryQuery { endpoint: named, stage, ..query };
+        let filter = DeliveryFilter { endpoint: named, stage, ..DeliveryFilter::default() };
+        let query = DeliveryQuery { filter, ..query };
         let listed = world.store.deliveries(query).await.unwrap().items;
         assert_eq!(listed.len(), expected, "{named:?} {stage:?}");
     }

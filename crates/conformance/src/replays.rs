@@ -9,8 +9,8 @@ use railpost_store::limits::{
     REPLAY_PREVIEW_MAX, REPLAYS_RUNNING_MAX, REPLAYS_RUNNING_PER_TENANT_MAX,
 };
 use railpost_store::{
-    AuditEntry, AuditQuery, Change, Cursor, IdempotencyKey, IdempotencyRecord, PageRequest, Period,
-    PruneStep, Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState, StoreError,
+    AuditEntry, AuditQuery, Change, Cursor, DeliveryFilter, IdempotencyKey, IdempotencyRecord,
+    PageRequest, Period, PruneStep, Replay, ReplayAction, ReplayProgress, ReplayState, StoreError,
     StoredResponse, TenantSettings, Write,
 };
 
@@ -22,7 +22,7 @@ fn running(world: &World) -> Replay {
         created_at: START,
         actor: "key_1".to_owned(),
         action: ReplayAction::Replay,
-        filter: ReplayFilter::default(),
+        filter: DeliveryFilter::default(),
         rate_per_s: None,
         dry_run: false,
         state: ReplayState::Running,
@@ -50,7 +50,7 @@ async fn refused(world: &World, replay: &Replay) -> StoreError {
 pub(super) async fn a_replay_reads_back_in_every_detail(world: World) {
     let replay = Replay {
         action: ReplayAction::Redeliver { to: EndpointId::from_u128(9) },
-        filter: ReplayFilter {
+        filter: DeliveryFilter {
             stage: Some(DeliveryStage::Dead),
             endpoint: Some(EndpointId::from_u128(8)),
             event_type: Some("order.paid".parse().unwrap()),

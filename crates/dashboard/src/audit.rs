@@ -5,11 +5,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::audit_detail::{DetailLine, DetailValue, detail_lines};
-use super::events::TIME_EXAMPLE;
-use super::form::{Filter, filter_form};
+use super::filters::{OF_AUDIT, filter_form, set_filters};
 use super::layout::Tab;
 use super::shown::{self, items, text};
-use super::table::{empty, filters, page_query, pager, table};
+use super::table::{empty, page_query, pager, table};
 use super::visit::PageVisit;
 use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
@@ -29,17 +28,13 @@ pub(super) async fn of_all(visit: PageVisit) -> PageResult {
 }
 
 async fn trail(visit: PageVisit, path: &str, tab: Tab) -> PageResult {
-    let set = filters(&visit, &["target", "created_after", "created_before"]);
+    let set = set_filters(&visit, &OF_AUDIT);
     let query = page_query(&visit, &set, TABLE_ROWS_MAX);
     let page = visit.call(Method::GET, &format!("{path}?{query}"), None).await?;
     let rows: Vec<_> = items(&page).iter().map(|entry| row(&visit, entry)).collect();
     let body = html! {
         h1 { "Audit" }
-        (filter_form(&visit, &[
-            ("target", "Target", Filter::Text("ep_…")),
-            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
-            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
-        ]))
+        (filter_form(&visit, &OF_AUDIT).await?)
         @if rows.is_empty() { (empty("Nothing was changed yet, or nothing that matches.", None)) }
         @else { (table("Audit trail", &["When", "Action", "Target", "Who", "Detail"], &rows)) }
         (pager(&visit, &set, &page))

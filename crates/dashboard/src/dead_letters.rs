@@ -4,23 +4,18 @@ use maud::{Markup, html};
 use railpost_api::Needs;
 use serde_json::{Value, json};
 
-use super::deliveries::endpoint_options;
-use super::events::TIME_EXAMPLE;
-use super::form::{Filter, filter_form, form};
+use super::filters::{OF_DEAD_LETTERS, filter_form, set_filters};
+use super::form::form;
 use super::lanes::done;
 use super::layout::Tab;
 use super::shown::{self, badge, items, number, text, words};
-use super::table::{empty, filters, page_query, pager, table};
+use super::table::{empty, page_query, pager, table};
 use super::visit::PageVisit;
 use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
-/// The filters of dead letters, by their names in the API.
-pub(super) const FILTERS: [&str; 5] =
-    ["endpoint", "type", "key", "created_after", "created_before"];
-
 pub(super) async fn list(visit: PageVisit) -> PageResult {
-    let set = filters(&visit, &FILTERS);
+    let set = set_filters(&visit, &OF_DEAD_LETTERS);
     let page =
         visit.get(&format!("/dead-letters?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let manages = visit.may(Needs::Manage);
@@ -28,13 +23,7 @@ pub(super) async fn list(visit: PageVisit) -> PageResult {
     let body = html! {
         h1 { "Dead letters" }
         p.lead { "Deliveries that failed for good. A dead letter that holds its lane keeps later deliveries waiting." }
-        (filter_form(&visit, &[
-            ("endpoint", "Endpoint", Filter::OneOf(endpoint_options(&visit).await?)),
-            ("type", "Type", Filter::Text("order.created")),
-            ("key", "Key", Filter::Text("order-1")),
-            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
-            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
-        ]))
+        (filter_form(&visit, &OF_DEAD_LETTERS).await?)
         @if letters.is_empty() && set.is_empty() {
             (empty("No dead letter: everything that was sent has landed or is still being tried.", None))
         } @else if letters.is_empty() {
@@ -114,7 +103,7 @@ pub(super) async fn act(visit: PageVisit) -> PageResult {
     let action = visit.field("action");
     let chosen = visit.fields("delivery");
     if chosen.is_empty() {
-        return Ok(visit.then_problem("/dead-letters", "Choose at least one dead letter."));
+        return Ok(visit.redirect_with_problem("/dead-letters", "Choose at least one dead letter."));
     }
     let (mut count, mut refusals) = (0, Vec::new());
     for delivery in chosen {
@@ -131,10 +120,10 @@ pub(super) async fn act(visit: PageVisit) -> PageResult {
         count => format!("Done for {count} dead letters: {action}. "),
     };
     Ok(match refusals.first() {
-        None => visit.then("/dead-letters", said),
+        None => visit.redirect("/dead-letters", said),
         Some(first) => {
             let said = format!("{said}Refused for {}. {first}", refusals.len());
-            visit.then_problem("/dead-letters", said)
+            visit.redirect_with_problem("/dead-letters", said)
         }
     })
 }
@@ -142,7 +131,7 @@ pub(super) async fn act(visit: PageVisit) -> PageResult {
 /// The filter of a replay, from a form's fields.
 pub(super) fn filter_of(visit: &PageVisit) -> Value {
     let mut filter = json!({ "state": "dead" });
-    for name in FILTERS {
+    for name in OF_DEAD_LETTERS.map(|filter| filter.name) {
         if !visit.field(name).is_empty() {
             filter[name] = visit.field(name).into();
         }

@@ -4,36 +4,26 @@ use maud::{Markup, html};
 use railpost_api::Needs;
 use serde_json::{Value, json};
 
-use super::events::TIME_EXAMPLE;
-use super::form::{Filter, button, filter_form};
+use super::filters::{OF_DELIVERIES, filter_form, set_filters};
+use super::form::button;
 use super::layout::Tab;
 use super::shown::{self, badge, items, number, text, words};
-use super::table::{empty, filters, page_query, pager, table};
-use super::visit::{ApiRefusal, PageVisit};
+use super::table::{empty, page_query, pager, table};
+use super::visit::PageVisit;
 use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) const COLUMNS: [&str; 7] =
     ["Delivery", "State", "Type", "Key", "Seq", "Attempts", "Changed"];
-const STATES: [&str; 6] = ["pending", "in_flight", "waiting", "delivered", "dead", "discarded"];
 
 pub(super) async fn list(visit: PageVisit) -> PageResult {
-    let set =
-        filters(&visit, &["endpoint", "state", "type", "key", "created_after", "created_before"]);
+    let set = set_filters(&visit, &OF_DELIVERIES);
     let page =
         visit.get(&format!("/deliveries?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let rows = rows(&visit, items(&page));
-    let states = STATES.iter().map(|state| ((*state).to_owned(), words(state))).collect();
     let body = html! {
         h1 { "Deliveries" }
-        (filter_form(&visit, &[
-            ("state", "State", Filter::OneOf(states)),
-            ("endpoint", "Endpoint", Filter::OneOf(endpoint_options(&visit).await?)),
-            ("type", "Type", Filter::Text("order.created")),
-            ("key", "Key", Filter::Text("order-1")),
-            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
-            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
-        ]))
+        (filter_form(&visit, &OF_DELIVERIES).await?)
         @if rows.is_empty() {
             @if set.is_empty() {
                 (empty(
@@ -45,15 +35,6 @@ pub(super) async fn list(visit: PageVisit) -> PageResult {
         (pager(&visit, &set, &page))
     };
     Reply::page("Deliveries", Tab::Deliveries, body)
-}
-
-/// The tenant's endpoints to choose from, by their URLs.
-pub(super) async fn endpoint_options(
-    visit: &PageVisit,
-) -> Result<Vec<(String, String)>, ApiRefusal> {
-    let endpoints = visit.get("/endpoints?limit=500").await?;
-    let option = |it: &Value| (text(it, "id").to_owned(), text(it, "url").to_owned());
-    Ok(items(&endpoints).iter().map(option).collect())
 }
 
 pub(super) fn rows(visit: &PageVisit, deliveries: &[Value]) -> Vec<Vec<Markup>> {
@@ -246,8 +227,8 @@ fn header_lines(headers: &[Value]) -> Markup {
 pub(super) async fn discard(visit: PageVisit) -> PageResult {
     let page = format!("/deliveries/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/discard"), None).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The delivery is discarded."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The delivery is discarded."),
         Err(back) => back,
     })
 }

@@ -1,6 +1,7 @@
 //! Endpoints: the list, one of them, creating and editing, and what can be done to one.
 
 mod detail;
+mod settings;
 mod draft;
 mod edit;
 
@@ -84,28 +85,28 @@ pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
         }
         _ => visit.call(Method::DELETE, &visit.api_path(api), None).await,
     };
-    let answer = match visit.or_back(&page, answered)? {
+    let answer = match visit.or_redirect(&page, answered)? {
         Ok(answer) => answer,
         Err(back) => return Ok(back),
     };
     Ok(match action {
-        "pause" => visit.then(&page, "The endpoint is paused. Its backlog is kept."),
-        "resume" => visit.then(&page, "The endpoint is resumed."),
+        "pause" => visit.redirect(&page, "The endpoint is paused. Its backlog is kept."),
+        "resume" => visit.redirect(&page, "The endpoint is resumed."),
         "test" => {
             let delivery = format!("/deliveries/{}", text(&answer, "delivery"));
-            visit.then(&delivery, "A test event is on its way to this endpoint alone.")
+            visit.redirect(&delivery, "A test event is on its way to this endpoint alone.")
         }
         "delete" => {
             let open = shown::count(shown::number(&answer, "open_deliveries"));
             let text = format!("The endpoint is deleted. {open} open deliveries are discarded.");
-            visit.then("/endpoints", &text)
+            visit.redirect("/endpoints", &text)
         }
-        "rotate" => visit.then_reveal(
+        "rotate" => visit.redirect_with_secret(
             &page,
             "A new secret signs from here on; the old ones until they expire.",
             text(&answer, "value"),
         ),
-        _ => visit.then_reveal(
+        _ => visit.redirect_with_secret(
             &page,
             "A new secret signs beside the others.",
             text(&answer, "value"),
@@ -119,8 +120,8 @@ pub(super) async fn reveal_secret(visit: PageVisit) -> PageResult {
     let path = format!("{page}/secrets/{}/reveal", visit.param("secret"));
     let answered = visit.post(&path, None).await;
     let said = "The secret. The audit trail has an entry for this.";
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(answer) => visit.then_reveal(&page, said, text(&answer, "value")),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(answer) => visit.redirect_with_secret(&page, said, text(&answer, "value")),
         Err(back) => back,
     })
 }
@@ -129,8 +130,8 @@ pub(super) async fn delete_secret(visit: PageVisit) -> PageResult {
     let page = format!("/endpoints/{}", visit.param("id"));
     let path = format!("{page}/secrets/{}", visit.param("secret"));
     let answered = visit.call(Method::DELETE, &visit.api_path(&path), None).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The secret is deleted."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The secret is deleted."),
         Err(back) => back,
     })
 }

@@ -5,16 +5,17 @@ use railpost_api::Needs;
 use serde_json::{Value, json};
 
 use super::deliveries::rows as delivery_rows;
-use super::form::{Filter, filter_form, form};
+use super::filters::{OF_EVENTS, filter_form, set_filters};
+use super::form::form;
 use super::layout::Tab;
 use super::shown::{self, bytes, items, number, text};
-use super::table::{empty, filters, page_query, pager, table};
+use super::table::{empty, page_query, pager, table};
 use super::visit::PageVisit;
 use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) async fn list(visit: PageVisit) -> PageResult {
-    let set = filters(&visit, &["type", "key", "created_after", "created_before"]);
+    let set = set_filters(&visit, &OF_EVENTS);
     let page = visit.get(&format!("/events?{}", page_query(&visit, &set, TABLE_ROWS_MAX))).await?;
     let row = |event: &Value| {
         let id = text(event, "id");
@@ -29,21 +30,13 @@ pub(super) async fn list(visit: PageVisit) -> PageResult {
     let rows: Vec<_> = items(&page).iter().map(row).collect();
     let body = html! {
         h1 { "Events" }
-        (filter_form(&visit, &[
-            ("type", "Type", Filter::Text("order.created")),
-            ("key", "Key", Filter::Text("order-1")),
-            ("created_after", "From", Filter::Text(TIME_EXAMPLE)),
-            ("created_before", "Before", Filter::Text(TIME_EXAMPLE)),
-        ]))
+        (filter_form(&visit, &OF_EVENTS).await?)
         @if rows.is_empty() { (nothing(!set.is_empty())) }
         @else { (table("Events", &["Event", "Type", "Key", "Size", "Accepted"], &rows)) }
         (pager(&visit, &set, &page))
     };
     Reply::page("Events", Tab::Events, body)
 }
-
-/// How an instant is typed into a filter.
-pub(super) const TIME_EXAMPLE: &str = "2026-01-31T12:00:00Z";
 
 fn nothing(filtered: bool) -> Markup {
     match filtered {
@@ -117,8 +110,8 @@ pub(super) async fn redeliver(visit: PageVisit) -> PageResult {
     let page = format!("/events/{}", visit.param("id"));
     let body = json!({ "endpoint": visit.field("endpoint") });
     let answered = visit.post(&format!("{page}/redeliver"), Some(&body)).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The event is sent again, at the end of its lane."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The event is sent again, at the end of its lane."),
         Err(back) => back,
     })
 }

@@ -62,8 +62,8 @@ fn new_form(visit: &PageVisit) -> Markup {
 pub(super) async fn create(visit: PageVisit) -> PageResult {
     let body = json!({ "name": visit.field("name"), "scope": visit.field("scope") });
     let answered = visit.post("/keys", Some(&body)).await;
-    Ok(match visit.or_back("/keys", answered)? {
-        Ok(made) => visit.then_reveal("/keys", "The new key:", text(&made, "key")),
+    Ok(match visit.or_redirect("/keys", answered)? {
+        Ok(made) => visit.redirect_with_secret("/keys", "The new key:", text(&made, "key")),
         Err(back) => back,
     })
 }
@@ -71,8 +71,8 @@ pub(super) async fn create(visit: PageVisit) -> PageResult {
 pub(super) async fn revoke(visit: PageVisit) -> PageResult {
     let path = visit.api_path(&format!("/keys/{}", visit.param("id")));
     let answered = visit.call(Method::DELETE, &path, None).await;
-    Ok(match visit.or_back("/keys", answered)? {
-        Ok(_) => visit.then("/keys", "The key is revoked."),
+    Ok(match visit.or_redirect("/keys", answered)? {
+        Ok(_) => visit.redirect("/keys", "The key is revoked."),
         Err(back) => back,
     })
 }

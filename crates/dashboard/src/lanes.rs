@@ -27,8 +27,8 @@ pub(super) async fn page(visit: PageVisit) -> PageResult {
 
 /// The part of the page that changes.
 pub(super) async fn live(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
-    let lanes = board::gather(visit).await?;
-    Ok(board::drawn(visit, &lanes))
+    let lanes = board::load_board(visit).await?;
+    Ok(board::render(visit, &lanes))
 }
 
 /// What can be done to a held lane.
@@ -38,8 +38,8 @@ pub(super) const ACTIONS: [&str; 3] = ["replay", "skip", "discard"];
 pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     let lane = visit.param("id");
     let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;
-    match visit.or_back("/lanes", answered)? {
-        Ok(_) => Ok(visit.then("/lanes", format!("The lane is released: {}.", done(action)))),
+    match visit.or_redirect("/lanes", answered)? {
+        Ok(_) => Ok(visit.redirect("/lanes", format!("The lane is released: {}.", done(action)))),
         Err(back) => Ok(back),
     }
 }

@@ -55,7 +55,7 @@ const TABS_OF_ALL: [(Tab, &str, &str); 2] =
 
 impl PageContent {
     /// The page in its frame.
-    pub(super) async fn drawn(&self, visit: &PageVisit) -> Markup {
+    pub(super) async fn render(&self, visit: &PageVisit) -> Markup {
         let flash = visit.take_flash();
         let tenants = tenants(visit).await;
         document(
@@ -204,11 +204,11 @@ pub(super) async fn refusal(visit: &PageVisit, refused: &ApiRefusal) -> Response
         tab: Tab::None,
         body: refusal_body(visit, refused),
     };
-    response(status(refused), page.drawn(visit).await)
+    response(status(refused), page.render(visit).await)
 }
 
 /// The same without a session.
-pub(super) fn bare(refused: &ApiRefusal) -> Response {
+pub(super) fn refusal_without_session(refused: &ApiRefusal) -> Response {
     let body = html! {
         h1 { (refused.title) }
         p { (refused.detail) }
@@ -238,7 +238,7 @@ fn refusal_body(visit: &PageVisit, refused: &ApiRefusal) -> Markup {
 }
 
 /// An unknown path of the dashboard.
-pub(super) async fn nowhere(visit: PageVisit) -> PageResult {
+pub(super) async fn not_found_page(visit: PageVisit) -> PageResult {
     let detail = format!("no such page: `{}`", visit.uri.path());
     Result::<Reply, _>::Err(ApiRefusal::new(404, "Not found", &detail))
 }

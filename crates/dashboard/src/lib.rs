@@ -18,6 +18,7 @@ mod sign_in_trail;
 mod shown;
 mod table;
 mod form;
+mod filters;
 mod chart;
 mod layout;
 mod live;
@@ -100,9 +101,11 @@ fn router(context: Dashboard) -> Router {
         .route("/dashboard/style.css", asset("text/css", include_str!("assets/style.css")))
         .route("/dashboard/script.js", asset("text/javascript", include_str!("assets/script.js")))
         .route("/dashboard/icon.svg", asset("image/svg+xml", include_str!("assets/icon.svg")))
-        .route("/dashboard/t/{tenant}/{*rest}", page(layout::nowhere))
-        .route("/dashboard/{*rest}", page(layout::nowhere))
-        .layer(axum::middleware::map_response(async |response: Response| guarded(response)))
+        .route("/dashboard/t/{tenant}/{*rest}", page(layout::not_found_page))
+        .route("/dashboard/{*rest}", page(layout::not_found_page))
+        .layer(axum::middleware::map_response(async |response: Response| {
+            with_security_headers(response)
+        }))
         .fallback(async |request: Request| not_found(request.uri().path()))
         .with_state(context)
 }
@@ -267,7 +270,7 @@ where
         Err(response) => return *response,
     };
     match handler(visit.clone()).await {
-        Ok(Reply::Page(page)) => layout::response(http::StatusCode::OK, page.drawn(&visit).await),
+        Ok(Reply::Page(page)) => layout::response(http::StatusCode::OK, page.render(&visit).await),
         Ok(Reply::Goto(path)) => Redirect::to(&path).into_response(),
         Ok(Reply::Raw(response)) => response,
         Err(refused) => layout::refusal(&visit, &refused).await,
@@ -290,8 +293,8 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 );
 
-fn guarded(response: Response) -> Response {
-    let mut response = railpost_api::guarded(response);
+fn with_security_headers(response: Response) -> Response {
+    let mut response = railpost_api::with_security_headers(response);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
     response
 }

@@ -42,7 +42,7 @@ where
     R: Future<Output = Result<Markup, ApiRefusal>> + Send,
 {
     let context = &visit.context.sessions;
-    let permit = context.live_place().ok_or_else(|| {
+    let permit = context.acquire_live_permit().ok_or_else(|| {
         ApiRefusal::new(503, "Too many live pages", "reload the page to see what is new")
     })?;
     let mut ticks = interval(Duration::from(LIVE_EVERY));
@@ -72,7 +72,7 @@ where
                 _ = self.ticks.tick() => {}
                 _ = self.closing.wait_for(|closing| *closing) => return None,
             }
-            match self.visit.again().await {
+            match self.visit.refreshed().await {
                 Ok(visit) => self.visit = visit?,
                 // The store is in trouble. That passes.
                 Err(_) => continue,

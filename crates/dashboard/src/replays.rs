@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use railpost_api::Needs;
 use serde_json::{Value, json};
 
-use super::dead_letters::{FILTERS, filter_of};
+use super::dead_letters::filter_of;
+use super::filters::OF_DEAD_LETTERS;
 use super::form::{button, form};
 use super::layout::Tab;
 use super::shown::{self, badge, count, items, number, text};
@@ -47,7 +48,7 @@ pub(super) async fn start(visit: PageVisit) -> PageResult {
         "dry_run": visit.field("dry_run") == "true",
     });
     let answered = visit.post("/replays", Some(&body)).await;
-    Ok(match visit.or_back("/dead-letters", answered)? {
+    Ok(match visit.or_redirect("/dead-letters", answered)? {
         Ok(replay) => Reply::Goto(visit.path(&format!("/replays/{}", text(&replay, "id")))),
         Err(back) => back,
     })
@@ -115,7 +116,7 @@ fn preview(visit: &PageVisit, replay: &Value) -> Markup {
 fn start_form(visit: &PageVisit, replay: &Value) -> Markup {
     let (action, matched) = (text(replay, "action"), number(replay, "matched"));
     let body = html! {
-        @for name in FILTERS {
+        @for name in OF_DEAD_LETTERS.map(|filter| filter.name) {
             @if let Some(value) = replay["filter"][name].as_str() {
                 input type="hidden" name=(name) value=(value);
             }
@@ -132,8 +133,8 @@ fn start_form(visit: &PageVisit, replay: &Value) -> Markup {
 pub(super) async fn cancel(visit: PageVisit) -> PageResult {
     let page = format!("/replays/{}", visit.param("id"));
     let answered = visit.post(&format!("{page}/cancel"), None).await;
-    Ok(match visit.or_back(&page, answered)? {
-        Ok(_) => visit.then(&page, "The replay is cancelled; what was done stays done."),
+    Ok(match visit.or_redirect(&page, answered)? {
+        Ok(_) => visit.redirect(&page, "The replay is cancelled; what was done stays done."),
         Err(back) => back,
     })
 }

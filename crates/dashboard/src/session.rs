@@ -147,7 +147,7 @@ impl SessionStore {
     }
 
     /// Leaves a word for the next page of this session.
-    pub(super) fn leave(&self, token: &str, flash: Flash) {
+    pub(super) fn set_flash(&self, token: &str, flash: Flash) {
         if let Some(session) = lock(&self.sessions).get_mut(&hash_of(token)) {
             session.flash = Some(flash);
         }
@@ -188,7 +188,7 @@ impl SessionStore {
     }
 
     /// How long a client must wait before it may try to sign in again, if it must.
-    pub(super) fn must_wait(&self, app: &App, who: &SignInAttempt) -> Option<Span> {
+    pub(super) fn sign_in_delay(&self, app: &App, who: &SignInAttempt) -> Option<Span> {
         let now = app.source.now();
         let failed = *lock(&self.failures).get(who)?;
         let waited = now.since(failed.since);
@@ -214,7 +214,7 @@ impl SessionStore {
     }
 
     /// A place for a live page, unless all are taken.
-    pub(super) fn live_place(&self) -> Option<LivePermit> {
+    pub(super) fn acquire_live_permit(&self) -> Option<LivePermit> {
         let place = LivePermit(self.live_pages.clone());
         (self.live_pages.fetch_add(1, Ordering::Relaxed) < LIVE_PAGES_MAX).then_some(place)
     }

@@ -17,7 +17,7 @@ use super::{Dashboard, PageResult, Reply, layout, shown, sign_in_trail};
 
 /// What the form holds: a link's token, or nothing yet; where to go then; and what went wrong.
 #[derive(Default)]
-struct Form {
+struct SignInForm {
     token: String,
     next: String,
     problem: Option<String>,
@@ -27,7 +27,7 @@ pub(super) async fn show(_: Dashboard, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let fields: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
     let text = |name| value(&fields, name).unwrap_or_default().to_owned();
-    page(StatusCode::OK, &Form { token: text("token"), next: text("next"), problem: None })
+    page(StatusCode::OK, &SignInForm { token: text("token"), next: text("next"), problem: None })
 }
 
 pub(super) async fn sign_in(context: Dashboard, request: Request) -> Response {
@@ -35,45 +35,49 @@ pub(super) async fn sign_in(context: Dashboard, request: Request) -> Response {
     let fields = match form(&context.app, &parts, body).await {
         Ok(fields) if same_site(&parts.headers) => fields,
         Ok(_) => {
-            return layout::bare(&ApiRefusal::new(
+            return layout::refusal_without_session(&ApiRefusal::new(
                 403,
                 "Sign in here",
                 "the form came from elsewhere",
             ));
         }
-        Err(refused) => return layout::bare(&refused),
+        Err(refused) => return layout::refusal_without_session(&refused),
     };
     let text = |name| value(&fields, name).unwrap_or_default().trim().to_owned();
     let next = text("next");
     let client = client(&parts);
     let who = SignInAttempt::new(client, &text("key"));
-    if let Some(wait) = context.sessions.must_wait(&context.app, &who) {
-        return again(StatusCode::TOO_MANY_REQUESTS, next, too_often(wait));
+    if let Some(wait) = context.sessions.sign_in_delay(&context.app, &who) {
+        return form_with_problem(StatusCode::TOO_MANY_REQUESTS, next, too_often(wait));
     }
     match key_of(&context, &text("token"), &text("key"), client).await {
         Ok((key, by_link)) => {
             match sign_in_trail::signed_in(&context.app, &key, by_link, client.0).await {
                 Ok(()) => begun(&context, key, by_link, &next),
-                Err(problem) => layout::bare(&ApiRefusal::from(problem)),
+                Err(problem) => layout::refusal_without_session(&ApiRefusal::from(problem)),
             }
         }
         Err((StatusCode::UNAUTHORIZED, problem)) => {
             tell_failed(&context.app, client);
             sign_in_trail::failed(&context, client.0).await;
             context.sessions.failed(&context.app, who);
-            again(StatusCode::UNAUTHORIZED, next, problem)
+            form_with_problem(StatusCode::UNAUTHORIZED, next, problem)
         }
-        Err((status, problem)) => again(status, next, problem),
+        Err((status, problem)) => form_with_problem(status, next, problem),
     }
 }
 
 /// The form once more, with what went wrong.
-fn again(status: StatusCode, next: String, problem: String) -> Response {
-    page(status, &Form { next, problem: Some(problem), ..Form::default() })
+fn form_with_problem(status: StatusCode, next: String, problem: String) -> Response {
+    page(status, &SignInForm { next, problem: Some(problem), ..SignInForm::default() })
 }
 
 fn tell_failed(app: &App, client: ClientAddress) {
-    app.telemetry.log.line(Level::Info, "sign_in_failed", &[("address", Value::Shown(&client.0))]);
+    app.telemetry.log.line(
+        Level::Info,
+        "sign_in_failed",
+        &[("address", Value::Display(&client.0))],
+    );
 }
 
 /// The key that a link or an API key's text stands for.
@@ -142,11 +146,11 @@ pub(super) async fn sign_out(visit: PageVisit) -> PageResult {
     Ok(Reply::Raw(response))
 }
 
-fn page(status: StatusCode, form: &Form) -> Response {
+fn page(status: StatusCode, form: &SignInForm) -> Response {
     layout::response(status, layout::plain("Sign in", &body(form)))
 }
 
-fn body(form: &Form) -> Markup {
+fn body(form: &SignInForm) -> Markup {
     html! {
         h1 { "Sign in" }
         @if let Some(problem) = &form.problem {
@@ -156,7 +160,7 @@ fn body(form: &Form) -> Markup {
     }
 }
 
-fn key_form(form: &Form) -> Markup {
+fn key_form(form: &SignInForm) -> Markup {
     let described = form.problem.is_some().then_some("key-problem");
     html! {
         form.stack method="post" action="/dashboard/sign-in" {
@@ -175,7 +179,7 @@ fn key_form(form: &Form) -> Markup {
 
 /// A link is used up by a press of the button, which the script does: a program that only looks at
 /// links does not use it up.
-fn link_form(form: &Form) -> Markup {
+fn link_form(form: &SignInForm) -> Markup {
     html! {
         form.stack method="post" action="/dashboard/sign-in" data-submit-now {
             input type="hidden" name="token" value=(form.token);

@@ -36,12 +36,6 @@ pub(super) fn empty(what: &str, command: Option<&str>) -> Markup {
     }
 }
 
-/// The query of a page's own filters, for the API and for links: those that are set.
-pub(super) fn filters(visit: &PageVisit, names: &[&str]) -> Vec<(String, String)> {
-    let set = names.iter().filter(|name| !visit.query(name).is_empty());
-    set.map(|name| ((*name).to_owned(), visit.query(name).to_owned())).collect()
-}
-
 /// A query made of these pairs.
 pub(super) fn query(pairs: &[(String, String)]) -> String {
     serde_urlencoded::to_string(pairs).unwrap_or_default()

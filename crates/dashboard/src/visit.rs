@@ -56,14 +56,14 @@ impl PageVisit {
     /// Lets a request in; otherwise the response is what its sender gets.
     pub(super) async fn begin(context: Dashboard, request: Request) -> Result<Self, Box<Response>> {
         let (mut parts, body) = request.into_parts();
-        let bare = |refused: ApiRefusal| Box::new(layout::bare(&refused));
+        let refusal = |refused: ApiRefusal| Box::new(layout::refusal_without_session(&refused));
         let token = cookie(&parts.headers).unwrap_or_default();
         let session = context.sessions.find(&context.app, &token).await;
-        let session = session.map_err(|problem| bare(ApiRefusal::from(problem)))?;
+        let session = session.map_err(|problem| refusal(ApiRefusal::from(problem)))?;
         let Some(session) = session else {
             return Err(Box::new(to_sign_in(&parts)));
         };
-        let form = form(&context.app, &parts, body).await.map_err(bare)?;
+        let form = form(&context.app, &parts, body).await.map_err(refusal)?;
         let params = params(&mut parts).await;
         let visit = Self {
             session,
@@ -165,25 +165,25 @@ impl PageVisit {
     }
 
     /// Goes to another page of the tenant, which says this.
-    pub(super) fn then(&self, rest: &str, text: impl Into<String>) -> Reply {
-        self.leave(text.into(), None, false);
+    pub(super) fn redirect(&self, rest: &str, text: impl Into<String>) -> Reply {
+        self.set_flash(text.into(), None, false);
         Reply::Goto(self.path(rest))
     }
 
     /// Goes to another page of the tenant, which says what is wrong.
-    pub(super) fn then_problem(&self, rest: &str, text: impl Into<String>) -> Reply {
-        self.leave(text.into(), None, true);
+    pub(super) fn redirect_with_problem(&self, rest: &str, text: impl Into<String>) -> Reply {
+        self.set_flash(text.into(), None, true);
         Reply::Goto(self.path(rest))
     }
 
     /// Goes to another page of the tenant, which shows a secret once.
-    pub(super) fn then_reveal(&self, rest: &str, text: &str, secret: &str) -> Reply {
-        self.leave(text.to_owned(), Some(secret.to_owned()), false);
+    pub(super) fn redirect_with_secret(&self, rest: &str, text: &str, secret: &str) -> Reply {
+        self.set_flash(text.to_owned(), Some(secret.to_owned()), false);
         Reply::Goto(self.path(rest))
     }
 
     /// Goes to another page of the tenant, which says what was refused.
-    pub(super) fn or_back<T>(
+    pub(super) fn or_redirect<T>(
         &self,
         rest: &str,
         answered: Result<T, ApiRefusal>,
@@ -191,14 +191,14 @@ impl PageVisit {
         match answered {
             Ok(value) => Ok(Ok(value)),
             Err(refused) if refused.is_answerable() => {
-                Ok(Err(self.then_problem(rest, refused.to_string())))
+                Ok(Err(self.redirect_with_problem(rest, refused.to_string())))
             }
             Err(refused) => Err(refused),
         }
     }
 
-    fn leave(&self, text: String, secret: Option<String>, is_problem: bool) {
-        self.context.sessions.leave(&self.token, Flash { text, secret, is_problem });
+    fn set_flash(&self, text: String, secret: Option<String>, is_problem: bool) {
+        self.context.sessions.set_flash(&self.token, Flash { text, secret, is_problem });
     }
 
     /// The word that the last change left, once.
@@ -207,7 +207,7 @@ impl PageVisit {
     }
 
     /// The same visit a moment later, if its session lasts; an error if that cannot be said just now.
-    pub(super) async fn again(&self) -> Result<Option<Self>, Problem> {
+    pub(super) async fn refreshed(&self) -> Result<Option<Self>, Problem> {
         let app = &self.context.app;
         let session = self.context.sessions.find(app, &self.token).await?;
         let now = app.source.now();
@@ -291,7 +291,7 @@ fn to_sign_in(parts: &Parts) -> Response {
     let wanted = parts.uri.path_and_query().map_or("/dashboard", |path| path.as_str());
     if parts.method != Method::GET || wanted.contains("/live/") {
         let refused = ApiRefusal::new(401, "You are signed out", "sign in and try again");
-        return layout::bare(&refused);
+        return layout::refusal_without_session(&refused);
     }
     let query = serde_urlencoded::to_string([("next", wanted)]).unwrap_or_default();
     Redirect::to(&format!("/dashboard/sign-in?{query}")).into_response()

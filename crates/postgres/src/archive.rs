@@ -129,16 +129,16 @@ pub(super) async fn deliveries(
     query: &DeliveryQuery,
 ) -> Result<Listing<DeliveryView>> {
     let limit = query.page.limit()?;
-    let (oldest, newest) = query.created.delivery_ids();
+    let (oldest, newest) = query.filter.created.delivery_ids();
     let first = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
     let first = first.map_or(newest, |after| after.min(newest));
-    let sql = match query.stage {
+    let sql = match query.filter.stage {
         Some(DeliveryStage::Dead) => deliveries_sql!("AND d.standing IN (3, 4)"),
         _ => deliveries_sql!(""),
     };
-    let endpoint = query.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
+    let endpoint = query.filter.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
     let (mut scan, tenant) =
-        (ChunkedScan::new(limit, first, query.wants_all()), query.tenant.as_str());
+        (ChunkedScan::new(limit, first, query.filter.wants_all()), query.tenant.as_str());
     while let Some(after) = scan.next() {
         let most = scan.chunk as i64;
         let values: Values<'_> =
@@ -147,9 +147,9 @@ pub(super) async fn deliveries(
             let view = rows::view(columns)?;
             Ok((view.delivery.id.to_bytes(), view))
         })?;
-        scan.add(chunk, |view| query.wants(view));
+        scan.add(chunk, |view| query.filter.wants(view));
     }
-    scan.page(ListKind::Deliveries, |view| query.wants(view))
+    scan.page(ListKind::Deliveries, |view| query.filter.wants(view))
 }
 
 pub(super) async fn deliveries_of(

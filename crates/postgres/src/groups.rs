@@ -1,8 +1,9 @@
 //! Calls that wait for the same connection go together: all calls that wait become one statement.
 
+use std::time::Duration;
+
 use tokio::sync::{mpsc, oneshot};
 
-use super::link::duration;
 use railpost_store::limits::{CALL_TIMEOUT, GROUP_BYTES_MAX, GROUP_ITEMS_MAX, QUEUE_MAX};
 use railpost_store::{Result, StoreError};
 
@@ -52,7 +53,8 @@ impl<I: Send + 'static, O: Send + 'static> Queue<I, O> {
     pub(super) async fn call(&self, input: I) -> Result<O> {
         let gone = || StoreError::Unavailable("the store has stopped".to_owned());
         let (reply, answer) = oneshot::channel();
-        let sent = tokio::time::timeout(duration(CALL_TIMEOUT), self.0.send(Call { input, reply }));
+        let sent =
+            tokio::time::timeout(Duration::from(CALL_TIMEOUT), self.0.send(Call { input, reply }));
         let sent = sent.await.map_err(|_| {
             StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {CALL_TIMEOUT}"))
         })?;

@@ -54,12 +54,12 @@ impl Address {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             StoreError::invalid("url", format!("expected postgres://…: {error}"))
         })?;
-        config.connect_timeout(duration(CONNECT_TIMEOUT));
+        config.connect_timeout(Duration::from(CONNECT_TIMEOUT));
         config.application_name(application_name());
-        config.keepalives_idle(duration(KEEPALIVE_IDLE));
-        config.keepalives_interval(duration(KEEPALIVE_INTERVAL));
+        config.keepalives_idle(Duration::from(KEEPALIVE_IDLE));
+        config.keepalives_interval(Duration::from(KEEPALIVE_INTERVAL));
         config.keepalives_retries(KEEPALIVE_RETRIES);
-        config.tcp_user_timeout(duration(CALL_TIMEOUT));
+        config.tcp_user_timeout(Duration::from(CALL_TIMEOUT));
         let encrypted = config.get_ssl_mode() == SslMode::Require;
         let tls = if encrypted { Some(super::tls::connector(roots_pem)?) } else { None };
         if tls.is_none() {
@@ -84,7 +84,7 @@ impl Address {
                 }
             })
         };
-        timeout(duration(CONNECT_TIMEOUT), connecting).await.unwrap_or_else(|_| {
+        timeout(Duration::from(CONNECT_TIMEOUT), connecting).await.unwrap_or_else(|_| {
             Err(StoreError::Unavailable(format!("no connection within {CONNECT_TIMEOUT}")))
         })
     }
@@ -106,8 +106,8 @@ impl Address {
             set(name, &patience);
         }
         // The server notices as soon as a client that has vanished.
-        set("tcp_keepalives_idle", &duration(KEEPALIVE_IDLE).as_secs().to_string());
-        set("tcp_keepalives_interval", &duration(KEEPALIVE_INTERVAL).as_secs().to_string());
+        set("tcp_keepalives_idle", &Duration::from(KEEPALIVE_IDLE).as_secs().to_string());
+        set("tcp_keepalives_interval", &Duration::from(KEEPALIVE_INTERVAL).as_secs().to_string());
         set("tcp_keepalives_count", &KEEPALIVE_RETRIES.to_string());
         config.options(options);
         config
@@ -228,7 +228,7 @@ impl Link {
         sql: &'static str,
         values: Values<'_>,
     ) -> Result<std::result::Result<Vec<Row>, tokio_postgres::Error>> {
-        match timeout(duration(CALL_TIMEOUT), session.query(sql, values)).await {
+        match timeout(Duration::from(CALL_TIMEOUT), session.query(sql, values)).await {
             Ok(Ok(rows)) => Ok(Ok(rows)),
             Ok(Err(error)) if is_collision(&error) => Ok(Err(error)),
             Ok(Err(error)) => {
@@ -268,7 +268,7 @@ impl Link {
     async fn connected(&self) -> Result<Arc<Session>> {
         let connecting = match &mut *self.connection() {
             Connection::Open(session) if self.is_useful(session) => return Ok(session.clone()),
-            Connection::Failed(at, error) if at.elapsed() < duration(RECONNECT_AFTER) => {
+            Connection::Failed(at, error) if at.elapsed() < Duration::from(RECONNECT_AFTER) => {
                 return Err(error.clone());
             }
             Connection::Connecting(connecting) => connecting.clone(),
@@ -332,7 +332,7 @@ impl Session {
     /// Connects, and asks who is there, within bounds.
     pub(super) async fn open(address: &Address, purpose: Purpose) -> Result<Self> {
         let (client, _) = address.connect(purpose).await?;
-        let asked = timeout(duration(CONNECT_TIMEOUT), ServerIdentity::of(&client)).await;
+        let asked = timeout(Duration::from(CONNECT_TIMEOUT), ServerIdentity::of(&client)).await;
         let server = asked.map_err(|_| {
             let problem = format!("no answer on a new connection within {CONNECT_TIMEOUT}");
             StoreError::Unavailable(problem)
@@ -357,8 +357,4 @@ impl Session {
         };
         self.client.query(&statement, values).await
     }
-}
-
-pub(super) fn duration(span: railpost_engine::Span) -> Duration {
-    Duration::from_millis(span.as_millis())
 }

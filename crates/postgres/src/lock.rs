@@ -10,6 +10,7 @@
 //! this process has in memory is old.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -18,7 +19,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::errors::Translate;
-use super::link::{Address, Purpose, ServerIdentity, duration};
+use super::link::{Address, Purpose, ServerIdentity};
 use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, RECONNECT_AFTER};
 use railpost_store::backend::codes::millis;
 use railpost_store::limits::CALL_TIMEOUT;
@@ -52,7 +53,7 @@ impl TakenLock {
             lock(&mut client).await?;
             Ok(server)
         };
-        let bound = duration(CONNECT_TIMEOUT) + duration(LOCK_TIMEOUT);
+        let bound = Duration::from(CONNECT_TIMEOUT) + Duration::from(LOCK_TIMEOUT);
         let taken = timeout(bound, taking).await.unwrap_or_else(|_| {
             Err(StoreError::Unavailable("no answer while taking the store's lock".to_owned()))
         });
@@ -200,7 +201,7 @@ impl ServerLock {
     pub(super) async fn holder(&self) -> Result<i64> {
         let mut state = self.watch.state.clone();
         let settled = state.wait_for(|state| !matches!(state, LockState::Retaking));
-        match timeout(duration(CALL_TIMEOUT), settled).await {
+        match timeout(Duration::from(CALL_TIMEOUT), settled).await {
             Ok(Ok(state)) => match &*state {
                 LockState::Lost(error) => Err(error.clone()),
                 LockState::Held(_) | LockState::Retaking => Ok(self.number),
@@ -253,7 +254,7 @@ impl LockTask {
                     }
                     Err(RetakeError::Temporary(error)) => {
                         self.state.send_replace(LockState::Lost(error));
-                        sleep(duration(RECONNECT_AFTER)).await;
+                        sleep(Duration::from(RECONNECT_AFTER)).await;
                     }
                 }
             };
@@ -265,7 +266,7 @@ impl LockTask {
         let mut taken = TakenLock::take(&self.address).await.map_err(RetakeError::Temporary)?;
         let (now, expected) = (millis(self.setup.source.now()), [self.number, self.before]);
         let becoming = taken.become_holder(self.number, Some(&expected), now);
-        match timeout(duration(CALL_TIMEOUT), becoming).await {
+        match timeout(Duration::from(CALL_TIMEOUT), becoming).await {
             Ok(Ok(_)) => Ok(taken),
             Ok(Err(StoreError::Locked(problem))) => {
                 let advice = "start this one again to use it when that one has stopped";

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use railpost_engine::Timestamp;
 use tokio_postgres::Transaction;
 
 use super::errors::Translate;
-use super::link::{Address, Link, Purpose, ServerIdentity, Session, duration, unanswered};
+use super::link::{Address, Link, Purpose, ServerIdentity, Session, unanswered};
 use super::lock::ServerLock;
 use super::tenant_cache::TenantCache;
 use super::unflushed::Unflushed;
@@ -150,7 +151,7 @@ impl Transactions {
         work: impl AsyncFnOnce(&HeldTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let holder = self.lock.holder().await?;
-        let turn = tokio::time::timeout(duration(CALL_TIMEOUT), self.session.lock()).await;
+        let turn = tokio::time::timeout(Duration::from(CALL_TIMEOUT), self.session.lock()).await;
         let mut place = turn.map_err(|_| {
             StoreError::Unavailable(format!("PostgreSQL is busy: no turn within {CALL_TIMEOUT}"))
         })?;
@@ -165,7 +166,8 @@ impl Transactions {
             return Err(lock.moved());
         }
         let done =
-            tokio::time::timeout(duration(CALL_TIMEOUT), run(&mut session, holder, work)).await;
+            tokio::time::timeout(Duration::from(CALL_TIMEOUT), run(&mut session, holder, work))
+                .await;
         let done = done.unwrap_or_else(|_| Err(unanswered()));
         // A connection in trouble is not used again.
         if !done.as_ref().is_err_and(StoreError::is_environment) {

@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use railpost_wire::{EndpointId, TenantId};
 use tokio::time::Instant;
 
-use super::link::{Link, duration};
+use super::link::Link;
 use super::rows::{all, one, open_deliveries};
 use crate::limits::{BACKLOG_RECOUNT, BACKLOG_REFUSE_WITHIN};
 use railpost_store::backend::fanout::Subscriber;
@@ -119,10 +120,12 @@ impl TenantCache {
         let known = self.cached().backlogs.get(&tenant.num).copied();
         let age = known.map(|known| known.counted_at.elapsed());
         let open = match (known, age) {
-            (Some(known), Some(age)) if fits(known.open) && age < duration(BACKLOG_RECOUNT) => {
+            (Some(known), Some(age))
+                if fits(known.open) && age < Duration::from(BACKLOG_RECOUNT) =>
+            {
                 known.open
             }
-            (Some(known), Some(age)) if age < duration(BACKLOG_REFUSE_WITHIN) => known.open,
+            (Some(known), Some(age)) if age < Duration::from(BACKLOG_REFUSE_WITHIN) => known.open,
             _ => self.count(link, tenant.num).await?,
         };
         if fits(open) {

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::ledger::weight;
-use super::link::{Session, duration};
+use super::link::Session;
 use crate::limits::{UNFLUSHED_AGE_MAX, UNFLUSHED_BYTES_MAX, UNFLUSHED_CALLS_MAX};
 use railpost_store::RecordBatch;
 
@@ -73,7 +74,7 @@ impl<S> Unflushed<S> {
 
     /// Whether the next records should wait for the disk, so that these may go.
     pub(super) fn is_due(&self) -> bool {
-        let old = |kept: &UnflushedBatch| kept.since.elapsed() >= duration(UNFLUSHED_AGE_MAX);
+        let old = |kept: &UnflushedBatch| kept.since.elapsed() >= Duration::from(UNFLUSHED_AGE_MAX);
         self.batches.len() >= UNFLUSHED_CALLS_MAX
             || self.bytes >= UNFLUSHED_BYTES_MAX
             || self.batches.front().is_some_and(old)
@@ -176,7 +177,7 @@ mod tests {
         assert!(large.is_due() && large.batches.len() < UNFLUSHED_CALLS_MAX);
         let mut old = Unflushed::default();
         old.keep(batch(1), &session);
-        old.batches[0].since -= duration(UNFLUSHED_AGE_MAX);
+        old.batches[0].since -= Duration::from(UNFLUSHED_AGE_MAX);
         assert!(old.is_due());
     }
 }

@@ -12,10 +12,10 @@ use railpost_conformance::erasing::erase_what_is_left;
 use railpost_engine::Timestamp;
 use railpost_postgres::{PostgresAddress, PostgresStore};
 use railpost_store::{
-    AcceptBatch, Access, ApiKey, Archive, EndpointPrivate, EndpointSettings, Figures, FiguresScope,
-    IdempotencyKey, IdempotencyRecord, Intake, Ledger, Period, PruneStep, Receipt, Registry,
-    Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState, Resolution, Scope, StoreError,
-    StoredResponse, Sweep, TenantSettings, Upkeep, Write,
+    AcceptBatch, Access, ApiKey, Archive, DeliveryFilter, EndpointPrivate, EndpointSettings,
+    Figures, FiguresScope, IdempotencyKey, IdempotencyRecord, Intake, Ledger, Period, PruneStep,
+    Receipt, Registry, Replay, ReplayAction, ReplayProgress, ReplayState, Resolution, Scope,
+    StoreError, StoredResponse, Sweep, TenantSettings, Upkeep, Write,
 };
 use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
 use support::postgres::{fresh_address, wired};
@@ -460,7 +460,7 @@ fn replay() -> Replay {
         created_at: Timestamp::from_millis(1),
         actor: "key_1".to_owned(),
         action: ReplayAction::Skip,
-        filter: ReplayFilter::default(),
+        filter: DeliveryFilter::default(),
         rate_per_s: None,
         dry_run: false,
         state: ReplayState::Running,

@@ -3,7 +3,7 @@
 use crate::limits::HEADERS_KEPT_MAX;
 use crate::receive::{Receiver, Rejection};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use railpost_wire::cloudevents::{CloudEvent, Data, Mode};
+use railpost_wire::cloudevents::{CloudEvent, ContentMode, Data};
 use railpost_wire::{EventId, EventType, Key, Received};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -51,13 +51,13 @@ impl Delivery {
     pub fn cloud_event(&self) -> Result<CloudEvent<'_>, Rejection> {
         self.check_whole()?;
         let event = match self.mode()? {
-            Mode::Structured => CloudEvent::from_json(&self.body)?,
-            Mode::Binary => {
+            ContentMode::Structured => CloudEvent::from_json(&self.body)?,
+            ContentMode::Binary => {
                 let headers = self.headers.iter();
                 let headers = headers.map(|(name, value)| (name.as_str(), value.as_slice()));
                 CloudEvent::from_http(headers, &self.body)?
             }
-            Mode::Batched => {
+            ContentMode::Batched => {
                 return Err(Rejection::Unreadable("a batch, where one event was expected".into()));
             }
         };
@@ -106,10 +106,10 @@ impl Delivery {
         Err(Rejection::Unreadable(problem.to_owned()))
     }
 
-    fn mode(&self) -> Result<Mode, Rejection> {
+    fn mode(&self) -> Result<ContentMode, Rejection> {
         let content_type = self.headers.iter().find(|(name, _)| name == "content-type");
         let content_type = content_type.map_or(&[][..], |(_, value)| value);
-        Mode::of_content_type(&String::from_utf8_lossy(content_type))
+        ContentMode::of_content_type(&String::from_utf8_lossy(content_type))
             .map_err(|problem| Rejection::Unreadable(format!("content-type: {problem}")))
     }
 

@@ -21,21 +21,21 @@ use crate::limits::{
     SCHEMA_JUDGED_DEPTH, SCHEMA_STEPS_PER_VALUE_MAX,
 };
 use graph::{Graph, Node};
-use shape::Shape;
+use shape::PayloadShape;
 
 /// Why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum SchemaError {
     /// It is no schema, or refers to what is not in it.
     Invalid(String),
     /// It could cost more than it may.
     TooCostly(String),
 }
 
-impl fmt::Display for Unusable {
+impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unusable::Invalid(problem) | Unusable::TooCostly(problem) => f.write_str(problem),
+            SchemaError::Invalid(problem) | SchemaError::TooCostly(problem) => f.write_str(problem),
         }
     }
 }
@@ -49,7 +49,7 @@ const BYTES_PER_STEP: u64 = 32;
 /// What a schema can cost, for a value at each depth of a payload. Deeper than it has entries, nothing is
 /// evaluated.
 #[derive(Debug)]
-pub(super) struct Bound(Vec<PerValue>);
+pub(super) struct CostBound(Vec<PerValue>);
 
 /// What is evaluated on one value at most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,19 +100,19 @@ pub(super) struct Cost {
     errors: u64,
 }
 
-impl Bound {
+impl CostBound {
     /// The bound of a schema, or why it can cost more than it may.
-    pub(super) fn of(schema: &Value) -> Result<Self, Unusable> {
+    pub(super) fn of(schema: &Value) -> Result<Self, SchemaError> {
         let graph = Graph::read(schema)?;
         let bound = Self(per_depth(&graph));
         for at in bound.0.iter().take(SCHEMA_JUDGED_DEPTH + 1) {
-            at.check().map_err(Unusable::TooCostly)?;
+            at.check().map_err(SchemaError::TooCostly)?;
         }
         Ok(bound)
     }
 
     pub(super) fn cost(&self, payload: &Value) -> Cost {
-        let shape = Shape::of(payload);
+        let shape = PayloadShape::of(payload);
         let mut cost = Cost { steps: 0, chain: 0, errors: 0 };
         let mut repeats = 0;
         for (at, (values, bytes)) in self.0.iter().zip(shape.by_depth()) {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     fn steps(schema: &Value, payload: &Value) -> u64 {
-        Bound::of(schema).unwrap().cost(payload).steps
+        CostBound::of(schema).unwrap().cost(payload).steps
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
             let (four, five) = (doubling(combinator, 4), doubling(combinator, 5));
             let (four, five) = (steps(&four, &json!(1)), steps(&five, &json!(1)));
             assert!(five > 2 * four && five < 3 * four, "{combinator}: {four} {five}");
-            let refused = Bound::of(&doubling(combinator, 25)).unwrap_err().to_string();
+            let refused = CostBound::of(&doubling(combinator, 25)).unwrap_err().to_string();
             assert!(refused.contains(&SCHEMA_STEPS_PER_VALUE_MAX.to_string()), "{refused}");
         }
     }
@@ -311,7 +311,7 @@ mod tests {
             defs["dynamic"] = json!({"$dynamicAnchor": "dynamic", "allOf": [to]});
             defs["inner"] = json!({"$id": "https://example.com/inner", "allOf": [to]});
             schema["$defs"] = defs;
-            assert!(Bound::of(&schema).is_err(), "{schema}");
+            assert!(CostBound::of(&schema).is_err(), "{schema}");
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
             json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"not": {"$ref": "#/$defs/b"}},
                 "b": {"if": {"$ref": "#/$defs/a"}}}}),
         ] {
-            let refused = Bound::of(&schema).unwrap_err().to_string();
+            let refused = CostBound::of(&schema).unwrap_err().to_string();
             assert!(refused.contains("itself"), "{schema}: {refused}");
         }
     }
@@ -339,7 +339,7 @@ mod tests {
         assert!(steps(&list, &nested(100)) < 2_000);
         let again = json!({"$ref": "#"});
         let doubled = json!({"anyOf": [{"items": again}, {"items": again}]});
-        let bound = Bound::of(&doubled).unwrap();
+        let bound = CostBound::of(&doubled).unwrap();
         assert_eq!(bound.cost(&nested(4)).check(), Ok(()));
         let refused = bound.cost(&nested(100)).check().unwrap_err();
         assert!(refused.contains("steps"), "{refused}");
@@ -401,7 +401,7 @@ mod tests {
         });
         let item = json!({"sku": "ABC-1234", "price": 1.5});
         let payload = json!({"id": "6b0b1ad2", "currency": "EUR", "items": vec![item; 20]});
-        let cost = Bound::of(&schema).unwrap().cost(&payload);
+        let cost = CostBound::of(&schema).unwrap().cost(&payload);
         let mut allowance = crate::limits::SCHEMA_INLINE_COST_MAX;
         assert!(cost.can_explain() && cost.take_from(&mut allowance), "{cost:?}");
     }
@@ -414,10 +414,10 @@ mod tests {
             .chain([("d2999".to_owned(), json!(true))])
             .collect();
         let schema = json!({"$ref": "#/$defs/d0", "$defs": defs});
-        let refused = Bound::of(&schema).unwrap_err().to_string();
+        let refused = CostBound::of(&schema).unwrap_err().to_string();
         assert!(refused.contains("schemas deep"), "{refused}");
         let list = json!({"items": {"allOf": [{"$ref": "#"}]}});
-        let bound = Bound::of(&list).unwrap();
+        let bound = CostBound::of(&list).unwrap();
         assert!(bound.cost(&nested(3)).chain < bound.cost(&nested(100)).chain);
     }
 }

@@ -18,10 +18,10 @@ use crate::limits::{
 
 /// What tenants say about their event types, as far as it was asked for lately.
 #[derive(Debug, Default)]
-pub struct Catalogue(Mutex<FxHashMap<TenantId, Remembered>>);
+pub struct Catalogue(Mutex<FxHashMap<TenantId, CachedTypes>>);
 
 #[derive(Clone, Debug)]
-struct Remembered {
+struct CachedTypes {
     types: Arc<EventTypes>,
     until: Timestamp,
 }
@@ -42,11 +42,11 @@ impl Catalogue {
             Arc::new(EventTypes::load(store, tenant, known.map(|known| known.types)).await?);
         let mut tenants = self.lock();
         if tenants.len() >= EVENT_TYPES_TENANTS_MAX {
-            tenants.retain(|_, remembered| now < remembered.until);
+            tenants.retain(|_, cached| now < cached.until);
         }
         if tenants.len() < EVENT_TYPES_TENANTS_MAX {
             let until = now + EVENT_TYPES_BELIEVED_FOR;
-            tenants.insert(tenant.clone(), Remembered { types: types.clone(), until });
+            tenants.insert(tenant.clone(), CachedTypes { types: types.clone(), until });
         }
         Ok(types)
     }
@@ -56,7 +56,7 @@ impl Catalogue {
         self.lock().remove(tenant);
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Remembered>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, CachedTypes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,7 +122,7 @@ impl EventTypes {
         let mut allowance = SCHEMA_INLINE_COST_MAX;
         for (index, event) in events.iter().enumerate() {
             let Some(event_type) = self.held_against(event) else { continue };
-            match event_type.judge_inline(event, &mut allowance) {
+            match event_type.validate_inline(event, &mut allowance) {
                 Some(verdict) => said[index] = event_type.conclude(Ok(verdict)),
                 None => costly.push((index, event_type.clone(), event.clone())),
             }
@@ -136,7 +136,7 @@ impl EventTypes {
     /// The event's type, if anybody looks whether events of it fit.
     fn held_against(&self, event: &Event) -> Option<&Arc<CompiledEventType>> {
         let event_type = self.0.get(&event.event_type);
-        event_type.filter(|event_type| event_type.is_looked_at())
+        event_type.filter(|event_type| event_type.is_validated())
     }
 }
 
@@ -159,7 +159,7 @@ async fn judge_apart(
         let began = Instant::now();
         let judged = events.iter().map(|(_, event_type, event)| {
             let in_time = began.elapsed() < Duration::from(VALIDATION_TIME_MAX);
-            in_time.then(|| event_type.judge(event)).ok_or(ThreadError::Overran)
+            in_time.then(|| event_type.validate(event)).ok_or(ThreadError::Overran)
         });
         judged.collect::<Vec<_>>()
     };

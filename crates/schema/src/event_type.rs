@@ -7,7 +7,7 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use railpost_store::{Event, EventTypeRecord, Validation};
 use serde_json::Value;
 
-use super::budget::{Bound, Cost, Unusable};
+use super::budget::{Cost, CostBound, SchemaError};
 use super::threads::ThreadError;
 use crate::limits::{SCHEMA_INLINE_LEN_MAX, SCHEMA_PATTERN_LEN_MAX, SCHEMA_PROBLEMS_MAX};
 
@@ -77,14 +77,14 @@ impl Rejection {
 pub(super) struct CompiledEventType {
     record: EventTypeRecord,
     len: OnceLock<usize>,
-    compiled: BTreeMap<u32, OnceLock<Result<Compiled, Unusable>>>,
+    compiled: BTreeMap<u32, OnceLock<Result<CompiledSchema, SchemaError>>>,
 }
 
 /// A schema that can be used, and what it can cost.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompiledSchema {
     validator: Validator,
-    bound: Bound,
+    bound: CostBound,
 }
 
 /// Where an event does not fit, and how.
@@ -113,7 +113,7 @@ impl CompiledEventType {
     }
 
     /// Whether anybody looks whether events of it fit.
-    pub(super) fn is_looked_at(&self) -> bool {
+    pub(super) fn is_validated(&self) -> bool {
         self.record.validation != Validation::Off
     }
 
@@ -138,7 +138,7 @@ impl CompiledEventType {
 
     /// The verdict, if it costs so little that it need not have a thread of its own: the schema is compiled,
     /// the payload is small, and the bound of both fits into what is left of the allowance.
-    pub(super) fn judge_inline(&self, event: &Event, allowance: &mut u64) -> Option<Verdict> {
+    pub(super) fn validate_inline(&self, event: &Event, allowance: &mut u64) -> Option<Verdict> {
         let version = match self.version(event.schema_version) {
             Err(mismatch) => return Some(Verdict::Checked(vec![mismatch])),
             Ok(None) => return Some(Verdict::Checked(Vec::new())),
@@ -157,13 +157,13 @@ impl CompiledEventType {
             Err(verdict) => Some(verdict),
             Ok(payload) => {
                 let cost = compiled.bound.cost(&payload);
-                cost.take_from(allowance).then(|| compiled.judge(&payload, cost))
+                cost.take_from(allowance).then(|| compiled.validate(&payload, cost))
             }
         }
     }
 
     /// The verdict, whatever it costs within the budget.
-    pub(super) fn judge(&self, event: &Event) -> Verdict {
+    pub(super) fn validate(&self, event: &Event) -> Verdict {
         let version = match self.version(event.schema_version) {
             Err(mismatch) => return Verdict::Checked(vec![mismatch]),
             Ok(None) => return Verdict::Checked(Vec::new()),
@@ -174,7 +174,7 @@ impl CompiledEventType {
             Err(unusable) => unusable_schema(unusable),
             Ok(compiled) => match parse(&event.payload) {
                 Err(verdict) => verdict,
-                Ok(payload) => compiled.judge(&payload, compiled.bound.cost(&payload)),
+                Ok(payload) => compiled.validate(&payload, compiled.bound.cost(&payload)),
             },
         }
     }
@@ -201,12 +201,12 @@ fn of_version(problem: String) -> Mismatch {
 
 /// The verdict on any payload of a schema that cannot be used. One may be stored: it was written before there
 /// was a budget, or by other means.
-fn unusable_schema(unusable: &Unusable) -> Verdict {
+fn unusable_schema(unusable: &SchemaError) -> Verdict {
     match unusable {
-        Unusable::Invalid(problem) => {
+        SchemaError::Invalid(problem) => {
             Verdict::Checked(vec![of_version(format!("its schema cannot be used: {problem}"))])
         }
-        Unusable::TooCostly(problem) => {
+        SchemaError::TooCostly(problem) => {
             Verdict::TooCostly(format!("its schema is over the budget: {problem}"))
         }
     }
@@ -220,12 +220,12 @@ pub fn schemas_len(record: &EventTypeRecord) -> usize {
 /// Compiles a schema, or says why it is none. References lead into the schema alone: nothing is
 /// fetched. What it can cost is judged first: to compile it may take as much as to use it. Patterns are
 /// matched in linear time, so that no payload can make one run for ever.
-pub fn compile(schema: &Value) -> Result<Compiled, Unusable> {
+pub fn compile(schema: &Value) -> Result<CompiledSchema, SchemaError> {
     if !(schema.is_object() || schema.is_boolean()) {
         let problem = "expected a JSON Schema: an object, or a boolean";
-        return Err(Unusable::Invalid(problem.to_owned()));
+        return Err(SchemaError::Invalid(problem.to_owned()));
     }
-    let bound = Bound::of(schema)?;
+    let bound = CostBound::of(schema)?;
     let patterns = PatternOptions::regex()
         .size_limit(SCHEMA_PATTERN_LEN_MAX)
         .dfa_size_limit(SCHEMA_PATTERN_LEN_MAX);
@@ -233,9 +233,9 @@ pub fn compile(schema: &Value) -> Result<Compiled, Unusable> {
     let validator = built.map_err(|error| {
         let at = error.instance_path().to_string();
         let problem = error.masked().to_string();
-        Unusable::Invalid(if at.is_empty() { problem } else { format!("{at}: {problem}") })
+        SchemaError::Invalid(if at.is_empty() { problem } else { format!("{at}: {problem}") })
     })?;
-    Ok(Compiled { validator, bound })
+    Ok(CompiledSchema { validator, bound })
 }
 
 /// The payload, if it is JSON.
@@ -250,10 +250,10 @@ fn parse(payload: &[u8]) -> Result<Value, Verdict> {
     })
 }
 
-impl Compiled {
+impl CompiledSchema {
     /// First it is seen whether the payload fits, which needs no memory. Where it does not is found out only
     /// if that is cheap: the validator gathers all misfits, however few are wanted.
-    fn judge(&self, payload: &Value, cost: Cost) -> Verdict {
+    fn validate(&self, payload: &Value, cost: Cost) -> Verdict {
         if let Err(problem) = cost.check() {
             return Verdict::TooCostly(problem);
         }
@@ -345,7 +345,7 @@ mod tests {
             ),
             (r#"{"order": 1}"#, Some(3), Some("schema_version")),
         ] {
-            let refused = order.judge(&event(payload, version)).refuse().err();
+            let refused = order.validate(&event(payload, version)).refuse().err();
             let refused = refused.map(|rejection| match rejection {
                 Rejection::Mismatch(mismatch) => mismatch.field,
                 other => panic!("{payload} as version {version:?}: {other:?}"),
@@ -357,31 +357,31 @@ mod tests {
     #[test]
     fn a_type_without_schemas_has_nothing_to_hold_against() {
         let bare = described(&[]);
-        assert!(bare.judge(&event("{}", None)).refuse().is_ok());
-        assert!(bare.judge(&event("{}", Some(1))).refuse().is_err());
+        assert!(bare.validate(&event("{}", None)).refuse().is_ok());
+        assert!(bare.validate(&event("{}", Some(1))).refuse().is_err());
     }
 
     #[test]
     fn a_schema_that_is_not_compiled_yet_and_a_large_payload_need_a_thread() {
         let order = described(&[(1, order())]);
         let (small, mut allowance) = (event(r#"{"order": 1}"#, None), SCHEMA_INLINE_COST_MAX);
-        assert_eq!(order.judge_inline(&small, &mut allowance), None);
-        assert_eq!(order.judge(&small), Verdict::Checked(vec![]));
-        assert_eq!(order.judge_inline(&small, &mut allowance), Some(Verdict::Checked(vec![])));
+        assert_eq!(order.validate_inline(&small, &mut allowance), None);
+        assert_eq!(order.validate(&small), Verdict::Checked(vec![]));
+        assert_eq!(order.validate_inline(&small, &mut allowance), Some(Verdict::Checked(vec![])));
         assert!(allowance < SCHEMA_INLINE_COST_MAX);
-        assert_eq!(order.judge_inline(&small, &mut 0), None, "the request has done enough");
+        assert_eq!(order.validate_inline(&small, &mut 0), None, "the request has done enough");
         let large = format!("{{\"order\": \"{}\"}}", "x".repeat(SCHEMA_INLINE_LEN_MAX));
-        assert_eq!(order.judge_inline(&event(&large, None), &mut allowance), None);
+        assert_eq!(order.validate_inline(&event(&large, None), &mut allowance), None);
     }
 
     #[test]
     fn a_stored_schema_over_the_budget_refuses_payloads_and_warns_where_that_is_all() {
         let again = json!({"$ref": "#"});
         let order = described(&[(1, json!({"anyOf": [again, again]}))]);
-        let refused = order.judge(&event("{}", None)).refuse().unwrap_err();
+        let refused = order.validate(&event("{}", None)).refuse().unwrap_err();
         let Rejection::TooCostly(problem) = refused else { panic!("{refused:?}") };
         assert!(problem.contains("over the budget"), "{problem}");
-        let warnings = order.judge(&event("{}", None)).warnings();
+        let warnings = order.validate(&event("{}", None)).warnings();
         assert!(warnings[0].contains("not held against its schema"), "{warnings:?}");
     }
 
@@ -392,7 +392,7 @@ mod tests {
         let order = described(&[(1, schema)]);
         let of = |count: usize| {
             let payload = serde_json::to_string(&vec![json!({}); count]).unwrap();
-            match order.judge(&event(&payload, None)).refuse().unwrap_err() {
+            match order.validate(&event(&payload, None)).refuse().unwrap_err() {
                 Rejection::Mismatch(mismatch) => mismatch,
                 other => panic!("{other:?}"),
             }
@@ -440,7 +440,7 @@ mod tests {
         let nested = json!({"properties": {"next": {"$ref": "#"}}, "required": ["next"]});
         let compiled = compile(&nested).unwrap();
         assert!(!compiled.validator.is_valid(&json!({"next": {"next": {}}})));
-        assert!(matches!(compile(&json!({"$ref": "#"})), Err(Unusable::TooCostly(_))));
+        assert!(matches!(compile(&json!({"$ref": "#"})), Err(SchemaError::TooCostly(_))));
     }
 
     #[test]

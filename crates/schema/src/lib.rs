@@ -13,7 +13,7 @@ mod event_type;
 mod threads;
 mod catalogue;
 
-pub use budget::Unusable;
+pub use budget::SchemaError;
 pub use catalogue::{Catalogue, EventTypes};
-pub use event_type::{Compiled, Mismatch, Rejection, compile, schemas_len};
+pub use event_type::{CompiledSchema, Mismatch, Rejection, compile, schemas_len};
 pub use threads::{ThreadError, ValidationThreads};

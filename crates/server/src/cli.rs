@@ -56,7 +56,7 @@ Administration:
   prune         Delete data past its retention
   config        Check and show the server's configuration
 
-Options:
+DemoOptions:
 {options}
 
 Examples:

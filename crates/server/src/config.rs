@@ -10,7 +10,7 @@ mod show;
 
 pub(crate) use fields::is_postgres_url;
 pub use fields::{FIELDS, Field, Kind};
-pub use load::{ConfigError, ConfigErrors, Inputs, Loaded, Source};
+pub use load::{ConfigError, ConfigErrors, ConfigInputs, LoadedConfig, ValueSource};
 pub(crate) use show::show_url;
 pub use show::{DEFAULT_TOML, show};
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use railpost_cli::demo::{DemoError, DemoServer, Options, play};
+use railpost_cli::demo::{DemoError, DemoOptions, DemoServer, play};
 use railpost_engine::Span;
 use railpost_telemetry::{Level, Log};
 
@@ -15,7 +15,7 @@ use crate::serve::Server;
 /// that is free.
 pub async fn run(
     port: u16,
-    options: Options,
+    options: DemoOptions,
     out: &mut (impl Write + Send),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), DemoError> {

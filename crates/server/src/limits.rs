@@ -74,7 +74,7 @@ mod tests {
     fn the_command_line_sends_and_takes_as_much_as_the_server_does() {
         use railpost_api::limits as api;
         use railpost_cli::limits as cli;
-        assert_eq!(cli::CLI_INPUT_LEN_MAX, api::BODY_LEN_MAX_DEFAULT as u64);
+        assert_eq!(cli::INPUT_LEN_MAX, api::BODY_LEN_MAX_DEFAULT as u64);
         assert_eq!(cli::STREAM_LINE_LEN_MAX, api::STREAM_LINE_LEN_MAX);
         assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
     }

@@ -59,7 +59,7 @@ pub(crate) fn closed_by(config: &Config) -> Option<ClosedBy> {
 }
 
 /// What is said of receivers on this machine: at the start, and by `railpost config check`.
-pub(crate) fn in_words(config: &Config, closed_by: Option<ClosedBy>) -> String {
+pub(crate) fn start_message(config: &Config, closed_by: Option<ClosedBy>) -> String {
     match closed_by {
         Some(by) => format!("Receivers on loopback are blocked ({SETTING}): {}.", by.reason()),
         None if config.delivery.allow_loopback == AllowLoopback::Auto => format!(

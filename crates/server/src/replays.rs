@@ -94,7 +94,7 @@ impl Jobs {
 }
 
 /// Why a job does not go on.
-enum Stop {
+enum JobStop {
     /// It was cancelled, or its tenant erased: there is nobody to tell.
     Cancelled,
     /// The server stops: the next start goes on.
@@ -111,16 +111,16 @@ struct StopSignals {
 
 impl StopSignals {
     /// Waits until the job is to stop.
-    async fn stopped(&mut self) -> Stop {
+    async fn stopped(&mut self) -> JobStop {
         tokio::select! {
             biased;
-            _ = self.cancelled.wait_for(|cancelled| *cancelled) => Stop::Cancelled,
-            _ = self.stopping.wait_for(|stop| *stop) => Stop::Interrupted,
+            _ = self.cancelled.wait_for(|cancelled| *cancelled) => JobStop::Cancelled,
+            _ = self.stopping.wait_for(|stop| *stop) => JobStop::Interrupted,
         }
     }
 
     /// What the work comes to, unless the job is to stop before.
-    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Stop> {
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, JobStop> {
         tokio::select! {
             biased;
             stop = self.stopped() => Err(stop),
@@ -129,7 +129,7 @@ impl StopSignals {
     }
 
     /// Waits a moment before the next try.
-    async fn pause(&mut self) -> Result<(), Stop> {
+    async fn pause(&mut self) -> Result<(), JobStop> {
         self.unless_stopped(tokio::time::sleep(Duration::from(REPLAY_PAUSE))).await
     }
 }
@@ -160,9 +160,9 @@ impl Job {
     async fn run(mut self) {
         let (state, problem) = match self.work().await {
             Ok(()) => (ReplayState::Done, None),
-            Err(Stop::Failed(problem)) => (ReplayState::Failed, Some(problem)),
-            Err(Stop::Interrupted) => (ReplayState::Running, None),
-            Err(Stop::Cancelled) => return,
+            Err(JobStop::Failed(problem)) => (ReplayState::Failed, Some(problem)),
+            Err(JobStop::Interrupted) => (ReplayState::Running, None),
+            Err(JobStop::Cancelled) => return,
         };
         let ended = state != ReplayState::Running;
         self.replay.state = state;
@@ -172,7 +172,7 @@ impl Job {
     }
 
     /// Does it to every delivery.
-    async fn work(&mut self) -> Result<(), Stop> {
+    async fn work(&mut self) -> Result<(), JobStop> {
         while let Some(found) = self.next().await? {
             self.take_turn().await?;
             let id = found.delivery.id;
@@ -188,19 +188,21 @@ impl Job {
     }
 
     /// The next delivery. A store in trouble is asked until it answers.
-    async fn next(&mut self) -> Result<Option<DeliveryView>, Stop> {
+    async fn next(&mut self) -> Result<Option<DeliveryView>, JobStop> {
         loop {
             let next = self.walk.next(&*self.app.store);
             match self.signals.unless_stopped(next).await? {
                 Ok(next) => return Ok(next),
-                Err(error) if !error.is_temporary() => return Err(Stop::Failed(error.to_string())),
+                Err(error) if !error.is_temporary() => {
+                    return Err(JobStop::Failed(error.to_string()));
+                }
                 Err(_) => self.signals.pause().await?,
             }
         }
     }
 
     /// Waits as the replay's rate has it, unless it is to stop.
-    async fn take_turn(&mut self) -> Result<(), Stop> {
+    async fn take_turn(&mut self) -> Result<(), JobStop> {
         let Some(rate) = self.replay.rate_per_s.filter(|_| !self.replay.dry_run) else {
             return self.signals.unless_stopped(std::future::ready(())).await;
         };
@@ -218,7 +220,7 @@ impl Job {
 
     /// Does it to one delivery, as soon as nothing stands in the way that may pass: a store, a backlog, a
     /// dispatcher, a lane that is not loaded yet.
-    async fn act(&mut self, found: DeliveryView) -> Result<(), Stop> {
+    async fn act(&mut self, found: DeliveryView) -> Result<(), JobStop> {
         loop {
             match self.try_to_act(&found).await {
                 Ok(()) => self.replay.progress.done += 1,
@@ -228,7 +230,7 @@ impl Job {
                     continue;
                 }
                 Err(problem) if self.target_is_gone().await => {
-                    return Err(Stop::Failed(problem.to_string()));
+                    return Err(JobStop::Failed(problem.to_string()));
                 }
                 Err(_) => self.replay.progress.refused += 1,
             }
@@ -259,7 +261,7 @@ impl Job {
         found.is_ok_and(|found| found.is_none_or(|endpoint| endpoint.removed_at.is_some()))
     }
 
-    async fn save_if_due(&mut self) -> Result<(), Stop> {
+    async fn save_if_due(&mut self) -> Result<(), JobStop> {
         self.unsaved += 1;
         let long_ago = self.saved_at.elapsed() >= Duration::from(REPLAY_SAVE_WITHIN);
         if self.unsaved >= REPLAY_SAVE_EVERY || long_ago { self.save().await } else { Ok(()) }
@@ -267,7 +269,7 @@ impl Job {
 
     /// Writes down how far it has got, as soon as the store lets it. When the server stops it is tried once:
     /// the next start goes on from the save before.
-    async fn save(&mut self) -> Result<(), Stop> {
+    async fn save(&mut self) -> Result<(), JobStop> {
         let worked = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let progress = &mut self.replay.progress;
         progress.looked_at = self.before.looked_at + self.walk.looked_at();
@@ -279,7 +281,7 @@ impl Job {
         Ok(())
     }
 
-    async fn try_to_save(&self) -> Result<bool, Stop> {
+    async fn try_to_save(&self) -> Result<bool, JobStop> {
         // What it tells of must be there after a crash.
         if self.app.dispatcher.written().await.is_err() {
             return Ok(false);
@@ -287,7 +289,7 @@ impl Job {
         let write = Write::PutReplay(Box::new(self.replay.clone()));
         match self.app.store.commit(Change::from(write)).await {
             Ok(()) => Ok(true),
-            Err(StoreError::Conflict { .. } | StoreError::NotFound(_)) => Err(Stop::Cancelled),
+            Err(StoreError::Conflict { .. } | StoreError::NotFound(_)) => Err(JobStop::Cancelled),
             Err(_) => Ok(false),
         }
     }

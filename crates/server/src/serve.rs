@@ -35,10 +35,10 @@ use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::upkeep;
 use first_keys::StartReport;
-use listen::{HttpListener, Served};
+use listen::{HttpListener, RequestHandlers};
 
 pub use first_keys::DEFAULT_TENANT;
-pub(crate) use offline::{Restored, open_stopped, renew_lines, restore, verify};
+pub(crate) use offline::{RestoredStore, open_stopped, renew_lines, restore, verify};
 
 /// A server that listens.
 #[derive(Debug)]
@@ -162,7 +162,8 @@ impl Server {
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;
         let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
-        let served = Served::new(app.clone(), &dashboard, trusted_proxies, loopback).into();
+        let served =
+            RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback).into();
         let listening = tokio::spawn(listener.listen(served, stopping));
         Ok(Self {
             config,

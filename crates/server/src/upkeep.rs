@@ -21,7 +21,7 @@ pub(crate) async fn prune_regularly(app: Arc<App>, mut stopping: watch::Receiver
     while !stops_within(every, &mut stopping).await {
         if let Err(problem) = prune(&app).await {
             app.telemetry.note_stopped(&problem);
-            let fields = [("problem", Value::Shown(&problem))];
+            let fields = [("problem", Value::Display(&problem))];
             app.telemetry.log.line(Level::Warn, "prune_failed", &fields);
         }
     }
@@ -43,7 +43,7 @@ pub(crate) async fn close_removed(app: Arc<App>, mut stopping: watch::Receiver<b
 fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> Duration {
     let Err(problem) = done else { return Duration::from(app.settings.retention.prune_every) };
     app.telemetry.note_stopped(&problem);
-    app.telemetry.log.line(Level::Warn, failed, &[("problem", Value::Shown(&problem))]);
+    app.telemetry.log.line(Level::Warn, failed, &[("problem", Value::Display(&problem))]);
     Duration::from(UPKEEP_RETRY)
 }
 

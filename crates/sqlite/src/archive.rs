@@ -87,9 +87,9 @@ fn endpoints(
 pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listing<DeliveryView>> {
     let limit = query.page.limit()?;
     let after = query.page.position::<[u8; 16]>(ListKind::Deliveries)?;
-    let (oldest, newest) = query.created.delivery_ids();
+    let (oldest, newest) = query.filter.created.delivery_ids();
     let after = after.map_or(newest, |after| after.min(newest));
-    let dead = query.stage == Some(DeliveryStage::Dead);
+    let dead = query.filter.stage == Some(DeliveryStage::Dead);
     let among = if dead { "deliveries_dead" } else { "deliveries_by_endpoint" };
     let standing = if dead { "AND d.standing IN (3, 4)" } else { "" };
     let sql = format!(
@@ -99,10 +99,11 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
         view_joins!()
     );
     let mut pages = Vec::new();
-    let endpoints = endpoints(db, &query.tenant, query.endpoint, true)?;
+    let endpoints = endpoints(db, &query.tenant, query.filter.endpoint, true)?;
     // However many endpoints there are, together they are looked at no longer than one.
     let most = (LIST_SCAN_MAX as usize / endpoints.len().max(1)).max(limit + 1);
-    let scan = Scan { kind: ListKind::Deliveries, limit, most, wants: &|view| query.wants(view) };
+    let scan =
+        Scan { kind: ListKind::Deliveries, limit, most, wants: &|view| query.filter.wants(view) };
     for endpoint in endpoints {
         pages.push(listing(db, &sql, (endpoint, after, oldest), &scan, |columns| {
             let view = rows::view(columns)?;

@@ -192,39 +192,41 @@ pub struct DeliveryView {
     pub changed_at: Timestamp,
 }
 
-/// Which deliveries a list shows. Dead letters are those of stage [`DeliveryStage::Dead`].
+/// A list of a tenant's deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryQuery {
     /// Whose.
     pub tenant: TenantId,
-    /// To this endpoint only.
-    pub endpoint: Option<EndpointId>,
-    /// In this stage only.
-    pub stage: Option<DeliveryStage>,
-    /// Of events with this key only.
-    pub key: Option<Key>,
-    /// Of events of this type only.
-    pub event_type: Option<EventType>,
-    /// Made then only.
-    pub created: Period,
-    /// Which part.
+    /// Which of them.
+    pub filter: DeliveryFilter,
+    /// Which part of the list.
     pub page: PageRequest,
 }
 
 impl DeliveryQuery {
     /// The first of all deliveries of a tenant.
     pub fn of(tenant: TenantId, page: PageRequest) -> Self {
-        Self {
-            tenant,
-            endpoint: None,
-            stage: None,
-            key: None,
-            event_type: None,
-            created: Period::default(),
-            page,
-        }
+        Self { tenant, filter: DeliveryFilter::default(), page }
     }
+}
 
+/// Which deliveries of a tenant a list shows or a [`Replay`](crate::Replay) is for; the default is all of them.
+/// Dead letters are those of stage [`DeliveryStage::Dead`]. Replays store it, so its form is stable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryFilter {
+    /// In this stage only.
+    pub stage: Option<DeliveryStage>,
+    /// To this endpoint only.
+    pub endpoint: Option<EndpointId>,
+    /// Of events of this type only.
+    pub event_type: Option<EventType>,
+    /// Of events with this key only.
+    pub key: Option<Key>,
+    /// Made then only.
+    pub created: Period,
+}
+
+impl DeliveryFilter {
     /// Whether the list shows everything of its endpoints and its period; dead letters are found
     /// without looking at others.
     pub fn wants_all(&self) -> bool {

@@ -45,6 +45,8 @@ mod access;
 mod archive;
 mod upkeep;
 mod sources;
+#[cfg(feature = "schema")]
+mod schema;
 
 pub mod backend;
 
@@ -55,8 +57,8 @@ pub use access::{
     IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
 pub use archive::{
-    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, LastAttempt, Period, StoredEvent,
+    Archive, AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventHead,
+    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StoredEvent,
 };
 pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use epoch::{Epoch, Partition};
@@ -78,7 +80,7 @@ pub use registry::{
     ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant,
     TenantSettings, TlsVersion, Validation, Write,
 };
-pub use replays::{Replay, ReplayAction, ReplayFilter, ReplayProgress, ReplayState};
+pub use replays::{Replay, ReplayAction, ReplayProgress, ReplayState};
 pub use seal::MasterKey;
 pub use source::{Source, SystemSource};
 pub use sources::{

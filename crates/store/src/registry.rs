@@ -319,6 +319,7 @@ impl EndpointSettings {
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum TlsVersion {
     /// TLS 1.2.
     #[default]
@@ -331,11 +332,13 @@ pub enum TlsVersion {
 
 /// What of an endpoint is encrypted at rest and not shown.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct EndpointPrivate {
-    /// Headers that every attempt carries. Tokens travel in them, so they are secret.
+    /// Static headers of every attempt. Their values are encrypted and not shown again.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::headers"))]
     pub headers: BTreeMap<String, String>,
-    /// With what the sender proves who it is.
+    /// The client certificate of attempts. It is encrypted and not shown again.
     pub client_identity: Option<ClientIdentity>,
 }
 
@@ -347,11 +350,14 @@ impl fmt::Debug for EndpointPrivate {
 
 /// A client certificate and its private key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClientIdentity {
-    /// The certificate chain in PEM.
+    /// The certificate chain in PEM, the client's own first.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::pem"))]
     pub certificate_pem: String,
     /// The private key in PEM.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::pem"))]
     pub key_pem: String,
 }
 

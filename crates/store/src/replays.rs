@@ -1,10 +1,10 @@
 //! Replays as jobs: what a person asked to be done to many deliveries, and how far it has got.
 
-use railpost_engine::{DeliveryStage, Timestamp};
-use railpost_wire::{DeliveryId, EndpointId, EventType, Key, ReplayId, TenantId};
+use railpost_engine::Timestamp;
+use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
 use serde::{Deserialize, Serialize};
 
-use crate::{Cursor, Period};
+use crate::{Cursor, DeliveryFilter};
 
 /// A job that does the same to every delivery that its filter finds. It is written by
 /// [`Write::PutReplay`](crate::Write::PutReplay), and its form in a store is stable.
@@ -21,7 +21,7 @@ pub struct Replay {
     /// What is done.
     pub action: ReplayAction,
     /// To which deliveries.
-    pub filter: ReplayFilter,
+    pub filter: DeliveryFilter,
     /// Most deliveries per second; nothing for as fast as it goes.
     pub rate_per_s: Option<u32>,
     /// Whether it only counts what it would do.
@@ -59,21 +59,6 @@ pub enum ReplayAction {
     },
 }
 
-/// Which deliveries of the tenant a replay is for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplayFilter {
-    /// In this stage only.
-    pub stage: Option<DeliveryStage>,
-    /// To this endpoint only.
-    pub endpoint: Option<EndpointId>,
-    /// Of events of this type only.
-    pub event_type: Option<EventType>,
-    /// Of events with this key only.
-    pub key: Option<Key>,
-    /// Made then only.
-    pub created: Period,
-}
-
 /// Where a replay stands. All but the first are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,7 +92,10 @@ pub struct ReplayProgress {
 
 #[cfg(test)]
 mod tests {
+    use railpost_engine::DeliveryStage;
+
     use super::*;
+    use crate::Period;
     use crate::listing::ListKind;
 
     fn replay() -> Replay {
@@ -117,7 +105,7 @@ mod tests {
             created_at: Timestamp::from_millis(5),
             actor: "key_x".to_owned(),
             action: ReplayAction::Redeliver { to: EndpointId::from_u128(2) },
-            filter: ReplayFilter {
+            filter: DeliveryFilter {
                 stage: Some(DeliveryStage::Dead),
                 endpoint: Some(EndpointId::from_u128(3)),
                 event_type: Some("order.paid".parse().unwrap()),

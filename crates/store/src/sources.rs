@@ -178,7 +178,7 @@ pub enum SourceLease {
 /// How much is parked of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParkedSummary {
-    /// Counts what people commanded: whoever knows the holds of an earlier version does not know them.
+    /// Counts the commands of people. Holds that were read at an earlier version are out of date.
     pub version: u64,
     /// How many rows.
     pub rows: u64,

@@ -9,7 +9,7 @@ use super::words;
 
 pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
     let level = level_of(ended);
-    if !log.takes(level) {
+    if !log.is_enabled(level) {
         return;
     }
     let AttemptEnded { transition, detail, parcel, replay, trace } = *ended;
@@ -26,10 +26,10 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
     // An array, because there is a line for every attempt.
     let fields = [
         parcel.map(|parcel| ("tenant", Value::Text(parcel.tenant.as_str()))),
-        Some(("endpoint", Value::Shown(&transition.endpoint))),
-        event.map(|event| ("event_id", Value::Shown(&event.id))),
+        Some(("endpoint", Value::Display(&transition.endpoint))),
+        event.map(|event| ("event_id", Value::Display(&event.id))),
         event.map(|event| ("event_type", Value::Text(event.event_type.as_str()))),
-        Some(("delivery", Value::Shown(&transition.delivery))),
+        Some(("delivery", Value::Display(&transition.delivery))),
         place.map(|place| ("line", Value::Text(place.line.as_str()))),
         place.map(|place| ("seq", Value::Number(place.seq.get()))),
         Some(("attempt", Value::Number(u64::from(detail.number)))),
@@ -46,7 +46,7 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
         timing.connect_us.map(|micros| ("connect_ms", millis(micros))),
         timing.tls_us.map(|micros| ("tls_ms", millis(micros))),
         timing.first_byte_us.map(|micros| ("first_byte_ms", millis(micros))),
-        until.as_ref().map(|until| ("next_retry_at", Value::Shown(until))),
+        until.as_ref().map(|until| ("next_retry_at", Value::Display(until))),
         dead.map(|(reason, _)| ("dead", Value::Text(words::dead_reason_name(reason)))),
         dead.map(|(_, holds)| ("holds_lane", Value::Truth(holds))),
         Some(("replay", Value::Truth(replay))),

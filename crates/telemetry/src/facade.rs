@@ -17,12 +17,12 @@ struct DependencyLog(Log);
 
 impl log::Log for DependencyLog {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
-        self.0.takes(Level::Warn)
+        self.0.is_enabled(Level::Warn)
     }
 
     /// An error of a dependency is a warning of ours: what it means for deliveries, our own lines say.
     fn log(&self, record: &Record<'_>) {
-        let (target, message) = (Value::Text(record.target()), Value::Shown(record.args()));
+        let (target, message) = (Value::Text(record.target()), Value::Display(record.args()));
         let fields = [("target", target), ("message", message)];
         self.0.line(Level::Warn, "dependency", &fields);
     }

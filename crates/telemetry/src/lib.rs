@@ -109,13 +109,13 @@ impl Telemetry {
     /// A request was answered.
     pub fn request(&self, request: &AnsweredRequest<'_>, status: u16, took: Duration) {
         self.metrics.request(request.number, status, took);
-        if self.log.takes(Level::Debug) {
+        if self.log.is_enabled(Level::Debug) {
             let fields = [
                 ("method", Value::Text(request.method)),
                 ("route", Value::Text(request.route)),
                 ("status", Value::Number(u64::from(status))),
                 ("latency_ms", Value::Millis(took.as_micros() as u64)),
-                ("address", Value::Shown(&request.client)),
+                ("address", Value::Display(&request.client)),
             ];
             self.log.line(Level::Debug, "request", &fields);
         }
@@ -132,7 +132,7 @@ impl Telemetry {
         if let Err((problem, entries)) = self.figures.write_to(store).await {
             self.note_stopped(&problem);
             let fields =
-                [("problem", Value::Shown(&problem)), ("entries", Value::Number(entries as u64))];
+                [("problem", Value::Display(&problem)), ("entries", Value::Number(entries as u64))];
             self.log.line(Level::Warn, "figures_lost", &fields);
         }
     }
@@ -187,16 +187,16 @@ impl Observer for Telemetry {
 
     fn notice(&self, notice: &Notice) {
         self.metrics.notice(notice);
-        let endpoint = ("endpoint", Value::Shown(&notice.endpoint));
+        let endpoint = ("endpoint", Value::Display(&notice.endpoint));
         match &notice.kind {
             NoticeKind::BreakerOpened { until } => {
-                let fields = [endpoint, ("until", Value::Shown(&Time(*until)))];
+                let fields = [endpoint, ("until", Value::Display(&Time(*until)))];
                 self.log.line(Level::Warn, "breaker_opened", &fields);
             }
             NoticeKind::BreakerClosed => self.log.line(Level::Info, "breaker_closed", &[endpoint]),
             NoticeKind::LaneHeld { lane, delivery } => {
                 let lane = ("lane", Value::Number(lane.0));
-                let fields = [endpoint, lane, ("delivery", Value::Shown(delivery))];
+                let fields = [endpoint, lane, ("delivery", Value::Display(delivery))];
                 self.log.line(Level::Warn, "lane_held", &fields);
             }
             NoticeKind::SwitchedOff(status) => {
@@ -208,7 +208,7 @@ impl Observer for Telemetry {
 
     fn endpoint_blocked(&self, endpoint: EndpointId, reason: Option<&str>) {
         self.metrics.endpoint_blocked(endpoint, reason.is_some());
-        let endpoint = ("endpoint", Value::Shown(&endpoint));
+        let endpoint = ("endpoint", Value::Display(&endpoint));
         match reason {
             Some(reason) => {
                 let fields = [endpoint, ("reason", Value::Text(reason))];
@@ -223,7 +223,7 @@ impl Observer for Telemetry {
         self.metrics.store_trouble.fetch_add(1, Ordering::Relaxed);
         let times = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).now();
         if let Some(times) = times {
-            let fields = [("problem", Value::Shown(trouble)), ("times", Value::Number(times))];
+            let fields = [("problem", Value::Display(trouble)), ("times", Value::Number(times))];
             self.log.line(Level::Error, "store_trouble", &fields);
         }
     }

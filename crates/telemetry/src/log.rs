@@ -68,7 +68,7 @@ pub enum Value<'a> {
     /// A text.
     Text(&'a str),
     /// Anything that can be written.
-    Shown(&'a dyn fmt::Display),
+    Display(&'a dyn fmt::Display),
     /// A number.
     Number(u64),
     /// So many microseconds, told in milliseconds.
@@ -132,14 +132,14 @@ impl Log {
     }
 
     /// Whether a line that matters this much is written.
-    pub fn takes(&self, level: Level) -> bool {
+    pub fn is_enabled(&self, level: Level) -> bool {
         level >= self.level
     }
 
     /// Writes a line: what happened, and its fields. It never waits: a line for which there is no
     /// room is counted and left out.
     pub fn line<'f>(&self, level: Level, event: &str, fields: impl Fields<'f>) {
-        if !self.takes(level) {
+        if !self.is_enabled(level) {
             return;
         }
         let (now, lines) = (SystemSource.now(), &self.writer.0);
@@ -269,7 +269,7 @@ fn json_line<'f>(
         line.push_str(name);
         line.push_str("\":");
         match value {
-            Value::Text(_) | Value::Shown(_) => quote(line, value)?,
+            Value::Text(_) | Value::Display(_) => quote(line, value)?,
             Value::Number(number) => line.push_str(itoa::Buffer::new().format(*number)),
             Value::Millis(micros) => {
                 line.push_str(itoa::Buffer::new().format(micros / 1000));
@@ -310,7 +310,7 @@ fn quote(line: &mut String, value: &Value<'_>) -> fmt::Result {
     line.push('"');
     match value {
         Value::Text(text) => Escaping(line).write_str(text)?,
-        Value::Shown(shown) => write!(Escaping(line), "{shown}")?,
+        Value::Display(shown) => write!(Escaping(line), "{shown}")?,
         other => write!(Escaping(line), "{other}")?,
     }
     line.write_str("\"")
@@ -347,7 +347,7 @@ impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Text(text) => f.write_str(text),
-            Value::Shown(shown) => shown.fmt(f),
+            Value::Display(shown) => shown.fmt(f),
             Value::Number(number) => number.fmt(f),
             Value::Millis(micros) => write!(f, "{}.{:03}", micros / 1000, micros % 1000),
             Value::Truth(truth) => truth.fmt(f),
@@ -371,9 +371,9 @@ mod tests {
 
     /// A sink that keeps what is written once its door is open.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    impl Kept {
+    impl SharedBuffer {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn what_matters_less_is_not_written() {
-        let kept = Kept::default();
+        let kept = SharedBuffer::default();
         let log = Log::new(Level::Warn, kept.clone());
         log.line(Level::Info, "quiet", &[]);
         log.line(Level::Error, "loud", &[]);
@@ -463,9 +463,9 @@ mod tests {
 
     #[test]
     fn what_was_said_last_is_written_after_everyone_has_gone() {
-        let (kept, (tell, told)) = (Kept::default(), sync_channel(1));
+        let (kept, (tell, told)) = (SharedBuffer::default(), sync_channel(1));
         /// Tells when the writer lets it go.
-        struct Last(Kept, SyncSender<()>);
+        struct Last(SharedBuffer, SyncSender<()>);
         impl Write for Last {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
                 self.0.write(bytes)
@@ -493,7 +493,7 @@ mod tests {
 
     #[test]
     fn lines_without_room_are_counted_and_told_of() {
-        let kept = Kept::default();
+        let kept = SharedBuffer::default();
         let log = Log::new(Level::Info, kept.clone());
         let door = kept.0.lock().unwrap();
         let mut written = 0;

@@ -4,7 +4,7 @@ use crate::headers::{Header, HeaderNames};
 use crate::ids::{EventId, LineId, SEQ_EXPECTED, Seq};
 use crate::limits::SEQ_MAX;
 use crate::names::{EventType, Key};
-use crate::refusal::{Incoming, Refusal};
+use crate::refusal::{Refusal, RequestHeaders};
 use crate::rfc3339;
 use crate::sign::{Signer, write_standard, write_timestamped};
 use crate::text::{Unexpected, parse_digits, parse_text};
@@ -162,7 +162,7 @@ impl Received {
         names: &HeaderNames,
         header: impl Fn(&str) -> Option<&'h [u8]>,
     ) -> Result<Self, Refusal> {
-        let incoming = Incoming { names, lookup: &header };
+        let incoming = RequestHeaders { names, lookup: &header };
         Ok(Self {
             event_id: event_id(&incoming)?,
             event_type: incoming.read(Header::XEventType, parse_text::<EventType>)?,
@@ -188,7 +188,7 @@ impl Received {
     }
 }
 
-fn event_id(incoming: &Incoming<'_, '_>) -> Result<EventId, Refusal> {
+fn event_id(incoming: &RequestHeaders<'_, '_>) -> Result<EventId, Refusal> {
     let id = incoming.require(Header::WebhookId, parse_text::<EventId>)?;
     let again = incoming.get(Header::IdempotencyKey);
     if let Some(other) = again.filter(|other| *other != id.to_string().as_bytes()) {

@@ -81,7 +81,7 @@ pub enum Data<'a> {
 
 /// How an HTTP message carries events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ContentMode {
     /// One event as a JSON object.
     Structured,
     /// Any number of events as a JSON array.
@@ -90,7 +90,7 @@ pub enum Mode {
     Binary,
 }
 
-impl Mode {
+impl ContentMode {
     /// The mode that a `Content-Type` announces. Event formats other than JSON are refused.
     pub fn of_content_type(value: &str) -> Result<Self, Unexpected> {
         let essence = value.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();

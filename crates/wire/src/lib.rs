@@ -114,4 +114,4 @@ pub use secrets::{BadSecret, Secret, SigningKey, VerifyingKey};
 pub use sign::{Signer, standard_signature, timestamped_signature};
 pub use text::Unexpected;
 pub use traceparent::{BadTraceParent, TraceParent};
-pub use verify::{Form, Verified, Verifier};
+pub use verify::{SignatureForm, Verified, Verifier};

@@ -23,7 +23,7 @@ pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
 pub(crate) fn decode(value: &[u8]) -> Result<String, Unexpected> {
     let expected = "percent-encoded UTF-8 in visible ASCII";
     let refused = || Unexpected::bytes(expected, value);
-    if !value.iter().all(|&c| c.is_ascii_graphic() || c == b' ') || !escapes_are_whole(value) {
+    if !value.iter().all(|&c| c.is_ascii_graphic() || c == b' ') || !has_valid_escapes(value) {
         return Err(refused());
     }
     let text = percent_decode(value).decode_utf8().map_err(|_| refused())?;
@@ -31,7 +31,7 @@ pub(crate) fn decode(value: &[u8]) -> Result<String, Unexpected> {
 }
 
 /// Whether every `%` has its two hex digits: the decoder lets a stray one stand for itself.
-pub(crate) fn escapes_are_whole(value: &[u8]) -> bool {
+pub(crate) fn has_valid_escapes(value: &[u8]) -> bool {
     let after_percent = value.split(|&c| c == b'%').skip(1);
     after_percent
         .into_iter()

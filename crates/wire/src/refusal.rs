@@ -46,12 +46,12 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// A request's headers, seen under the names that this endpoint gives them.
-pub(crate) struct Incoming<'a, 'h> {
+pub(crate) struct RequestHeaders<'a, 'h> {
     pub(crate) names: &'a HeaderNames,
     pub(crate) lookup: &'a dyn Fn(&str) -> Option<&'h [u8]>,
 }
 
-impl<'h> Incoming<'_, 'h> {
+impl<'h> RequestHeaders<'_, 'h> {
     pub(crate) fn get(&self, header: Header) -> Option<&'h [u8]> {
         (self.lookup)(self.names.name(header))
     }

@@ -64,7 +64,7 @@ impl Secret {
     }
 
     /// Whether `given` is `tag`, in constant time: it compares HMACs of the two.
-    pub(crate) fn tag_is(&self, tag: hmac::Tag, given: &[u8]) -> bool {
+    pub(crate) fn verify_tag(&self, tag: hmac::Tag, given: &[u8]) -> bool {
         let key = self.hmac_key(KeyedBy::Bytes);
         let tag_of_tag = hmac::sign(&key, tag.as_ref());
         hmac::verify(&key, given, tag_of_tag.as_ref()).is_ok()

@@ -3,7 +3,7 @@
 use crate::EventId;
 use crate::headers::{Header, HeaderNames};
 use crate::limits::{SIGNATURES_MAX, TOLERANCE_DEFAULT};
-use crate::refusal::{Incoming, Refusal};
+use crate::refusal::{Refusal, RequestHeaders};
 use crate::secrets::{KeyedBy, Secret, VerifyingKey};
 use crate::text::{Unexpected, parse_digits, parse_text};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -38,14 +38,14 @@ pub struct Verifier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
     /// Which form of signature it carried.
-    pub form: Form,
+    pub form: SignatureForm,
     /// When it was sent, in seconds since 1970, as signed.
     pub timestamp: i64,
 }
 
 /// A form of signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum SignatureForm {
     /// `webhook-signature`, over id, timestamp and body, keyed with the decoded bytes of the secret.
     Standard,
     /// `X-Webhook-Signature`, over timestamp and body, keyed with the text of the secret.
@@ -87,7 +87,7 @@ impl Verifier {
         body: &[u8],
         now: i64,
     ) -> Result<Verified, Refusal> {
-        let incoming = Incoming { names: &self.names, lookup: &header };
+        let incoming = RequestHeaders { names: &self.names, lookup: &header };
         if let Some(value) = incoming.get(Header::WebhookSignature) {
             return self.verify_standard(&incoming, value, body, now);
         }
@@ -101,7 +101,7 @@ impl Verifier {
 
     fn verify_standard(
         &self,
-        incoming: &Incoming<'_, '_>,
+        incoming: &RequestHeaders<'_, '_>,
         value: &[u8],
         body: &[u8],
         now: i64,
@@ -116,14 +116,14 @@ impl Verifier {
         if self.any_secret_made(KeyedBy::Bytes, &entries.v1, &parts)
             || self.any_key_made(&entries.v1a, &parts)
         {
-            return Ok(Verified { form: Form::Standard, timestamp: timestamp.seconds });
+            return Ok(Verified { form: SignatureForm::Standard, timestamp: timestamp.seconds });
         }
         Err(Refusal::NoMatch)
     }
 
     fn verify_timestamped(
         &self,
-        incoming: &Incoming<'_, '_>,
+        incoming: &RequestHeaders<'_, '_>,
         value: &[u8],
         body: &[u8],
         now: i64,
@@ -134,7 +134,7 @@ impl Verifier {
         self.check_fresh(timestamp.seconds, now)?;
 
         if self.any_secret_made(KeyedBy::Text, &entries.v1, &[timestamp.text, b".", body]) {
-            return Ok(Verified { form: Form::Timestamped, timestamp: timestamp.seconds });
+            return Ok(Verified { form: SignatureForm::Timestamped, timestamp: timestamp.seconds });
         }
         Err(Refusal::NoMatch)
     }
@@ -153,7 +153,7 @@ impl Verifier {
         !signatures.is_empty()
             && self.secrets.iter().any(|secret| {
                 let tag = secret.tag(keyed_by, parts);
-                signatures.iter().any(|signature| secret.tag_is(tag, signature))
+                signatures.iter().any(|signature| secret.verify_tag(tag, signature))
             })
     }
 

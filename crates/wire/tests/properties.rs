@@ -5,7 +5,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
-use railpost_wire::cloudevents::{CloudEvent, Data, Mode, Origin};
+use railpost_wire::cloudevents::{CloudEvent, ContentMode, Data, Origin};
 use railpost_wire::*;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -229,9 +229,9 @@ proptest! {
         prop_assert!(headers.iter().all(|(_, value)| is_safe(value)));
         let lookup = |name: &str| headers.iter().find(|header| header.0 == name).map(|header| header.1.as_bytes());
 
-        prop_assert_eq!(verifier.verify(lookup, &body, timestamp), Ok(Verified { form: Form::Standard, timestamp }));
+        prop_assert_eq!(verifier.verify(lookup, &body, timestamp), Ok(Verified { form: SignatureForm::Standard, timestamp }));
         let timestamped = |name: &str| lookup(name).filter(|_| name != "webhook-signature");
-        let expected = shared.then_some(Verified { form: Form::Timestamped, timestamp });
+        let expected = shared.then_some(Verified { form: SignatureForm::Timestamped, timestamp });
         prop_assert_eq!(verifier.verify(timestamped, &body, timestamp).ok(), expected);
         let received = Received::parse(&names, lookup).unwrap();
         let expected = Received {
@@ -252,7 +252,7 @@ proptest! {
     fn no_bytes_and_no_json_make_reading_a_cloudevent_panic(body in bytes(), value in values(), text in texts()) {
         let _ = CloudEvent::from_json(&body);
         let _ = CloudEvent::from_json_batch(&body);
-        let _ = Mode::of_content_type(&text);
+        let _ = ContentMode::of_content_type(&text);
         let json = value.to_string();
         let _ = CloudEvent::from_json(json.as_bytes());
         let _ = CloudEvent::from_json_batch(format!("[{json}]").as_bytes());

@@ -4,13 +4,13 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use railpost_wire::cloudevents::{
-    BadCloudEvent, CloudEvent, Data, Mode, Origin, Value as Attribute,
+    BadCloudEvent, CloudEvent, ContentMode, Data, Origin, Value as Attribute,
 };
 use railpost_wire::{
     ApiKeyId, Attempt, AttemptId, AuditId, ContentType, DeliveryId, EndpointId, Envelope, Event,
-    EventId, EventType, EventTypeFilter, Form, Header, HeaderNames, Key, LineId, NodeId, Received,
-    Refusal, ReplayId, Secret, SecretId, Seq, Signer, SigningKey, TenantId, Verifier, VerifyingKey,
-    retry_after, standard_signature, timestamped_signature,
+    EventId, EventType, EventTypeFilter, Header, HeaderNames, Key, LineId, NodeId, Received,
+    Refusal, ReplayId, Secret, SecretId, Seq, SignatureForm, Signer, SigningKey, TenantId,
+    Verifier, VerifyingKey, retry_after, standard_signature, timestamped_signature,
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt::Display, str::FromStr, time::Duration};
@@ -232,7 +232,7 @@ fn requests_are_verified_as_the_vectors_say() {
         }
         let now = case["now"].as_i64().unwrap();
         let outcome = match verifier.verify(lookup(&case), &bytes(&case, "body"), now) {
-            Ok(verified) if verified.form == Form::Standard => {
+            Ok(verified) if verified.form == SignatureForm::Standard => {
                 ("standard", Value::Null, Value::Null)
             }
             Ok(_) => ("timestamped", Value::Null, Value::Null),
@@ -429,7 +429,7 @@ fn batches_and_modes_are_read_as_the_vectors_say() {
         }
     }
     for case in cases("cloudevents", "modes") {
-        let mode = Mode::of_content_type(text(&case, "content_type")).ok();
+        let mode = ContentMode::of_content_type(text(&case, "content_type")).ok();
         let name = mode.map(|mode| format!("{mode:?}").to_lowercase());
         assert_eq!(json!(name), case["mode"], "{case}");
     }

@@ -3,23 +3,10 @@
 use std::collections::BTreeSet;
 
 use railpost_store::{Endpoint, EndpointPrivate, EndpointSettings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::EndpointView;
+use super::EndpointFields;
 use crate::audit::Changes;
-
-/// What of a view is no setting.
-const LEFT_OUT: [&str; 9] = [
-    "id",
-    "tenant",
-    "headers",
-    "client_certificate",
-    "blocked",
-    "failing_since",
-    "revision",
-    "created_at",
-    "updated_at",
-];
 
 /// What differs between an endpoint and the same a moment later.
 pub(super) fn between(before: &Endpoint, after: &Endpoint) -> Changes {
@@ -37,12 +24,15 @@ pub(super) fn since_nothing(endpoint: &Endpoint) -> Changes {
     between(&Endpoint { settings, private, ..endpoint.clone() }, endpoint)
 }
 
+/// The settings that are shown, without empty texts, and the status.
 fn settings(endpoint: &Endpoint) -> Value {
-    let mut view = serde_json::to_value(EndpointView::from(endpoint.clone())).unwrap_or_default();
-    if let Some(fields) = view.as_object_mut() {
-        fields.retain(|name, value| !LEFT_OUT.contains(&name.as_str()) && *value != "");
+    let fields = EndpointFields::from(endpoint.settings.clone());
+    let mut settings = serde_json::to_value(fields).unwrap_or_default();
+    if let Some(fields) = settings.as_object_mut() {
+        fields.retain(|_, value| *value != "");
     }
-    view
+    settings["status"] = json!(endpoint.status);
+    settings
 }
 
 fn add_private(changes: &mut Changes, before: &EndpointPrivate, after: &EndpointPrivate) {

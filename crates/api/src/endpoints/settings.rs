@@ -12,15 +12,16 @@ use railpost_store::limits::{
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
 use railpost_wire::HeaderNames;
 
-use super::shape::{self, EndpointFields};
+use super::shape::{EndpointFields, EndpointInput};
 use crate::app::App;
 use crate::problem::Problem;
 
 /// The settings that were chosen, or which field cannot be so.
 pub(super) fn checked(
     app: &App,
-    fields: EndpointFields,
+    input: EndpointInput,
 ) -> Result<(EndpointSettings, EndpointPrivate), Problem> {
+    let EndpointInput { fields, private } = input;
     let EndpointFields {
         url,
         description,
@@ -32,8 +33,6 @@ pub(super) fn checked(
         tls_min,
         authorities_pem,
         timeout,
-        headers,
-        client_identity,
     } = fields;
     let settings = EndpointSettings {
         url,
@@ -43,18 +42,12 @@ pub(super) fn checked(
         envelope,
         thin_above,
         header_names: renamed_headers,
-        tls_min: tls_min.into(),
+        tls_min,
         authorities_pem,
         timeout,
     };
-    let private = EndpointPrivate { headers, client_identity: client_identity.map(stored) };
     check(app, &settings, &private)?;
     Ok((settings, private))
-}
-
-fn stored(identity: shape::ClientIdentity) -> ClientIdentity {
-    let shape::ClientIdentity { certificate_pem, key_pem } = identity;
-    ClientIdentity { certificate_pem, key_pem }
 }
 
 fn policy_problem(error: railpost_engine::PolicyError) -> Problem {

@@ -123,7 +123,7 @@ pub(crate) struct Receipts {
 }
 
 /// How a request's body holds events.
-enum Form {
+enum BodyFormat {
     /// As this API has it.
     Json,
     /// As CloudEvents, the attributes and the data in JSON: one, or a batch.
@@ -134,7 +134,7 @@ enum Form {
 
 /// The body of a request that publishes, and the trace it belongs to.
 pub(crate) struct Published<const BATCH: bool> {
-    form: Form,
+    form: BodyFormat,
     bytes: Bytes,
     traceparent: Option<String>,
 }
@@ -170,19 +170,19 @@ impl<const BATCH: bool> FromBody for Published<BATCH> {
 const CLOUDEVENTS: &str = "application/cloudevents";
 
 /// How the body holds events, by its content type and, for binary CloudEvents, by their headers.
-fn form_of(parts: &Parts, batch: bool) -> Result<Form, Problem> {
+fn form_of(parts: &Parts, batch: bool) -> Result<BodyFormat, Problem> {
     let media_type = media_type(parts);
     let is = |wanted: &str| media_type.eq_ignore_ascii_case(wanted);
     if is(if batch { BATCHED } else { STRUCTURED }) {
-        return Ok(Form::CloudEvents);
+        return Ok(BodyFormat::CloudEvents);
     }
     let family = media_type.get(..CLOUDEVENTS.len());
     let foreign = family.is_some_and(|family| family.eq_ignore_ascii_case(CLOUDEVENTS));
     if !batch && !foreign && parts.headers.contains_key("ce-specversion") {
-        return Ok(Form::Binary(Box::new(parts.headers.clone())));
+        return Ok(BodyFormat::Binary(Box::new(parts.headers.clone())));
     }
     match (media_type, batch) {
-        ("" | "application/json", _) => Ok(Form::Json),
+        ("" | "application/json", _) => Ok(BodyFormat::Json),
         (_, true) => {
             Err(unsupported(parts, "application/json or application/cloudevents-batch+json"))
         }
@@ -201,9 +201,9 @@ pub(crate) async fn publish(
 ) -> Result<Accepted<Receipt>, Problem> {
     let trace = body.traceparent.as_deref();
     let event = match &body.form {
-        Form::Json => event(&ctx, parse_json(&body.bytes)?, trace)?,
-        Form::CloudEvents => cloudevents::structured(&ctx, &body.bytes, trace)?,
-        Form::Binary(headers) => cloudevents::binary(&ctx, headers, &body.bytes, trace)?,
+        BodyFormat::Json => event(&ctx, parse_json(&body.bytes)?, trace)?,
+        BodyFormat::CloudEvents => cloudevents::structured(&ctx, &body.bytes, trace)?,
+        BodyFormat::Binary(headers) => cloudevents::binary(&ctx, headers, &body.bytes, trace)?,
     };
     drop(body);
     let warnings = vec![event_types::check(&ctx, &path.tenant, &event).await?];
@@ -219,8 +219,10 @@ pub(crate) async fn publish_batch(
 ) -> Result<Accepted<Receipts>, Problem> {
     let trace = body.traceparent.as_deref();
     let events = match &body.form {
-        Form::Json => events(&ctx, &body.bytes, trace)?,
-        Form::CloudEvents | Form::Binary(_) => cloudevents::batch(&ctx, &body.bytes, trace)?,
+        BodyFormat::Json => events(&ctx, &body.bytes, trace)?,
+        BodyFormat::CloudEvents | BodyFormat::Binary(_) => {
+            cloudevents::batch(&ctx, &body.bytes, trace)?
+        }
     };
     drop(body);
     let warnings = event_types::check_batch(&ctx, &path.tenant, &events).await?;
@@ -290,7 +292,7 @@ async fn accept<A: crate::answer::Answer>(
     (events, warnings): (Vec<Event>, Vec<Vec<String>>),
     answer: fn(Vec<Receipt>) -> A,
 ) -> Result<A, Problem> {
-    let drafts: Arc<[Draft]> = events.iter().zip(warnings).map(Draft::new).collect();
+    let drafts: Arc<[ReceiptDraft]> = events.iter().zip(warnings).map(ReceiptDraft::new).collect();
     let receipts = move |outcomes: &[EventOutcome]| {
         drafts.iter().zip(outcomes).map(|(draft, outcome)| draft.receipt(*outcome)).collect()
     };
@@ -303,13 +305,13 @@ async fn accept<A: crate::answer::Answer>(
 }
 
 /// What a receipt says before it is known what becomes of the event.
-struct Draft {
+struct ReceiptDraft {
     id: EventId,
     cloudevent: Option<IdentityView>,
     warnings: Vec<String>,
 }
 
-impl Draft {
+impl ReceiptDraft {
     fn new((event, warnings): (&Event, Vec<String>)) -> Self {
         Self {
             id: event.id.clone(),

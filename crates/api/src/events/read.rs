@@ -13,7 +13,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::cloudevents::AttributesView;
-use crate::answer::{Accepted, Json, Payload, Plain};
+use crate::answer::{Accepted, Json, Payload, RawResponse};
 use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::{JsonBody, NoBody};
@@ -209,8 +209,8 @@ pub(crate) async fn payload(
     path: OfEvent,
     _: NoQuery,
     _: NoBody,
-) -> Result<Plain<Payload>, Problem> {
-    Ok(Plain::new(payload_response(find(&ctx, &path.tenant, &path.event).await?.event)))
+) -> Result<RawResponse<Payload>, Problem> {
+    Ok(RawResponse::new(payload_response(find(&ctx, &path.tenant, &path.event).await?.event)))
 }
 
 pub(crate) async fn deliveries(

@@ -20,7 +20,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::publish::{NewEvent, Receipt, bounded, event, trace_of};
-use crate::answer::{JsonLines, Plain};
+use crate::answer::{JsonLines, RawResponse};
 use crate::app::App;
 use crate::auth::Needs;
 use crate::body::{FromBody, media_type, parse_json, too_slow, unsupported};
@@ -85,10 +85,10 @@ async fn publish_stream(
     path: OfTenant,
     _: NoQuery,
     lines: EventLines,
-) -> Result<Plain<JsonLines>, Problem> {
+) -> Result<RawResponse<JsonLines>, Problem> {
     let patience = Duration::from(ctx.app.settings.limits.request_timeout);
     let publisher = Publisher {
-        input: Input { body: lines.body, buffer: BytesMut::new(), skipping: false, patience },
+        input: LineReader { body: lines.body, buffer: BytesMut::new(), skipping: false, patience },
         trace: lines.trace,
         tenant: path.tenant,
         ctx,
@@ -96,12 +96,12 @@ async fn publish_stream(
         ended: false,
     };
     let body = Body::from_stream(publisher.answers());
-    Ok(Plain::new(([(header::CONTENT_TYPE, NDJSON)], body).into_response()))
+    Ok(RawResponse::new(([(header::CONTENT_TYPE, NDJSON)], body).into_response()))
 }
 
 /// One open stream. When the client disconnects, the connection's task drops it.
 struct Publisher {
-    input: Input,
+    input: LineReader,
     trace: Option<String>,
     tenant: TenantId,
     ctx: Ctx,
@@ -138,19 +138,19 @@ impl Publisher {
                 },
             };
             match next {
-                Next::Line(line) => {
+                StreamItem::Line(line) => {
                     self.line += 1;
                     bytes += line.len();
                     if !line.trim_ascii().is_empty() {
                         group.push((self.line, self.event(&line).await));
                     }
                 }
-                Next::TooLong => {
+                StreamItem::TooLong => {
                     self.line += 1;
                     group.push((self.line, Err(too_long())));
                 }
-                Next::End => self.ended = true,
-                Next::Broken(code) => {
+                StreamItem::End => self.ended = true,
+                StreamItem::Broken(code) => {
                     self.ended = true;
                     group.push((self.line + 1, Err(self.broken(code))));
                 }
@@ -244,7 +244,7 @@ fn write_answer(answers: &mut Vec<u8>, line: u64, outcome: &Result<Receipt, Prob
 }
 
 /// What comes next in a stream.
-enum Next {
+enum StreamItem {
     Line(Bytes),
     /// A line that is longer than one may be; it was not kept.
     TooLong,
@@ -253,7 +253,7 @@ enum Next {
 }
 
 /// The client's lines, out of what its body brings.
-struct Input {
+struct LineReader {
     body: BodyDataStream,
     buffer: BytesMut,
     /// The line that has begun is too long already: the rest of it is thrown away.
@@ -262,15 +262,15 @@ struct Input {
     patience: Duration,
 }
 
-impl Input {
+impl LineReader {
     /// The next line without its end. Dropping the future loses nothing.
-    async fn next_line(&mut self) -> Next {
+    async fn next_line(&mut self) -> StreamItem {
         let patience = self.patience;
         let line = tokio::time::timeout(patience, self.read_line()).await;
-        line.unwrap_or(Next::Broken(Code::RequestTimeout))
+        line.unwrap_or(StreamItem::Broken(Code::RequestTimeout))
     }
 
-    async fn read_line(&mut self) -> Next {
+    async fn read_line(&mut self) -> StreamItem {
         let mut searched = 0;
         loop {
             if let Some(at) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
@@ -284,9 +284,9 @@ impl Input {
             }
             searched = self.buffer.len();
             match self.body.next().await {
-                Some(Err(_)) => return Next::Broken(Code::MalformedBody),
+                Some(Err(_)) => return StreamItem::Broken(Code::MalformedBody),
                 Some(Ok(chunk)) => self.buffer.extend_from_slice(&chunk),
-                None if self.buffer.is_empty() && !self.skipping => return Next::End,
+                None if self.buffer.is_empty() && !self.skipping => return StreamItem::End,
                 None => {
                     let line = self.buffer.split();
                     return self.line(line);
@@ -295,8 +295,8 @@ impl Input {
         }
     }
 
-    fn line(&mut self, line: BytesMut) -> Next {
+    fn line(&mut self, line: BytesMut) -> StreamItem {
         let too_long = std::mem::take(&mut self.skipping) || line.len() > STREAM_LINE_LEN_MAX;
-        if too_long { Next::TooLong } else { Next::Line(line.freeze()) }
+        if too_long { StreamItem::TooLong } else { StreamItem::Line(line.freeze()) }
     }
 }

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::answer::{Done, Json};
+use crate::answer::{Json, NoContent};
 use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::{JsonBody, NoBody};
@@ -128,10 +128,10 @@ async fn put(
     ctx.commit(Vec::new(), audit_action, Json(GrantView { role, tenant })).await
 }
 
-async fn remove(ctx: Ctx, path: OfRole, _: NoQuery, _: NoBody) -> Result<Done, Problem> {
+async fn remove(ctx: Ctx, path: OfRole, _: NoQuery, _: NoBody) -> Result<NoContent, Problem> {
     let GrantView { role, tenant } = find(&ctx, path.role.0).await?;
     ctx.app.store.revoke_emit(&role).await?;
-    ctx.commit(Vec::new(), audit_action(Action::OutboxRevoke, &role, &tenant), Done).await
+    ctx.commit(Vec::new(), audit_action(Action::OutboxRevoke, &role, &tenant), NoContent).await
 }
 
 fn audit_action(action: Action, role: &str, tenant: &TenantId) -> AuditAction {

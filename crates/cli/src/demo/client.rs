@@ -13,11 +13,11 @@ use crate::failure::Outcome;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
-pub(super) struct Client {
+pub(super) struct DemoClient {
     client: crate::Client,
 }
 
-impl Client {
+impl DemoClient {
     pub(super) fn of(server: DemoServer<'_>) -> Result<Self, DemoError> {
         let client = crate::Client::new(&Target::of_default_tenant(server.url, server.key));
         Ok(Self { client: client.map_err(|failure| DemoError::new("the server", failure))? })

@@ -40,7 +40,7 @@ pub(super) enum Behaviour {
 
 /// One request that came, and what it was answered.
 #[derive(Clone, Debug)]
-pub(super) struct Arrival {
+pub(super) struct DemoRequest {
     pub(super) event: String,
     pub(super) key: String,
     pub(super) seq: u64,
@@ -65,7 +65,7 @@ struct ReceiverState {
     fixed: AtomicBool,
     bucket: Mutex<(Instant, u32)>,
     applied: Mutex<BTreeSet<String>>,
-    arrivals: watch::Sender<Vec<Arrival>>,
+    requests: watch::Sender<Vec<DemoRequest>>,
 }
 
 /// Requests that the rate-limiting receiver takes per second.
@@ -82,7 +82,7 @@ impl Receiver {
             fixed: AtomicBool::new(false),
             bucket: Mutex::new((Instant::now(), 0)),
             applied: Mutex::default(),
-            arrivals: watch::Sender::default(),
+            requests: watch::Sender::default(),
         });
         let mut serving = JoinSet::new();
         serving.spawn(listen(listener, state.clone()));
@@ -90,10 +90,10 @@ impl Receiver {
     }
 
     /// What has come, once it is as wanted.
-    pub(super) async fn wait(&self, wanted: impl Fn(&[Arrival]) -> bool) -> Vec<Arrival> {
-        let mut arrivals = self.state.arrivals.subscribe();
-        let found = arrivals.wait_for(|arrivals| wanted(arrivals)).await;
-        found.map(|arrivals| arrivals.clone()).unwrap_or_default()
+    pub(super) async fn wait(&self, wanted: impl Fn(&[DemoRequest]) -> bool) -> Vec<DemoRequest> {
+        let mut requests = self.state.requests.subscribe();
+        let found = requests.wait_for(|requests| wanted(requests)).await;
+        found.map(|requests| requests.clone()).unwrap_or_default()
     }
 
     /// Fixes the receiver's permanent failure, or breaks it again.
@@ -121,14 +121,14 @@ async fn answer(
     state: Arc<ReceiverState>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let arrival = arrival(request.headers());
+    let received = demo_request(request.headers());
     // The body is read and thrown away: only its headers matter here.
     let _ = request.into_body().collect().await;
     if state.behaviour == Behaviour::Slow {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    let (status, text) = state.judge(&arrival);
-    state.note(Arrival { status: status.as_u16(), ..arrival });
+    let (status, text) = state.judge(&received);
+    state.note(DemoRequest { status: status.as_u16(), ..received });
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
     if status == StatusCode::TOO_MANY_REQUESTS {
@@ -137,12 +137,12 @@ async fn answer(
     Ok(response)
 }
 
-fn arrival(headers: &HeaderMap) -> Arrival {
+fn demo_request(headers: &HeaderMap) -> DemoRequest {
     let text = |name: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
-    Arrival {
+    DemoRequest {
         event: text("webhook-id"),
         key: text("x-key"),
         seq: text("x-seq").parse().unwrap_or_default(),
@@ -153,20 +153,20 @@ fn arrival(headers: &HeaderMap) -> Arrival {
 }
 
 impl ReceiverState {
-    fn judge(&self, arrival: &Arrival) -> (StatusCode, &'static str) {
+    fn judge(&self, received: &DemoRequest) -> (StatusCode, &'static str) {
         let fixed = self.fixed.load(Ordering::Relaxed);
         match self.behaviour {
-            Behaviour::Flaky if arrival.attempt <= 2 => {
+            Behaviour::Flaky if received.attempt <= 2 => {
                 (StatusCode::SERVICE_UNAVAILABLE, "not now")
             }
-            Behaviour::Forgetful if arrival.attempt == 1 => {
-                self.apply(arrival);
+            Behaviour::Forgetful if received.attempt == 1 => {
+                self.apply(received);
                 (StatusCode::BAD_GATEWAY, "the work is done, the answer got lost")
             }
             Behaviour::Down(how_long) if self.began.elapsed() < how_long => {
                 (StatusCode::SERVICE_UNAVAILABLE, "down")
             }
-            Behaviour::Poisoned(key) if arrival.key == key && !fixed => {
+            Behaviour::Poisoned(key) if received.key == key && !fixed => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "this cannot be processed")
             }
             Behaviour::RateLimiting if !self.takes() => (StatusCode::TOO_MANY_REQUESTS, "slower"),
@@ -184,23 +184,23 @@ impl ReceiverState {
     }
 
     /// Applies an event once; says whether it had been applied before.
-    fn apply(&self, arrival: &Arrival) -> bool {
+    fn apply(&self, received: &DemoRequest) -> bool {
         let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
         while applied.len() > ARRIVALS_MAX {
             applied.pop_first();
         }
-        !applied.insert(arrival.event.clone())
+        !applied.insert(received.event.clone())
     }
 
-    fn note(&self, mut arrival: Arrival) {
-        if arrival.status == 200 {
-            arrival.is_duplicate = self.apply(&arrival);
+    fn note(&self, mut received: DemoRequest) {
+        if received.status == 200 {
+            received.is_duplicate = self.apply(&received);
         }
-        self.arrivals.send_modify(|arrivals| {
-            if arrivals.len() >= ARRIVALS_MAX {
-                arrivals.remove(0);
+        self.requests.send_modify(|requests| {
+            if requests.len() >= ARRIVALS_MAX {
+                requests.remove(0);
             }
-            arrivals.push(arrival);
+            requests.push(received);
         });
     }
 }

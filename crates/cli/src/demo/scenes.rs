@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::DemoError;
-use super::receiver::Arrival;
-use super::stage::{POISONED_KEY, Stage};
+use super::receiver::DemoRequest;
+use super::world::{DemoWorld, POISONED_KEY};
 
 /// One scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,97 +49,99 @@ impl Scene {
     }
 
     /// Plays it, and says what happened.
-    pub(super) async fn play(self, stage: &mut Stage) -> Result<String, DemoError> {
+    pub(super) async fn play(self, world: &mut DemoWorld) -> Result<String, DemoError> {
         match self {
-            Scene::RetryWithBackoff => retry_with_backoff(stage).await,
-            Scene::HeadOfLine => head_of_line(stage).await,
-            Scene::OtherKeysFlow => other_keys_flow(stage).await,
-            Scene::DuplicateIgnored => duplicate_ignored(stage).await,
-            Scene::RateLimited => rate_limited(stage).await,
-            Scene::Slow => slow(stage).await,
-            Scene::DeadLetterHolds => dead_letter_holds(stage).await,
-            Scene::ReplayReleases => replay_releases(stage).await,
-            Scene::BackFromDown => back_from_down(stage).await,
+            Scene::RetryWithBackoff => retry_with_backoff(world).await,
+            Scene::HeadOfLine => head_of_line(world).await,
+            Scene::OtherKeysFlow => other_keys_flow(world).await,
+            Scene::DuplicateIgnored => duplicate_ignored(world).await,
+            Scene::RateLimited => rate_limited(world).await,
+            Scene::Slow => slow(world).await,
+            Scene::DeadLetterHolds => dead_letter_holds(world).await,
+            Scene::ReplayReleases => replay_releases(world).await,
+            Scene::BackFromDown => back_from_down(world).await,
         }
     }
 }
 
 /// Publishes a few events of one key.
-async fn publish(stage: &Stage, kind: &str, key: &str, count: u32) -> Result<(), DemoError> {
+async fn publish(world: &DemoWorld, kind: &str, key: &str, count: u32) -> Result<(), DemoError> {
     for number in 1..=count {
-        stage.client.publish(kind, key, json!({ "number": number })).await?;
+        world.client.publish(kind, key, json!({ "number": number })).await?;
     }
     Ok(())
 }
 
 /// The seqs of a key that were acknowledged, in the order in which they were.
-fn landed(arrivals: &[Arrival], key: &str) -> Vec<u64> {
-    let of_key = arrivals.iter().filter(|arrival| arrival.key == key && arrival.status == 200);
-    of_key.map(|arrival| arrival.seq).collect()
+fn landed(requests: &[DemoRequest], key: &str) -> Vec<u64> {
+    let of_key = requests.iter().filter(|received| received.key == key && received.status == 200);
+    of_key.map(|received| received.seq).collect()
 }
 
-async fn retry_with_backoff(stage: &Stage) -> Result<String, DemoError> {
+async fn retry_with_backoff(world: &DemoWorld) -> Result<String, DemoError> {
     // The receiver that is down gets its share now: it is looked at in the last scene.
-    publish(stage, "invoice.sent", "invoice-1", 3).await?;
-    publish(stage, "payment.taken", "payment-1", 1).await?;
-    let arrivals = stage.flaky.wait(|arrivals| !landed(arrivals, "payment-1").is_empty()).await;
-    let attempts = arrivals.iter().filter(|arrival| arrival.key == "payment-1").count();
+    publish(world, "invoice.sent", "invoice-1", 3).await?;
+    publish(world, "payment.taken", "payment-1", 1).await?;
+    let requests = world.flaky.wait(|requests| !landed(requests, "payment-1").is_empty()).await;
+    let attempts = requests.iter().filter(|received| received.key == "payment-1").count();
     Ok(format!("it landed with attempt {attempts}."))
 }
 
-async fn head_of_line(stage: &Stage) -> Result<String, DemoError> {
-    publish(stage, "payment.taken", "payment-2", 3).await?;
-    let refused = |arrival: &Arrival| arrival.key == "payment-2" && arrival.status != 200;
-    stage.flaky.wait(|arrivals| arrivals.iter().any(refused)).await;
+async fn head_of_line(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "payment.taken", "payment-2", 3).await?;
+    let refused = |received: &DemoRequest| received.key == "payment-2" && received.status != 200;
+    world.flaky.wait(|requests| requests.iter().any(refused)).await;
     Ok("seq 1 was refused once; seq 2 and 3 have not left.".to_owned())
 }
 
-async fn other_keys_flow(stage: &Stage) -> Result<String, DemoError> {
+async fn other_keys_flow(world: &DemoWorld) -> Result<String, DemoError> {
     for number in 1..=4 {
-        publish(stage, "order.created", &format!("order-{number}"), 2).await?;
+        publish(world, "order.created", &format!("order-{number}"), 2).await?;
     }
     let keys = ["order-1", "order-2", "order-3", "order-4"];
-    let all = |arrivals: &[Arrival]| keys.iter().all(|key| landed(arrivals, key).len() >= 2);
-    stage.poisoned.wait(all).await;
-    let arrivals = stage.flaky.wait(|arrivals| landed(arrivals, "payment-2").len() >= 3).await;
+    let all = |requests: &[DemoRequest]| keys.iter().all(|key| landed(requests, key).len() >= 2);
+    world.poisoned.wait(all).await;
+    let requests = world.flaky.wait(|requests| landed(requests, "payment-2").len() >= 3).await;
     Ok(format!(
         "four other keys landed; then payment-2 did, in order: {:?}.",
-        landed(&arrivals, "payment-2")
+        landed(&requests, "payment-2")
     ))
 }
 
-async fn duplicate_ignored(stage: &Stage) -> Result<String, DemoError> {
-    publish(stage, "account.opened", "account-1", 1).await?;
-    let arrivals =
-        stage.forgetful.wait(|arrivals| arrivals.iter().any(|arrival| arrival.is_duplicate)).await;
-    let event = arrivals.last().map(|arrival| arrival.event.clone()).unwrap_or_default();
+async fn duplicate_ignored(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "account.opened", "account-1", 1).await?;
+    let requests = world
+        .forgetful
+        .wait(|requests| requests.iter().any(|received| received.is_duplicate))
+        .await;
+    let event = requests.last().map(|received| received.event.clone()).unwrap_or_default();
     Ok(format!("{event} came twice and was applied once."))
 }
 
-async fn rate_limited(stage: &Stage) -> Result<String, DemoError> {
+async fn rate_limited(world: &DemoWorld) -> Result<String, DemoError> {
     for number in 1..=8 {
-        publish(stage, "mail.sent", &format!("mail-{number}"), 1).await?;
+        publish(world, "mail.sent", &format!("mail-{number}"), 1).await?;
     }
-    let count = |arrivals: &[Arrival], status| {
-        arrivals.iter().filter(|arrival| arrival.status == status).count()
+    let count = |requests: &[DemoRequest], status| {
+        requests.iter().filter(|received| received.status == status).count()
     };
-    let arrivals = stage.rate_limiting.wait(|arrivals| count(arrivals, 200) >= 8).await;
-    Ok(format!("8 landed; {} were told to come back, and did.", count(&arrivals, 429)))
+    let requests = world.rate_limiting.wait(|requests| count(requests, 200) >= 8).await;
+    Ok(format!("8 landed; {} were told to come back, and did.", count(&requests, 429)))
 }
 
-async fn slow(stage: &Stage) -> Result<String, DemoError> {
-    publish(stage, "report.made", "report-1", 2).await?;
-    publish(stage, "report.made", "report-2", 2).await?;
-    let all = |arrivals: &[Arrival]| {
-        ["report-1", "report-2"].iter().all(|key| landed(arrivals, key) == [1, 2])
+async fn slow(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "report.made", "report-1", 2).await?;
+    publish(world, "report.made", "report-2", 2).await?;
+    let all = |requests: &[DemoRequest]| {
+        ["report-1", "report-2"].iter().all(|key| landed(requests, key) == [1, 2])
     };
-    stage.slow.wait(all).await;
+    world.slow.wait(all).await;
     Ok("both keys landed in order, side by side.".to_owned())
 }
 
-async fn dead_letter_holds(stage: &Stage) -> Result<String, DemoError> {
-    publish(stage, "order.created", POISONED_KEY, 3).await?;
-    let lanes = stage.client.wait("/lanes", |lanes| held(lanes).is_some()).await?;
+async fn dead_letter_holds(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "order.created", POISONED_KEY, 3).await?;
+    let lanes = world.client.wait("/lanes", |lanes| held(lanes).is_some()).await?;
     let waiting = held(&lanes).map(|lane| lane["waiting_behind"].clone()).unwrap_or_default();
     Ok(format!("the lane is held; {waiting} wait behind the dead letter."))
 }
@@ -149,20 +151,20 @@ fn held(lanes: &Value) -> Option<&Value> {
     lanes.iter().find(|lane| lane["key"] == POISONED_KEY)
 }
 
-async fn replay_releases(stage: &Stage) -> Result<String, DemoError> {
-    stage.poisoned.set_fixed(true);
-    let lanes = stage.client.wait("/lanes", |lanes| held(lanes).is_some()).await?;
+async fn replay_releases(world: &DemoWorld) -> Result<String, DemoError> {
+    world.poisoned.set_fixed(true);
+    let lanes = world.client.wait("/lanes", |lanes| held(lanes).is_some()).await?;
     let lane = held(&lanes).map(|lane| lane["lane"].to_string()).unwrap_or_default();
-    stage.client.post(&format!("/lanes/{}/replay", lane.trim_matches('"')), None).await?;
-    let arrivals = stage.poisoned.wait(|arrivals| landed(arrivals, POISONED_KEY).len() >= 3).await;
-    Ok(format!("they landed in order: {:?}.", landed(&arrivals, POISONED_KEY)))
+    world.client.post(&format!("/lanes/{}/replay", lane.trim_matches('"')), None).await?;
+    let requests = world.poisoned.wait(|requests| landed(requests, POISONED_KEY).len() >= 3).await;
+    Ok(format!("they landed in order: {:?}.", landed(&requests, POISONED_KEY)))
 }
 
-async fn back_from_down(stage: &Stage) -> Result<String, DemoError> {
-    let arrivals = stage.down.wait(|arrivals| landed(arrivals, "invoice-1").len() >= 3).await;
-    let refused = arrivals.iter().filter(|arrival| arrival.status != 200).count();
+async fn back_from_down(world: &DemoWorld) -> Result<String, DemoError> {
+    let requests = world.down.wait(|requests| landed(requests, "invoice-1").len() >= 3).await;
+    let refused = requests.iter().filter(|received| received.status != 200).count();
     Ok(format!(
         "after {refused} refusals everything landed in order: {:?}.",
-        landed(&arrivals, "invoice-1")
+        landed(&requests, "invoice-1")
     ))
 }

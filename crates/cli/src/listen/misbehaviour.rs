@@ -67,7 +67,7 @@ impl std::fmt::Display for Answer {
 
 /// What is done with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct PlannedAnswer {
     pub(crate) delay: Duration,
     pub(crate) answer: Answer,
 }
@@ -77,13 +77,13 @@ pub(crate) struct Plan {
 pub(crate) struct Misbehaviour {
     delay: Duration,
     failure: Answer,
-    when: When,
+    when: FailurePattern,
     rng: fastrand::Rng,
 }
 
 /// Which requests fail.
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum FailurePattern {
     Never,
     Always,
     /// So many more, then that share.
@@ -121,28 +121,28 @@ impl Flags {
         }
     }
 
-    fn when(&self, rate: f64) -> When {
+    fn when(&self, rate: f64) -> FailurePattern {
         if self.fail_first.is_some() || self.fail_rate.is_some() {
-            return When::Some { first: self.fail_first.unwrap_or(0), rate };
+            return FailurePattern::Some { first: self.fail_first.unwrap_or(0), rate };
         }
         let any = self.status.is_some() || self.reset || self.hang || self.retry_after.is_some();
-        if any { When::Always } else { When::Never }
+        if any { FailurePattern::Always } else { FailurePattern::Never }
     }
 }
 
 impl Misbehaviour {
     /// What is done with the next request.
-    pub(crate) fn next(&mut self) -> Plan {
+    pub(crate) fn next(&mut self) -> PlannedAnswer {
         let answer = if self.fails() { self.failure } else { Answer::OK };
-        Plan { delay: self.delay, answer }
+        PlannedAnswer { delay: self.delay, answer }
     }
 
     fn fails(&mut self) -> bool {
         match &mut self.when {
-            When::Never => false,
-            When::Always => true,
-            When::Some { first: 0, rate } => self.rng.f64() < *rate,
-            When::Some { first, .. } => {
+            FailurePattern::Never => false,
+            FailurePattern::Always => true,
+            FailurePattern::Some { first: 0, rate } => self.rng.f64() < *rate,
+            FailurePattern::Some { first, .. } => {
                 *first -= 1;
                 true
             }

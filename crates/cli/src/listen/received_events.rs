@@ -10,8 +10,8 @@ use crate::limits::LISTEN_REMEMBERED_MAX;
 /// Which events were acknowledged, and how far each line has come.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedEvents {
-    acknowledged: Remembered<EventId, ()>,
-    lines: Remembered<LineId, Seq>,
+    acknowledged: RecentMap<EventId, ()>,
+    lines: RecentMap<LineId, Seq>,
 }
 
 impl ReceivedEvents {
@@ -44,18 +44,18 @@ impl ReceivedEvents {
 
 /// A map that forgets its oldest entries.
 #[derive(Debug)]
-struct Remembered<K, V> {
+struct RecentMap<K, V> {
     entries: HashMap<K, V>,
     order: VecDeque<K>,
 }
 
-impl<K, V> Default for Remembered<K, V> {
+impl<K, V> Default for RecentMap<K, V> {
     fn default() -> Self {
         Self { entries: HashMap::new(), order: VecDeque::new() }
     }
 }
 
-impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
+impl<K: Clone + Eq + Hash, V> RecentMap<K, V> {
     fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key)
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_when_there_are_too_many() {
-        let mut remembered = Remembered::default();
+        let mut remembered = RecentMap::default();
         for number in 0..=LISTEN_REMEMBERED_MAX {
             remembered.put(number, ());
         }

@@ -1,4 +1,4 @@
-//! How an arrival is shown.
+//! How a received request is printed.
 
 use http::HeaderMap;
 use railpost_engine::{Time, Timestamp};
@@ -9,8 +9,8 @@ use super::misbehaviour::Answer;
 use crate::failure::Outcome;
 use crate::out::Out;
 
-/// What came, and what is said to it.
-pub(crate) struct Arrival {
+/// A request that was received, and its answer.
+pub(crate) struct ReceivedRequest {
     pub(crate) at: Timestamp,
     pub(crate) received: Result<Received, Refusal>,
     pub(crate) event_type: Option<String>,
@@ -43,7 +43,7 @@ fn event_time(received: &Received) -> Option<String> {
     unix_ms.map(|unix_ms| Time(Timestamp::from_millis(unix_ms)).to_string())
 }
 
-impl Arrival {
+impl ReceivedRequest {
     pub(crate) fn print(&self, out: Out, body: &[u8], quiet: bool) -> Outcome {
         if out.json {
             return out.line(&self.as_json(body, quiet).to_string());

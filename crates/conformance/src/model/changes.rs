@@ -8,10 +8,10 @@ use railpost_wire::{
 
 use super::Model;
 use railpost_store::{
-    ApiKey, AuditEntry, Change, Digest, EndpointPrivate, EndpointSettings, EventTypeRecord,
-    Figures, FiguresScope, IdempotencyKey, IdempotencyRecord, NewEndpoint, NewSecret, Replay,
-    ReplayAction, ReplayFilter, ReplayProgress, ReplayState, Scope, SecretValue, StoredResponse,
-    TenantSettings, Validation, Write,
+    ApiKey, AuditEntry, Change, DeliveryFilter, Digest, EndpointPrivate, EndpointSettings,
+    EventTypeRecord, Figures, FiguresScope, IdempotencyKey, IdempotencyRecord, NewEndpoint,
+    NewSecret, Replay, ReplayAction, ReplayProgress, ReplayState, Scope, SecretValue,
+    StoredResponse, TenantSettings, Validation, Write,
 };
 
 /// The numbers that ids of API keys, replays, secrets and requests are made of.
@@ -153,7 +153,7 @@ impl Model {
             created_at: Timestamp::from_millis(u64::from(number / 2)),
             actor: "model".to_owned(),
             action: ReplayAction::Skip,
-            filter: ReplayFilter::default(),
+            filter: DeliveryFilter::default(),
             rate_per_s: None,
             dry_run: false,
             state,

@@ -10,8 +10,8 @@ use railpost_wire::{DeliveryId, EndpointId, EventType, Key, Seq, TenantId};
 use super::translator::{by_lane, relevant, relevant_page};
 use super::{Model, everything};
 use railpost_store::{
-    Archive, Cursor, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing, PageRequest,
-    Period, Result, Store,
+    Archive, Cursor, DeliveryFilter, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing,
+    PageRequest, Period, Result, Store,
 };
 
 /// How many kinds of reads [`Model::check`] has.
@@ -98,9 +98,9 @@ impl Model {
         let some = self.some_endpoints().into_iter().map(Some).chain([None]);
         for (endpoint, tenant) in some.flat_map(|id| self.tenants.iter().map(move |t| (id, t))) {
             let query = |page| {
-                let all = DeliveryQuery::of(tenant.clone(), page);
                 let (event_type, key) = (event_type.clone(), key.clone());
-                DeliveryQuery { endpoint, stage, event_type, key, created, ..all }
+                let filter = DeliveryFilter { endpoint, stage, event_type, key, created };
+                DeliveryQuery { filter, ..DeliveryQuery::of(tenant.clone(), page) }
             };
             let what = (endpoint, tenant, stage, &event_type, &key, created);
             let translate = |view| self.translator.view(view);

@@ -49,7 +49,7 @@ enum DeliverySpot {
 }
 
 /// Looks up what the board shows.
-pub(super) async fn gather(visit: &PageVisit) -> Result<Board, ApiRefusal> {
+pub(super) async fn load_board(visit: &PageVisit) -> Result<Board, ApiRefusal> {
     let mut lanes: BTreeMap<(String, String), Lane> = BTreeMap::new();
     let held = visit.get(&format!("/lanes?limit={LIVE_DELIVERIES_MAX}")).await?;
     for lane in items(&held) {
@@ -154,7 +154,7 @@ impl Lane {
     }
 }
 
-pub(super) fn drawn(visit: &PageVisit, board: &Board) -> Markup {
+pub(super) fn render(visit: &PageVisit, board: &Board) -> Markup {
     let held = board.lanes.iter().filter(|lane| lane.held.is_some()).count();
     html! {
         @if board.lanes.is_empty() {

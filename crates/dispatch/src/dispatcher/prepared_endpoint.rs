@@ -162,7 +162,7 @@ impl RouteSettings {
     fn timeouts(&self) -> Result<Timeouts, String> {
         let default = Timeouts::default();
         let Some(total) = self.timeout else { return Ok(default) };
-        let total = Duration::from_millis(total.as_millis());
+        let total = Duration::from(total);
         Timeouts::new(default.connect().min(total), total).map_err(text)
     }
 

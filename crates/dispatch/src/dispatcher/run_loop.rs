@@ -473,7 +473,7 @@ impl RunLoop {
         let engine = self.engine.next_wake().map(|at| at.since(now));
         let signing = self.signing_ends.first().map(|(at, _)| at.since(self.time_of_day()));
         let planned = engine.into_iter().chain(signing).min();
-        let planned = planned.map(|span| Duration::from_millis(span.as_millis()));
+        let planned = planned.map(Duration::from);
         let deadline = self.stopping.as_ref().and_then(|stopping| stopping.deadline);
         let drain = deadline.map(|deadline| deadline.duration_since(Instant::now()));
         let wait = planned.into_iter().chain(drain).min();

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
-use super::{Unusable, pattern};
+use super::{SchemaError, pattern};
 use crate::limits::{SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX};
 
 /// Schemas of which at most one applies to any value.
@@ -44,8 +44,8 @@ impl Graph {
         self.order.iter().copied()
     }
 
-    pub(super) fn read(schema: &Value) -> Result<Self, Unusable> {
-        let mut reader = Reader::new(schema);
+    pub(super) fn read(schema: &Value) -> Result<Self, SchemaError> {
+        let mut reader = GraphReader::new(schema);
         reader.number(schema, Role::Applied);
         while let Some((number, next, role)) = reader.waiting.pop() {
             let node = match role {
@@ -55,7 +55,7 @@ impl Graph {
             reader.nodes[number] = node;
             if reader.nodes.len() > SCHEMA_NODES_MAX {
                 let problem = format!("it has more than {SCHEMA_NODES_MAX} schemas inside");
-                return Err(Unusable::TooCostly(problem));
+                return Err(SchemaError::TooCostly(problem));
             }
         }
         let order = inner_first(&reader.nodes)?;
@@ -74,7 +74,7 @@ enum Role {
 }
 
 /// What is being read.
-struct Reader<'s> {
+struct GraphReader<'s> {
     /// Schemas that a reference may be relative to: the whole, and those with an id, each with it.
     resources: Vec<(Option<&'s str>, &'s Value)>,
     anchors: FxHashMap<&'s str, Vec<&'s Value>>,
@@ -87,7 +87,7 @@ struct Reader<'s> {
     patterns: usize,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> GraphReader<'s> {
     fn new(root: &'s Value) -> Self {
         let mut reader = Self {
             resources: vec![(None, root)],
@@ -140,7 +140,7 @@ impl<'s> Reader<'s> {
         number
     }
 
-    fn node(&mut self, schema: &'s Value) -> Result<Node, Unusable> {
+    fn node(&mut self, schema: &'s Value) -> Result<Node, SchemaError> {
         let mut node = Node { weight: 1, ..Node::default() };
         let Value::Object(map) = schema else { return Ok(node) };
         for (keyword, value) in map {
@@ -155,7 +155,7 @@ impl<'s> Reader<'s> {
 
     /// What it takes to find out what a schema evaluates: all that it applies to the same value is run, and
     /// looked at in the same way.
-    fn marker(&mut self, schema: &'s Value) -> Result<Node, Unusable> {
+    fn marker(&mut self, schema: &'s Value) -> Result<Node, SchemaError> {
         let mut node = Node { weight: 1, ..Node::default() };
         let Value::Object(map) = schema else { return Ok(node) };
         for (keyword, value) in map {
@@ -186,7 +186,7 @@ impl<'s> Reader<'s> {
         node: &mut Node,
         keyword: &str,
         value: &'s Value,
-    ) -> Result<(), Unusable> {
+    ) -> Result<(), SchemaError> {
         match keyword {
             "$ref" | "$dynamicRef" | "$recursiveRef" => {
                 let targets = self.targets(keyword, value)?;
@@ -256,18 +256,18 @@ impl<'s> Reader<'s> {
         number
     }
 
-    fn pattern(&mut self, pattern: &str) -> Result<u64, Unusable> {
+    fn pattern(&mut self, pattern: &str) -> Result<u64, SchemaError> {
         self.patterns += 1;
         if self.patterns > SCHEMA_PATTERNS_MAX {
             let problem = format!("it has more than {SCHEMA_PATTERNS_MAX} patterns");
-            return Err(Unusable::TooCostly(problem));
+            return Err(SchemaError::TooCostly(problem));
         }
         pattern::cost_per_byte(pattern)
     }
 
     /// All that a reference may lead to: which of them it is depends on ids and, if it is dynamic, on the
     /// way to it.
-    fn targets(&self, keyword: &str, value: &Value) -> Result<Vec<&'s Value>, Unusable> {
+    fn targets(&self, keyword: &str, value: &Value) -> Result<Vec<&'s Value>, SchemaError> {
         let Some(text) = value.as_str() else { return Ok(Vec::new()) };
         let (base, fragment) = text.split_once('#').unwrap_or((text, ""));
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();
@@ -281,7 +281,7 @@ impl<'s> Reader<'s> {
         match found.is_empty() {
             true => {
                 let problem = format!("{keyword} `{text}` leads to nothing inside the schema");
-                Err(Unusable::Invalid(problem))
+                Err(SchemaError::Invalid(problem))
             }
             false => Ok(found),
         }
@@ -333,7 +333,7 @@ fn all_values(value: &Value) -> u64 {
 
 /// Orders the nodes so that each comes after those it applies to the same value, without recursion: a
 /// chain may be long. What applies itself to the same value would never end.
-fn inner_first(nodes: &[Node]) -> Result<Vec<usize>, Unusable> {
+fn inner_first(nodes: &[Node]) -> Result<Vec<usize>, SchemaError> {
     let (mut order, mut state) =
         (Vec::with_capacity(nodes.len()), vec![VisitState::New; nodes.len()]);
     for start in 0..nodes.len() {
@@ -352,7 +352,7 @@ fn inner_first(nodes: &[Node]) -> Result<Vec<usize>, Unusable> {
                 match state[*inner] {
                     VisitState::New => open.push(*inner),
                     VisitState::Open => {
-                        return Err(Unusable::TooCostly(SELF_APPLYING.to_owned()));
+                        return Err(SchemaError::TooCostly(SELF_APPLYING.to_owned()));
                     }
                     VisitState::Done => {}
                 }

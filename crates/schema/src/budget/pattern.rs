@@ -3,14 +3,14 @@
 //! Patterns are matched in linear time: for each byte of the text at most every place in the pattern is
 //! looked at once. So what counts is how many places there are, with repetitions written out.
 
-use super::Unusable;
+use super::SchemaError;
 use crate::limits::SCHEMA_PATTERN_PLACES_MAX;
 
 /// Cost of each byte of the text, where as many bytes as make a step cost 1.
-pub(super) fn cost_per_byte(pattern: &str) -> Result<u64, Unusable> {
+pub(super) fn cost_per_byte(pattern: &str) -> Result<u64, SchemaError> {
     let places = places(pattern);
     if places > SCHEMA_PATTERN_PLACES_MAX {
-        return Err(Unusable::TooCostly(format!(
+        return Err(SchemaError::TooCostly(format!(
             "the pattern `{}` has {places} places with its repetitions written out; at most \
              {SCHEMA_PATTERN_PLACES_MAX} are allowed",
             shortened(pattern)

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 /// How many values there are, and how many bytes their text has, by depth.
 #[derive(Debug, Default)]
-pub(super) struct Shape(Vec<(u64, u64)>);
+pub(super) struct PayloadShape(Vec<(u64, u64)>);
 
-impl Shape {
+impl PayloadShape {
     pub(super) fn of(payload: &Value) -> Self {
         let mut shape = Self::default();
         shape.add(payload, 0);
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn values_and_text_are_counted_by_depth() {
-        let shape = Shape::of(&json!({"ab": ["x", 1, {"c": "yz"}]}));
+        let shape = PayloadShape::of(&json!({"ab": ["x", 1, {"c": "yz"}]}));
         let counted: Vec<_> = shape.by_depth().collect();
         assert_eq!(counted, [(1, 2), (1, 2), (3, 2), (1, 3)]);
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::config::{Config, DEFAULT_TOML, FIELDS, Inputs, Loaded, show, show_url};
+use crate::config::{Config, ConfigInputs, DEFAULT_TOML, FIELDS, LoadedConfig, show, show_url};
 use crate::loopback;
 
 /// The exit code when the configuration, or the command line, cannot be followed.
@@ -18,16 +18,16 @@ const DEFAULT_FILE: &str = "railpost.toml";
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
     /// Show the values in use and their sources, or list all errors
-    Check(File),
+    Check(ConfigFileArgument),
     /// Print the configuration in use as TOML, without secrets
-    Show(File),
+    Show(ConfigFileArgument),
     /// Print the default configuration, with a comment on every field
     Default,
 }
 
 /// Which file.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct File {
+pub(super) struct ConfigFileArgument {
     /// The configuration file [default: ./railpost.toml if it exists]
     #[arg(long, env = "RAILPOST_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -52,19 +52,22 @@ pub(super) fn run(action: &Action) -> ExitCode {
 
 /// The configuration made of file, environment and flags.
 pub(super) fn load(
-    file: &File,
+    file: &ConfigFileArgument,
     flags: Vec<(&'static str, &'static str, String)>,
-) -> Result<Loaded, String> {
+) -> Result<LoadedConfig, String> {
     let environment = std::env::vars_os();
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    let inputs =
-        Inputs { file: read(file)?, environment: environment.filter_map(text).collect(), flags };
+    let inputs = ConfigInputs {
+        file: read(file)?,
+        environment: environment.filter_map(text).collect(),
+        flags,
+    };
     Config::load(&inputs).map_err(|errors| errors.to_string())
 }
 
-fn read(file: &File) -> Result<Option<(PathBuf, String)>, String> {
+fn read(file: &ConfigFileArgument) -> Result<Option<(PathBuf, String)>, String> {
     let path = match &file.config {
         Some(path) => path.clone(),
         None if Path::new(DEFAULT_FILE).exists() => DEFAULT_FILE.into(),
@@ -76,7 +79,7 @@ fn read(file: &File) -> Result<Option<(PathBuf, String)>, String> {
     }
 }
 
-fn checked(loaded: &Loaded) -> String {
+fn checked(loaded: &LoadedConfig) -> String {
     let mut text = "The configuration is good.\n".to_owned();
     if loaded.sources.is_empty() && loaded.config.outbox.is_empty() {
         text.push_str("Every field has its default.\n");
@@ -97,7 +100,7 @@ fn checked(loaded: &Loaded) -> String {
         let names = loaded.ignored.join(", ");
         text.push_str(&format!("Ignored, as Kubernetes sets them for a Service: {names}\n"));
     }
-    text.push_str(&loopback::in_words(&loaded.config, loopback::closed_by(&loaded.config)));
+    text.push_str(&loopback::start_message(&loaded.config, loopback::closed_by(&loaded.config)));
     text.push('\n');
     text
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use railpost_cli::demo::Options;
+use railpost_cli::demo::DemoOptions;
 use railpost_engine::Span;
 use tokio::runtime::Runtime;
 
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 
 #[allow(clippy::print_stderr, reason = "a command talks to its user")]
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let options = Options {
+    let options = DemoOptions {
         scenes: arguments.scenes.unwrap_or(usize::MAX),
         exit_after_scenes: arguments.exit_after_scenes,
         down_for: arguments.down_for.into(),

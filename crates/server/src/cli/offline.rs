@@ -7,9 +7,9 @@ use railpost_engine::Time;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::config::{self, File};
+use super::config::{self, ConfigFileArgument};
 use crate::config::Config;
-use crate::serve::{self, Restored};
+use crate::serve::{self, RestoredStore};
 
 /// Puts a backup in the place of the store.
 ///
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     /// The file that `railpost backup` wrote
     backup: PathBuf,
     #[command(flatten)]
-    place: StorePlace,
+    place: StoreArguments,
 }
 
 /// What can be done with the store.
@@ -46,7 +46,7 @@ pub(super) struct StoreAccess {
     #[arg(long)]
     pub(super) offline: bool,
     #[command(flatten)]
-    pub(super) place: StorePlace,
+    pub(super) place: StoreArguments,
 }
 
 /// What can be done with lines.
@@ -72,9 +72,9 @@ pub(super) struct RenewArguments {
 
 /// Which store: as `serve` would find it.
 #[derive(Debug, clap::Args)]
-pub(super) struct StorePlace {
+pub(super) struct StoreArguments {
     #[command(flatten)]
-    file: File,
+    file: ConfigFileArgument,
     /// The folder of database and master key [default: ./railpost-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub(super) struct StorePlace {
     store: Option<String>,
 }
 
-impl StorePlace {
+impl StoreArguments {
     fn config(self) -> Outcome<Config> {
         let data_dir = self.data_dir.map(|dir| dir.display().to_string());
         let given =
@@ -99,7 +99,7 @@ pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
     out.progress("checking the backup and putting it in place …");
     let restored = Runtime::new()?.block_on(serve::restore(&config, &arguments.backup));
     out.progress_done();
-    let Restored { store, old_store } = restored.map_err(Failure::new)?;
+    let RestoredStore { store, old_store } = restored.map_err(Failure::new)?;
     let answer = json!({
         "restored": arguments.backup,
         "store": store,
@@ -113,12 +113,12 @@ pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
     Ok(())
 }
 
-pub(super) fn verify(place: StorePlace, out: Out) -> Outcome {
+pub(super) fn verify(place: StoreArguments, out: Out) -> Outcome {
     let config = place.config()?;
     out.progress("looking through the store …");
     let damage = Runtime::new()?.block_on(serve::verify(&config));
     out.progress_done();
-    upkeep::found(out, damage.map_err(Failure::new)?.as_deref())
+    upkeep::print_verification(out, damage.map_err(Failure::new)?.as_deref())
 }
 
 pub(super) fn renew_lines(arguments: RenewArguments, out: Out) -> Outcome {

@@ -6,7 +6,7 @@ use railpost_relay::{SourceConfig, SourceSection, Trouble};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::config::{self, File};
+use super::config::{self, ConfigFileArgument};
 use crate::config::Config;
 use crate::outbox::store_address;
 use crate::serve;
@@ -41,7 +41,7 @@ pub(super) struct InitArguments {
     #[arg(long, value_name = "ADMIN_URL", conflicts_with = "print")]
     url: Option<String>,
     #[command(flatten)]
-    file: File,
+    file: ConfigFileArgument,
 }
 
 /// The arguments of `outbox drop`.
@@ -53,7 +53,7 @@ pub(super) struct DropArguments {
     #[arg(long, value_name = "ADMIN_URL")]
     url: Option<String>,
     #[command(flatten)]
-    file: File,
+    file: ConfigFileArgument,
 }
 
 pub(super) fn init(arguments: InitArguments, out: Out) -> Outcome {
@@ -110,7 +110,7 @@ async fn drop_source(config: &Config, source: &SourceConfig) -> Outcome<Vec<Stri
     Ok(dropped)
 }
 
-fn load(file: &File) -> Outcome<Config> {
+fn load(file: &ConfigFileArgument) -> Outcome<Config> {
     Ok(config::load(file, Vec::new()).map_err(Failure::usage)?.config)
 }
 

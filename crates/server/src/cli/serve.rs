@@ -10,7 +10,7 @@ use railpost_telemetry::{Level, Log, LogStyle, Value, follow_dependencies};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::config::{self, EXIT_CONFIG, File};
+use super::config::{self, ConfigFileArgument, EXIT_CONFIG};
 use crate::config::{Config, LogFormat, show_url};
 use crate::data_dir;
 use crate::limits::STORE_STOPPED_GRACE;
@@ -32,7 +32,7 @@ const EXIT_STORE_STOPPED: u8 = 4;
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    file: File,
+    file: ConfigFileArgument,
     /// The folder of database and master key [default: ./railpost-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -155,7 +155,7 @@ async fn serve(config: Config, log: &Log) -> ExitCode {
 
 async fn stop(server: Server, log: &Log, signal: &str, signals: &mut Signals) -> ExitCode {
     let patience = server.config().server.drain_timeout;
-    let fields = [("signal", Value::Text(signal)), ("drain_timeout", Value::Shown(&patience))];
+    let fields = [("signal", Value::Text(signal)), ("drain_timeout", Value::Display(&patience))];
     log.line(Level::Info, "stopping", &fields);
     let drained = tokio::select! {
         drained = server.drain() => drained,
@@ -195,7 +195,7 @@ fn tell_started(server: &Server, log: &Log) {
     let config = server.config();
     let fields = [
         ("version", Value::Text(env!("CARGO_PKG_VERSION"))),
-        ("address", Value::Shown(&server.address())),
+        ("address", Value::Display(&server.address())),
         ("url", Value::Text(server.url())),
         ("store", Value::Text(&place(config))),
         ("tls", Value::Truth(!config.server.tls_certificate.is_empty())),
@@ -231,7 +231,7 @@ fn greeting(server: &Server) -> String {
         "memory:" => "memory: it is gone when the server stops".to_owned(),
         _ => place(config),
     };
-    let loopback = loopback::in_words(config, server.loopback_closed_by());
+    let loopback = loopback::start_message(config, server.loopback_closed_by());
     let mut text = format!(
         "Railpost {version} is running.\n\n  \
          API        {url}/v1\n  \

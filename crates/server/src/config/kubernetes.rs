@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Whether Kubernetes sets a variable of this name, after `RAILPOST_`, to such a value. Both have to fit: a misspelt
 /// variable of ours has another value, and is told so.
-pub(super) fn sets(name: &str, value: &str) -> bool {
+pub(super) fn is_service_variable(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     match words.as_slice() {
         [.., "SERVICE", "HOST"] => value.parse::<IpAddr>().is_ok(),
@@ -73,7 +73,7 @@ mod tests {
             ("LISTEN", "10.96.0.7", false),
             ("SERVER_LISTN", "127.0.0.1:8087", false),
         ] {
-            assert_eq!(sets(name, value), sets_it, "{name}={value}");
+            assert_eq!(is_service_variable(name, value), sets_it, "{name}={value}");
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{Config, kubernetes, outbox, show};
 
 /// The sources of a configuration, besides the defaults.
 #[derive(Clone, Debug, Default)]
-pub struct Inputs {
+pub struct ConfigInputs {
     /// The file's path and content, if there is one.
     pub file: Option<(PathBuf, String)>,
     /// The environment.
@@ -23,18 +23,18 @@ pub struct Inputs {
 
 /// A configuration, and where each field that is not its default comes from.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What is in force.
     pub config: Config,
     /// Where fields come from, by path.
-    pub sources: BTreeMap<&'static str, Source>,
+    pub sources: BTreeMap<&'static str, ValueSource>,
     /// Variables that look like fields and were set by Kubernetes.
     pub ignored: Vec<String>,
 }
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ValueSource {
     /// A line of a file.
     File(PathBuf, usize),
     /// A variable of the environment.
@@ -43,12 +43,12 @@ pub enum Source {
     Flag(&'static str),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::File(path, line) => write!(f, "{}, line {line}", path.display()),
-            Source::Variable(name) => f.write_str(name),
-            Source::Flag(name) => f.write_str(name),
+            ValueSource::File(path, line) => write!(f, "{}, line {line}", path.display()),
+            ValueSource::Variable(name) => f.write_str(name),
+            ValueSource::Flag(name) => f.write_str(name),
         }
     }
 }
@@ -56,7 +56,7 @@ impl fmt::Display for Source {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    source: Option<Source>,
+    source: Option<ValueSource>,
     problem: String,
 }
 
@@ -88,8 +88,8 @@ const OTHER_VARIABLES: [&str; 5] =
 
 impl Config {
     /// Makes a configuration of all inputs, or says everything that is wrong with them.
-    pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigErrors> {
-        let mut layers = Layers::default();
+    pub fn load(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigErrors> {
+        let mut layers = ConfigLayers::default();
         if let Some((path, text)) = &inputs.file {
             layers.add_file(path, text);
         }
@@ -99,7 +99,7 @@ impl Config {
         for (flag, path, text) in &inputs.flags {
             let field = FIELDS.iter().find(|field| field.path == *path);
             let field = field.expect("a flag sets a field that exists");
-            layers.set(field, field.kind.of_text(text), Source::Flag(flag));
+            layers.set(field, field.kind.of_text(text), ValueSource::Flag(flag));
         }
         layers.finish()
     }
@@ -107,16 +107,16 @@ impl Config {
 
 /// What has been set so far, and what was wrong with it.
 #[derive(Debug, Default)]
-struct Layers {
-    values: BTreeMap<&'static str, (Value, Source)>,
+struct ConfigLayers {
+    values: BTreeMap<&'static str, (Value, ValueSource)>,
     outbox: Vec<SourceSection>,
     ignored: Vec<String>,
     errors: Vec<ConfigError>,
 }
 
-impl Layers {
+impl ConfigLayers {
     fn add_file(&mut self, path: &Path, text: &str) {
-        let at = |line| Source::File(path.to_owned(), line);
+        let at = |line| ValueSource::File(path.to_owned(), line);
         let table = match text.parse::<Table>() {
             Ok(table) => table,
             Err(error) => {
@@ -147,13 +147,13 @@ impl Layers {
             Err(errors) => {
                 for error in errors {
                     let line = outbox::line_of(text, error.index, &error.field);
-                    self.refuse(Source::File(path.to_owned(), line), error.problem);
+                    self.refuse(ValueSource::File(path.to_owned(), line), error.problem);
                 }
             }
         }
     }
 
-    fn add_key(&mut self, path: &str, value: Value, source: Source) {
+    fn add_key(&mut self, path: &str, value: Value, source: ValueSource) {
         match FIELDS.iter().find(|field| field.path == path) {
             Some(field) => self.set(field, value, source),
             None => self.refuse(source, unknown(path)),
@@ -165,10 +165,10 @@ impl Layers {
         if !ours || OTHER_VARIABLES.contains(&name) {
             return;
         }
-        let source = Source::Variable(name.to_owned());
+        let source = ValueSource::Variable(name.to_owned());
         match FIELDS.iter().find(|field| field.variable() == name) {
             Some(field) => self.set(field, field.kind.of_text(text), source),
-            None if kubernetes::sets(&name["RAILPOST_".len()..], text) => {
+            None if kubernetes::is_service_variable(&name["RAILPOST_".len()..], text) => {
                 self.ignored.push(name.to_owned());
             }
             None => {
@@ -180,7 +180,7 @@ impl Layers {
         }
     }
 
-    fn set(&mut self, field: &Field, value: Value, source: Source) {
+    fn set(&mut self, field: &Field, value: Value, source: ValueSource) {
         if field.kind.allows(&value) {
             self.values.insert(field.path, (value, source));
             return;
@@ -190,11 +190,11 @@ impl Layers {
         self.refuse(source, problem);
     }
 
-    fn refuse(&mut self, source: Source, problem: String) {
+    fn refuse(&mut self, source: ValueSource, problem: String) {
         self.errors.push(ConfigError { source: Some(source), problem });
     }
 
-    fn finish(mut self) -> Result<Loaded, ConfigErrors> {
+    fn finish(mut self) -> Result<LoadedConfig, ConfigErrors> {
         let mut table = Table::new();
         for (path, (value, _)) in &self.values {
             let (section, name) = path.split_once('.').expect("a path has a section");
@@ -217,7 +217,7 @@ impl Layers {
             return Err(ConfigErrors(self.errors));
         }
         let sources = self.values.into_iter().map(|(path, (_, source))| (path, source)).collect();
-        Ok(Loaded { config, sources, ignored: self.ignored })
+        Ok(LoadedConfig { config, sources, ignored: self.ignored })
     }
 
     /// What no field can say alone.
@@ -288,9 +288,9 @@ mod tests {
 
     use super::*;
 
-    fn load(file: &str, environment: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
+    fn load(file: &str, environment: &[(&str, &str)]) -> Result<LoadedConfig, ConfigErrors> {
         let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        Config::load(&Inputs {
+        Config::load(&ConfigInputs {
             file: Some(("railpost.toml".into(), file.to_owned())),
             environment: environment.iter().map(pair).collect(),
             flags: Vec::new(),
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let file = "[limits]\nrequests_burst = 1\nrequests_per_second = 1\nconnections_max = 1\n";
-        let inputs = Inputs {
+        let inputs = ConfigInputs {
             file: Some(("railpost.toml".into(), file.to_owned())),
             environment: vec![
                 ("RAILPOST_LIMITS_REQUESTS_BURST".to_owned(), "2".to_owned()),

@@ -65,7 +65,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
-    use crate::config::Inputs;
+    use crate::config::ConfigInputs;
 
     fn leaves(table: &Table) -> Vec<String> {
         let section = |(section, fields): (&String, &Value)| {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn the_default_file_is_the_defaults() {
         let file = Some(("default.toml".into(), DEFAULT_TOML.to_owned()));
-        let loaded = Config::load(&Inputs { file, ..Inputs::default() }).unwrap();
+        let loaded = Config::load(&ConfigInputs { file, ..ConfigInputs::default() }).unwrap();
         assert_eq!(loaded.config, Config::default());
     }
 
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn what_is_shown_reads_back() {
         let file = Some(("shown.toml".into(), show(&Config::default())));
-        let loaded = Config::load(&Inputs { file, ..Inputs::default() }).unwrap();
+        let loaded = Config::load(&ConfigInputs { file, ..ConfigInputs::default() }).unwrap();
         assert_eq!(loaded.config, Config::default());
     }
 

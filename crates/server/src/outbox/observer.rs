@@ -58,7 +58,7 @@ impl SourceLog {
         };
         let mut fields = vec![
             ("code", Value::Text(trouble.code())),
-            ("problem", Value::Shown(trouble)),
+            ("problem", Value::Display(trouble)),
             ("retry_ms", Value::Number(retry_after.as_millis() as u64)),
             ("times", Value::Number(times)),
         ];
@@ -122,7 +122,7 @@ impl SourceObserver for SourceLog {
             }
             Observation::Batch { accepted, duplicates, parked, took } => {
                 self.telemetry.metrics.outbox.batch(source, took);
-                if self.telemetry.log.takes(Level::Debug) {
+                if self.telemetry.log.is_enabled(Level::Debug) {
                     let fields = [
                         ("accepted", Value::Number(accepted)),
                         ("duplicates", Value::Number(duplicates)),

@@ -44,11 +44,7 @@ impl Walk {
         let end = filter.created.before.map_or(asked, |before| before.min(asked));
         let query = DeliveryQuery {
             tenant: replay.tenant.clone(),
-            endpoint: filter.endpoint,
-            stage: filter.stage,
-            key: filter.key.clone(),
-            event_type: filter.event_type.clone(),
-            created: Period::default(),
+            filter: filter.clone(),
             page: PageRequest::first(LIST_LIMIT_MAX),
         };
         let stretch = end.since(from);
@@ -112,7 +108,7 @@ impl Walk {
         after: Option<Cursor>,
     ) -> Result<Listing<DeliveryView>, StoreError> {
         let mut query = self.query.clone();
-        query.created = Period { from: Some(self.from), before: Some(before) };
+        query.filter.created = Period { from: Some(self.from), before: Some(before) };
         query.page.after = after;
         let listing = store.deliveries(query).await?;
         self.looked_at += listing.looked_at;
@@ -127,9 +123,9 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use railpost_store::{
-        AcceptBatch, Change, EndpointPrivate, EndpointSettings, Event, Intake, MasterKey,
-        MemoryStore, NewEndpoint, Registry, ReplayAction, ReplayFilter, ReplayProgress,
-        ReplayState, Setup, Source, TenantSettings, Write,
+        AcceptBatch, Change, DeliveryFilter, EndpointPrivate, EndpointSettings, Event, Intake,
+        MasterKey, MemoryStore, NewEndpoint, Registry, ReplayAction, ReplayProgress, ReplayState,
+        Setup, Source, TenantSettings, Write,
     };
     use railpost_wire::{EndpointId, ReplayId};
 
@@ -195,7 +191,7 @@ mod tests {
             created_at: Timestamp::from_millis(created_at),
             actor: String::new(),
             action: ReplayAction::Replay,
-            filter: ReplayFilter::default(),
+            filter: DeliveryFilter::default(),
             rate_per_s: None,
             dry_run: false,
             state: ReplayState::Running,

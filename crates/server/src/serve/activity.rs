@@ -32,7 +32,7 @@ impl Deadlines {
 
 /// What a client did not do in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expiry {
+pub(super) enum ClientTimeout {
     /// It began a head and did not finish it.
     SlowHead,
     /// It did not take its answer.
@@ -114,23 +114,23 @@ impl Activity {
     }
 
     /// Until when the client must have done what is waited for, if it is the client that is waited for.
-    pub(super) fn deadline(&self) -> Option<(Instant, Expiry)> {
+    pub(super) fn deadline(&self) -> Option<(Instant, ClientTimeout)> {
         let Deadlines { answer, .. } = self.deadlines;
         match self.stalled.load(Relaxed) {
             0 if self.open.load(Relaxed) == 0 => Some(self.next_head()),
             0 if self.ours.load(Relaxed) > 0 => None,
-            0 => Some((self.instant(self.last.load(Relaxed)) + answer, Expiry::Stalled)),
-            since => Some((self.instant(since) + answer, Expiry::Stalled)),
+            0 => Some((self.instant(self.last.load(Relaxed)) + answer, ClientTimeout::Stalled)),
+            since => Some((self.instant(since) + answer, ClientTimeout::Stalled)),
         }
     }
 
-    fn next_head(&self) -> (Instant, Expiry) {
+    fn next_head(&self) -> (Instant, ClientTimeout) {
         let Deadlines { head, idle, .. } = self.deadlines;
         match self.head_began.load(Relaxed) {
             began if began > 0 && !self.is_http2() => {
-                (self.instant(began) + head, Expiry::SlowHead)
+                (self.instant(began) + head, ClientTimeout::SlowHead)
             }
-            _ => (self.instant(self.last.load(Relaxed)) + idle, Expiry::Idle),
+            _ => (self.instant(self.last.load(Relaxed)) + idle, ClientTimeout::Idle),
         }
     }
 
@@ -149,12 +149,12 @@ impl Activity {
 
 /// One request and its answer: open until it is dropped.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct OpenRequest {
     activity: Arc<Activity>,
     is_ours: bool,
 }
 
-impl Exchange {
+impl OpenRequest {
     /// A request came, and its next step is this server's.
     pub(super) fn begin(activity: &Arc<Activity>) -> Self {
         activity.head_began.store(0, Relaxed);
@@ -183,7 +183,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.wait_for_client();
         self.activity.open.fetch_sub(1, Relaxed);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// What is waited for, and for how many seconds from now.
-    fn waiting(activity: &Activity) -> Option<(u64, Expiry)> {
+    fn waiting(activity: &Activity) -> Option<(u64, ClientTimeout)> {
         let (at, expiry) = activity.deadline()?;
         Some(((at - Instant::now()).as_secs(), expiry))
     }
@@ -212,46 +212,46 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_wait_for_the_client_has_its_deadline_and_a_wait_for_the_server_has_none() {
         let activity = activity();
-        assert_eq!(waiting(&activity), Some((10, Expiry::SlowHead)));
+        assert_eq!(waiting(&activity), Some((10, ClientTimeout::SlowHead)));
         tokio::time::advance(SECOND).await;
         activity.bytes_came();
-        assert_eq!(waiting(&activity), Some((9, Expiry::SlowHead)));
-        let mut exchange = Exchange::begin(&activity);
+        assert_eq!(waiting(&activity), Some((9, ClientTimeout::SlowHead)));
+        let mut exchange = OpenRequest::begin(&activity);
         assert_eq!(waiting(&activity), None);
         exchange.wait_for_client();
-        assert_eq!(waiting(&activity), Some((30, Expiry::Stalled)));
+        assert_eq!(waiting(&activity), Some((30, ClientTimeout::Stalled)));
         exchange.wait_for_server();
         assert_eq!(waiting(&activity), None);
         tokio::time::advance(SECOND).await;
         drop(exchange);
-        assert_eq!(waiting(&activity), Some((60, Expiry::Idle)));
+        assert_eq!(waiting(&activity), Some((60, ClientTimeout::Idle)));
         tokio::time::advance(SECOND).await;
         activity.bytes_came();
-        assert_eq!(waiting(&activity), Some((10, Expiry::SlowHead)));
+        assert_eq!(waiting(&activity), Some((10, ClientTimeout::SlowHead)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn while_one_answer_is_being_made_another_may_wait_for_the_client() {
         let activity = activity();
-        let (mut taken, made) = (Exchange::begin(&activity), Exchange::begin(&activity));
+        let (mut taken, made) = (OpenRequest::begin(&activity), OpenRequest::begin(&activity));
         taken.wait_for_client();
         assert_eq!(waiting(&activity), None);
         drop(made);
-        assert_eq!(waiting(&activity), Some((30, Expiry::Stalled)));
+        assert_eq!(waiting(&activity), Some((30, ClientTimeout::Stalled)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn bytes_that_wait_for_the_client_count_before_anything_else() {
         let activity = activity();
-        drop(Exchange::begin(&activity));
+        drop(OpenRequest::begin(&activity));
         activity.stall();
         tokio::time::advance(10 * SECOND).await;
         activity.stall();
-        assert_eq!(waiting(&activity), Some((20, Expiry::Stalled)));
+        assert_eq!(waiting(&activity), Some((20, ClientTimeout::Stalled)));
         activity.stall_from_now();
-        assert_eq!(waiting(&activity), Some((30, Expiry::Stalled)));
+        assert_eq!(waiting(&activity), Some((30, ClientTimeout::Stalled)));
         activity.end_stall();
-        assert_eq!(waiting(&activity), Some((60, Expiry::Idle)));
+        assert_eq!(waiting(&activity), Some((60, ClientTimeout::Idle)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -260,6 +260,6 @@ mod tests {
         activity.speaks_http2();
         tokio::time::advance(10 * SECOND).await;
         activity.bytes_came();
-        assert_eq!(waiting(&activity), Some((50, Expiry::Idle)));
+        assert_eq!(waiting(&activity), Some((50, ClientTimeout::Idle)));
     }
 }

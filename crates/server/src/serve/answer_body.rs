@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use super::activity::Exchange;
+use super::activity::OpenRequest;
 use crate::limits::ANSWER_FRAME_LEN_MAX;
 
 /// An answer's body. It notes whether the client or the server is waited for.
@@ -15,11 +15,11 @@ pub(super) struct AnswerBody {
     body: Body,
     /// What is left of a part that is too long for one frame.
     rest: Bytes,
-    exchange: Exchange,
+    exchange: OpenRequest,
 }
 
 impl AnswerBody {
-    pub(super) fn new(body: Body, mut exchange: Exchange) -> Self {
+    pub(super) fn new(body: Body, mut exchange: OpenRequest) -> Self {
         exchange.wait_for_client();
         Self { body, rest: Bytes::new(), exchange }
     }
@@ -94,7 +94,7 @@ mod tests {
         let long: Bytes = (0..200_000_u32).map(|n| n as u8).collect::<Vec<_>>().into();
         let activity = Arc::new(Activity::new(Deadlines::of(&LimitsConfig::default())));
         activity.speaks_http2();
-        let mut body = AnswerBody::new(long.clone().into(), Exchange::begin(&activity));
+        let mut body = AnswerBody::new(long.clone().into(), OpenRequest::begin(&activity));
         assert_eq!(body.size_hint().exact(), Some(200_000));
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(first.len(), ANSWER_FRAME_LEN_MAX);

@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use railpost_api::guarded;
+use railpost_api::with_security_headers;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,11 +27,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use super::activity::{Activity, Deadlines, Exchange, Expiry};
+use super::activity::{Activity, ClientTimeout, Deadlines, OpenRequest};
 use super::answer_body::AnswerBody;
 use super::client_stream::ClientStream;
-use super::drive::{End, Step, drive};
-use super::listen::Served;
+use super::drive::{ConnectionEnd, ConnectionStep, drive};
+use super::listen::RequestHandlers;
 use super::refusal;
 use crate::limits::{
     HTTP2_HEAD_LEN_MAX, LINGER_LEN_MAX, LINGER_TIMEOUT, PEER_PROBE_AFTER, PEER_PROBE_EVERY,
@@ -40,7 +40,7 @@ use crate::limits::{
 
 /// What serves a connection, and its place among those that may be open.
 pub(super) struct Connection {
-    pub(super) served: Arc<Served>,
+    pub(super) served: Arc<RequestHandlers>,
     pub(super) peer: IpAddr,
     pub(super) stopping: watch::Receiver<bool>,
     pub(super) _place: OwnedSemaphorePermit,
@@ -105,9 +105,9 @@ impl Connection {
         let exchanges = activity.clone();
         let service = service_fn(move |request| self.answer(request, &exchanges));
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let serving = |step: Step<'_, '_>| match step {
-            Step::Serve(cx) => connection.as_mut().poll(cx),
-            Step::WindDown => {
+        let serving = |step: ConnectionStep<'_, '_>| match step {
+            ConnectionStep::Serve(cx) => connection.as_mut().poll(cx),
+            ConnectionStep::WindDown => {
                 connection.as_mut().graceful_shutdown();
                 Poll::Pending
             }
@@ -127,9 +127,9 @@ impl Connection {
         let (serving, exchanges) = (this.clone(), activity.clone());
         let service = service_fn(move |request| serving.answer(request, &exchanges));
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
-        let serving = |step: Step<'_, '_>| match step {
-            Step::Serve(cx) => connection.poll_without_shutdown(cx),
-            Step::WindDown => {
+        let serving = |step: ConnectionStep<'_, '_>| match step {
+            ConnectionStep::Serve(cx) => connection.poll_without_shutdown(cx),
+            ConnectionStep::WindDown => {
                 Pin::new(&mut connection).graceful_shutdown();
                 Poll::Pending
             }
@@ -138,18 +138,18 @@ impl Connection {
         let parts = connection.into_parts();
         let mut stream = parts.io.into_inner();
         match end {
-            End::Expired(Expiry::SlowHead) => this.refuse_slow_head(stream).await,
-            End::Expired(_) => Ok(()),
-            End::Served(Err(error)) if error.is_parse() => match stream.take_held() {
+            ConnectionEnd::Expired(ClientTimeout::SlowHead) => this.refuse_slow_head(stream).await,
+            ConnectionEnd::Expired(_) => Ok(()),
+            ConnectionEnd::Served(Err(error)) if error.is_parse() => match stream.take_held() {
                 bare if bare.is_empty() => Ok(()),
                 bare => {
                     let problem = refusal::unreadable(&bare, &parts.read_buf);
                     hang_up(stream, &refusal::last_answer(problem)).await
                 }
             },
-            End::Served(Err(_)) => Ok(()),
-            End::Served(Ok(())) if *this.stopping.borrow() => stream.shutdown().await,
-            End::Served(Ok(())) => hang_up(stream, b"").await,
+            ConnectionEnd::Served(Err(_)) => Ok(()),
+            ConnectionEnd::Served(Ok(())) if *this.stopping.borrow() => stream.shutdown().await,
+            ConnectionEnd::Served(Ok(())) => hang_up(stream, b"").await,
         }
     }
 
@@ -163,14 +163,14 @@ impl Connection {
         request: Request<Incoming>,
         activity: &Arc<Activity>,
     ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + Unpin + use<> {
-        let exchange = Exchange::begin(activity);
+        let exchange = OpenRequest::begin(activity);
         let answer = self.route(request.map(Body::new));
         answer.map(|answer| Ok(answer.map(|body| AnswerBody::new(body, exchange))))
     }
 
     fn route(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = Response> + Send>> {
         if request.version() == Version::HTTP_2 && is_too_large(&request) {
-            let refused = guarded(refusal::too_large().into_response());
+            let refused = with_security_headers(refusal::too_large().into_response());
             return Box::pin(std::future::ready(refused));
         }
         self.served.loopback.note_request(request.headers());

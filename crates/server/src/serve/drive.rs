@@ -8,19 +8,19 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::activity::{Activity, Expiry};
+use super::activity::{Activity, ClientTimeout};
 use crate::limits::CLOSE_TIMEOUT;
 
 /// How the driving of a connection ended.
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// HTTP says that it is over.
     Served(hyper::Result<()>),
     /// The client did not do something in time.
-    Expired(Expiry),
+    Expired(ClientTimeout),
 }
 
 /// What a connection is to do.
-pub(super) enum Step<'a, 'b> {
+pub(super) enum ConnectionStep<'a, 'b> {
     /// Go on.
     Serve(&'a mut Context<'b>),
     /// Take no more requests; those that are open go on.
@@ -30,23 +30,23 @@ pub(super) enum Step<'a, 'b> {
 /// Drives a connection until HTTP says that it is over, or its client did not do something in time. One that is idle
 /// for too long, and each when the server stops, is wound down.
 pub(super) async fn drive(
-    mut connection: impl FnMut(Step<'_, '_>) -> Poll<hyper::Result<()>>,
+    mut connection: impl FnMut(ConnectionStep<'_, '_>) -> Poll<hyper::Result<()>>,
     activity: &Activity,
     mut stopping: watch::Receiver<bool>,
-) -> End {
+) -> ConnectionEnd {
     let mut watchdog = Watchdog { activity, closing_since: None };
     let mut stop = pin!(stopping.wait_for(|stop| *stop));
     let mut is_stopping = false;
     let mut timer = pin!(sleep_until(watchdog.next_look()));
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(served) = connection(Step::Serve(cx)) {
-                return Poll::Ready(End::Served(served));
+            if let Poll::Ready(served) = connection(ConnectionStep::Serve(cx)) {
+                return Poll::Ready(ConnectionEnd::Served(served));
             }
             if !is_stopping && stop.as_mut().poll(cx).is_ready() {
                 is_stopping = true;
                 watchdog.close();
-                let _ = connection(Step::WindDown);
+                let _ = connection(ConnectionStep::WindDown);
                 continue;
             }
             // A deadline that comes later than the timer is seen when the timer goes off.
@@ -57,11 +57,11 @@ pub(super) async fn drive(
             }
             ready!(timer.as_mut().poll(cx));
             match watchdog.expired() {
-                Some(Expiry::Idle) if watchdog.closing_since.is_none() => {
+                Some(ClientTimeout::Idle) if watchdog.closing_since.is_none() => {
                     watchdog.close();
-                    let _ = connection(Step::WindDown);
+                    let _ = connection(ConnectionStep::WindDown);
                 }
-                Some(expiry) => return Poll::Ready(End::Expired(expiry)),
+                Some(expiry) => return Poll::Ready(ConnectionEnd::Expired(expiry)),
                 None => {}
             }
             timer.as_mut().reset(watchdog.next_look());
@@ -81,16 +81,16 @@ impl Watchdog<'_> {
         self.closing_since = Some(Instant::now());
     }
 
-    fn deadline(&self) -> Option<(Instant, Expiry)> {
+    fn deadline(&self) -> Option<(Instant, ClientTimeout)> {
         match (self.activity.deadline(), self.closing_since) {
-            (Some((_, Expiry::Idle)), Some(since)) => {
-                Some((since + Duration::from(CLOSE_TIMEOUT), Expiry::Idle))
+            (Some((_, ClientTimeout::Idle)), Some(since)) => {
+                Some((since + Duration::from(CLOSE_TIMEOUT), ClientTimeout::Idle))
             }
             (deadline, _) => deadline,
         }
     }
 
-    fn expired(&self) -> Option<Expiry> {
+    fn expired(&self) -> Option<ClientTimeout> {
         self.deadline().filter(|(at, _)| *at <= Instant::now()).map(|(_, expiry)| expiry)
     }
 

@@ -26,7 +26,7 @@ pub(super) struct HttpListener {
 }
 
 /// What answers the requests of all connections.
-pub(super) struct Served {
+pub(super) struct RequestHandlers {
     pub(super) app: Arc<App>,
     pub(super) api: Api,
     pub(super) dashboard: Router,
@@ -34,7 +34,7 @@ pub(super) struct Served {
     pub(super) loopback: Arc<LoopbackWatch>,
 }
 
-impl Served {
+impl RequestHandlers {
     pub(super) fn new(
         app: Arc<App>,
         dashboard: &Dashboard,
@@ -61,7 +61,11 @@ impl HttpListener {
     }
 
     /// Takes connections until told to stop, then waits for those that are open.
-    pub(super) async fn listen(self, served: Arc<Served>, mut stopping: watch::Receiver<bool>) {
+    pub(super) async fn listen(
+        self,
+        served: Arc<RequestHandlers>,
+        mut stopping: watch::Receiver<bool>,
+    ) {
         let places_max = served.app.settings.limits.connections_max;
         let places = Arc::new(Semaphore::new(places_max as usize));
         let stop = stopping.clone();
@@ -104,7 +108,7 @@ impl HttpListener {
 }
 
 fn tell_not_taken(app: &App, problem: &io::Error) {
-    let fields = [("problem", Value::Shown(problem))];
+    let fields = [("problem", Value::Display(problem))];
     app.telemetry.log.line(Level::Error, "connections_not_taken", &fields);
 }
 

@@ -12,14 +12,14 @@ use railpost_postgres::{PostgresAddress, PostgresStore};
 use railpost_sqlite::SqliteStore;
 use railpost_store::{Source, Store, StoreError, SystemSource};
 
-use super::opening::{self, advised, setup};
+use super::opening::{self, setup, with_advice};
 use super::{StartError, failed};
 use crate::config::{Config, is_postgres_url, show_url};
 use crate::data_dir;
 
 /// A store that a backup was put into.
 #[derive(Clone, Debug)]
-pub(crate) struct Restored {
+pub(crate) struct RestoredStore {
     /// Where it is, without a password.
     pub(crate) store: String,
     /// The file in which the store that was there is kept.
@@ -27,7 +27,7 @@ pub(crate) struct Restored {
 }
 
 /// Puts a backup in the place of the configured store, which no process may have open.
-pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<Restored, StartError> {
+pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<RestoredStore, StartError> {
     let (url, source) = (config.store.url.as_str(), &(Arc::new(SystemSource) as Arc<dyn Source>));
     if url == "memory:" {
         return Err(failed("store.url", "a memory store cannot be restored"));
@@ -40,13 +40,13 @@ pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<Restored, 
     if is_postgres {
         let restored = PostgresStore::restore(&PostgresAddress::from(url), backup, setup).await;
         restored.map_err(|error| not_restored("store.url", backup, &error))?;
-        return Ok(Restored { store: show_url(url), old_store: None });
+        return Ok(RestoredStore { store: show_url(url), old_store: None });
     }
     data_dir::prepare(&config.server.data_dir).map_err(StartError)?;
     let store = path.display().to_string();
     let old_store = SqliteStore::restore(&path, backup, &setup);
     let old_store = old_store.map_err(|error| not_restored(&store, backup, &error))?;
-    Ok(Restored { store, old_store })
+    Ok(RestoredStore { store, old_store })
 }
 
 /// Refuses what cannot be a backup: what cannot be read, no regular file (a pipe may never end), and the
@@ -77,11 +77,11 @@ fn not_restored(store: &str, backup: &Path, error: &StoreError) -> StartError {
             StartError(format!("the backup {backup} is damaged: {damage}; take another one"))
         }
         StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
-            failed(&format!("the backup {backup}"), advised(error))
+            failed(&format!("the backup {backup}"), with_advice(error))
         }
         // What is unavailable of a file is named by the error.
         error if store != "store.url" => failed(store, error),
-        error => failed(store, advised(error)),
+        error => failed(store, with_advice(error)),
     }
 }
 
@@ -92,35 +92,35 @@ fn in_use(error: &StoreError) -> String {
 /// Looks through the configured store for damage: says what is damaged, if anything is.
 pub(crate) async fn verify(config: &Config) -> Result<Option<String>, StartError> {
     let verified =
-        async { open_existing(config).await?.verify().await.map_err(Trouble::of("store")) };
+        async { open_existing(config).await?.verify().await.map_err(OfflineError::of("store")) };
     match verified.await {
         Ok(()) => Ok(None),
-        Err(Trouble::Damage(damage)) => Ok(Some(damage)),
-        Err(Trouble::Other(error)) => Err(error),
+        Err(OfflineError::Damage(damage)) => Ok(Some(damage)),
+        Err(OfflineError::Other(error)) => Err(error),
     }
 }
 
 /// Begins a new era of the configured store, and with it a new line of every lane. Answers when.
 pub(crate) async fn renew_lines(config: &Config) -> Result<Timestamp, StartError> {
     let renewed = open_stopped(config).await?.begin_era().await;
-    renewed.map_err(|error| Trouble::of("store")(error).told())?;
+    renewed.map_err(|error| OfflineError::of("store")(error).into_start_error())?;
     Ok(SystemSource.now())
 }
 
 /// Opens the configured store, whose server is stopped.
 pub(crate) async fn open_stopped(config: &Config) -> Result<Arc<dyn Store>, StartError> {
-    open_existing(config).await.map_err(Trouble::told)
+    open_existing(config).await.map_err(OfflineError::into_start_error)
 }
 
 /// Why work on a store failed.
-enum Trouble {
+enum OfflineError {
     /// The store is damaged.
     Damage(String),
     Other(StartError),
 }
 
-impl Trouble {
-    fn told(self) -> StartError {
+impl OfflineError {
+    fn into_start_error(self) -> StartError {
         match self {
             Self::Damage(damage) => {
                 StartError(format!("the store is damaged: {damage}; restore a backup"))
@@ -133,19 +133,19 @@ impl Trouble {
         move |error| match error {
             StoreError::Corrupt(damage) => Self::Damage(damage),
             StoreError::Locked(_) => Self::Other(failed(store, in_use(&error))),
-            error => Self::Other(failed(store, advised(&error))),
+            error => Self::Other(failed(store, with_advice(&error))),
         }
     }
 }
 
-impl From<StartError> for Trouble {
+impl From<StartError> for OfflineError {
     fn from(error: StartError) -> Self {
         Self::Other(error)
     }
 }
 
 /// Opens the configured store. Makes none, and no folder or master key.
-async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Trouble> {
+async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, OfflineError> {
     let url = config.store.url.as_str();
     if url == "memory:" {
         return Err(failed("store.url", "a memory store exists only while its server runs").into());
@@ -156,7 +156,7 @@ async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Trouble> {
         Ok(opening::setup(&master, &source))
     };
     if is_postgres_url(url) {
-        let (address, trouble) = (PostgresAddress::from(url), Trouble::of("store.url"));
+        let (address, trouble) = (PostgresAddress::from(url), OfflineError::of("store.url"));
         if !PostgresStore::exists(&address).await.map_err(&trouble)? {
             return Err(no_store(&show_url(url)).into());
         }
@@ -167,7 +167,7 @@ async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Trouble> {
     if !data_dir::holds_database(&path) {
         return Err(no_store(&name).into());
     }
-    Ok(Arc::new(SqliteStore::open(&path, setup()?).map_err(Trouble::of(&name))?))
+    Ok(Arc::new(SqliteStore::open(&path, setup()?).map_err(OfflineError::of(&name))?))
 }
 
 fn no_store(place: &str) -> StartError {

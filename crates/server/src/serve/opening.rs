@@ -26,13 +26,13 @@ pub(super) async fn open(
         let master = data_dir::master_key(config, None, &**source).map_err(StartError)?;
         let address = PostgresAddress::from(url);
         let store = PostgresStore::connect(&address, setup(&master, source)).await;
-        let store = store.map_err(|error| failed("store.url", advised(&error)))?;
+        let store = store.map_err(|error| failed("store.url", with_advice(&error)))?;
         return Ok((master, Arc::new(store)));
     }
     let path = data_dir::database(config);
     let master = data_dir::master_key(config, Some(&path), &**source).map_err(StartError)?;
     let store = SqliteStore::open(&path, setup(&master, source));
-    let store = store.map_err(|error| failed(&path.display().to_string(), advised(&error)))?;
+    let store = store.map_err(|error| failed(&path.display().to_string(), with_advice(&error)))?;
     Ok((master, Arc::new(store)))
 }
 
@@ -41,7 +41,7 @@ pub(super) fn setup(master: &[u8; 32], source: &Arc<dyn Source>) -> Setup {
 }
 
 /// What to do about a store that does not open, where the error does not say.
-pub(super) fn advised(error: &StoreError) -> String {
+pub(super) fn with_advice(error: &StoreError) -> String {
     let advice = match error {
         StoreError::Unavailable(_) => "; is it running, and is store.url right?",
         StoreError::WrongMasterKey => "; see store.master_key_file",

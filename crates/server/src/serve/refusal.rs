@@ -2,7 +2,7 @@
 
 use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderValue, StatusCode};
-use railpost_api::{Code, Problem, guarded};
+use railpost_api::{Code, Problem, with_security_headers};
 use railpost_engine::Span;
 
 use crate::limits::{REQUEST_HEAD_LEN_MAX, REQUEST_HEADERS_MAX};
@@ -46,7 +46,7 @@ fn names_other_version(head: &[u8]) -> bool {
 pub(super) fn last_answer(problem: Problem) -> Vec<u8> {
     use axum::response::IntoResponse;
     let body = serde_json::to_vec(&problem.view()).unwrap_or_default();
-    let mut response = guarded(problem.into_response());
+    let mut response = with_security_headers(problem.into_response());
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     headers.insert(CONTENT_LENGTH, body.len().into());

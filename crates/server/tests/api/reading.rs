@@ -51,7 +51,7 @@ fn a_bad_filter_is_refused_with_its_name() {
         ("events?limit=501", "limit"),
         ("audit?target=%00", "target"),
         ("lanes?endpoint=x", "endpoint"),
-        ("dead-letters?state=dead", "state"),
+        ("dead-letters?state=pending", "state"),
         ("figures?range=1y", "range"),
     ] {
         let answer = world.get(&of_tenant(path));

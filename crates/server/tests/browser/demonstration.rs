@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use railpost::demo::run;
-use railpost_cli::demo::Options;
+use railpost_cli::demo::DemoOptions;
 use tokio::runtime::Runtime;
 
 #[test]
 fn the_demo_shows_every_scene_and_ends() {
-    let options = Options {
+    let options = DemoOptions {
         exit_after_scenes: true,
         down_for: Duration::from_millis(500),
-        ..Options::default()
+        ..DemoOptions::default()
     };
     let mut text = Vec::new();
     Runtime::new().unwrap().block_on(run(0, options, &mut text, std::future::pending())).unwrap();
@@ -32,7 +32,7 @@ fn the_demo_shows_every_scene_and_ends() {
 #[test]
 fn the_demo_ends_when_it_is_told_to() {
     let mut text = Vec::new();
-    let ended = run(0, Options::default(), &mut text, std::future::ready(()));
+    let ended = run(0, DemoOptions::default(), &mut text, std::future::ready(()));
     Runtime::new().unwrap().block_on(ended).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("The demo is over."));
 }

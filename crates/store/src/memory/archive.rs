@@ -48,7 +48,7 @@ impl Archive for MemoryStore {
         let rows = state.rows.deliveries.range(..after).rev();
         let rows = rows.filter(|(_, row)| state.shows(&query, row.endpoint));
         let rows = rows.filter_map(|(id, _)| Some(Ok((id.to_bytes(), state.view(*id)?))));
-        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| query.wants(view))
+        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| query.filter.wants(view))
     }
 
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
@@ -154,7 +154,7 @@ impl State {
     /// Whether a list shows deliveries of this endpoint.
     fn shows(&self, query: &DeliveryQuery, endpoint: EndpointId) -> bool {
         let row = self.registry.endpoints.get(&endpoint);
-        query.endpoint.is_none_or(|wanted| endpoint == wanted)
+        query.filter.endpoint.is_none_or(|wanted| endpoint == wanted)
             && row.is_some_and(|row| row.tenant == query.tenant)
     }
 

@@ -17,7 +17,7 @@ impl<'a> CloudEvent<'a> {
     /// Reads an event in structured mode.
     pub fn from_json(body: &'a [u8]) -> Result<Self, BadCloudEvent> {
         let refused = |_| Unexpected::bytes("a JSON object of at most 74 members", body);
-        let members = serde_json::from_slice::<Members<'_>>(body).map_err(refused);
+        let members = serde_json::from_slice::<RawMembers<'_>>(body).map_err(refused);
         Self::from_members(members.map_err(|problem| BadCloudEvent::new("body", problem))?)
     }
 
@@ -34,7 +34,7 @@ impl<'a> CloudEvent<'a> {
         events.into_iter().enumerate().map(read).collect()
     }
 
-    fn from_members(members: Members<'a>) -> Result<Self, BadCloudEvent> {
+    fn from_members(members: RawMembers<'a>) -> Result<Self, BadCloudEvent> {
         let mut attributes = Attributes(BTreeMap::new());
         let (mut data, mut data_base64) = (None, None);
         for (name, value) in members.0 {
@@ -150,24 +150,24 @@ fn read_text<'a>(value: &RawValue) -> Result<Data<'a>, BadCloudEvent> {
 }
 
 /// An object's members in their order, duplicates and all, values unread.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+struct RawMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for RawMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
+        deserializer.deserialize_map(RawMembersVisitor)
     }
 }
 
-struct MembersVisitor;
+struct RawMembersVisitor;
 
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
+impl<'de> Visitor<'de> for RawMembersVisitor {
+    type Value = RawMembers<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawMembers<'de>, A::Error> {
         let mut members = Vec::new();
         while let Some(member) = map.next_entry()? {
             members.push(member);
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
                 return Err(de::Error::custom("too many members"));
             }
         }
-        Ok(Members(members))
+        Ok(RawMembers(members))
     }
 }
 

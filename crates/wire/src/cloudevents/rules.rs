@@ -3,7 +3,7 @@
 use super::{BadCloudEvent, SPEC_VERSION, Value};
 use crate::limits::{ATTRIBUTE_LEN_MAX, ATTRIBUTE_NAME_LEN_MAX};
 use crate::names::{CONTENT_TYPE_EXPECTED, is_content_type};
-use crate::percent::escapes_are_whole;
+use crate::percent::has_valid_escapes;
 use crate::text::{Unexpected, shared_text};
 use std::{str::FromStr, sync::Arc};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -110,7 +110,7 @@ fn is_uri_reference(text: &str) -> bool {
     let path = hierarchy.split('?').next().unwrap_or_default();
     let first_segment = path.split('/').next().unwrap_or_default();
     text.bytes().all(allowed)
-        && escapes_are_whole(text.as_bytes())
+        && has_valid_escapes(text.as_bytes())
         && !fragment.contains('#')
         && (!first_segment.contains(':') || scheme(text).is_some())
         && !outside_authority(text).contains(['[', ']'])

@@ -5,7 +5,7 @@ use std::time::Duration;
 use railpost_engine::Span;
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::DemoClient;
 use super::receiver::{Behaviour, Receiver};
 use super::{DemoError, DemoServer};
 
@@ -15,8 +15,8 @@ pub(super) const POISONED_KEY: &str = "order-13";
 const TRAFFIC_EVERY: Duration = Duration::from_millis(400);
 
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) client: Client,
+pub(super) struct DemoWorld {
+    pub(super) client: DemoClient,
     pub(super) flaky: Receiver,
     pub(super) forgetful: Receiver,
     pub(super) slow: Receiver,
@@ -26,10 +26,10 @@ pub(super) struct Stage {
     pub(super) down_for: Duration,
 }
 
-impl Stage {
+impl DemoWorld {
     /// Starts the receivers and makes an endpoint for each; each wants events of its own types.
     pub(super) async fn set(server: DemoServer<'_>, down_for: Duration) -> Result<Self, DemoError> {
-        let client = Client::of(server)?;
+        let client = DemoClient::of(server)?;
         let flaky = endpoint(&client, "flaky", Behaviour::Flaky, "payment.*").await?;
         let forgetful = endpoint(&client, "forgetful", Behaviour::Forgetful, "account.*").await?;
         let slow = endpoint(&client, "slow", Behaviour::Slow, "report.*").await?;
@@ -55,7 +55,7 @@ impl Stage {
     }
 
     /// Events for every receiver until the demo ends, and a held lane for the user to release.
-    pub(super) async fn go_on(&self) -> Result<(), DemoError> {
+    pub(super) async fn run_traffic(&self) -> Result<(), DemoError> {
         self.poisoned.set_fixed(false);
         for number in 1..=3 {
             let payload = json!({ "poison": number });
@@ -84,7 +84,7 @@ impl Stage {
 }
 
 async fn endpoint(
-    client: &Client,
+    client: &DemoClient,
     name: &str,
     behaviour: Behaviour,
     types: &str,
