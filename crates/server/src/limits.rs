@@ -65,6 +65,9 @@ pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
 /// it failed.
 pub const UPKEEP_RETRY: Span = Span::from_secs(5);
 
+/// Bytes that a log line has of a text of a refused row: ids and types that are valid are shorter.
+pub(crate) const LOGGED_FIELD_LEN_MAX: usize = 128;
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -76,6 +79,3 @@ mod tests {
         assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
     }
 }
-
-/// Bytes that a log line has of a text of a refused row: ids and types that are valid are shorter.
-pub(crate) const LOGGED_FIELD_LEN_MAX: usize = 128;

@@ -76,7 +76,7 @@ impl SourceLog {
     ) {
         let Some(times) = self.state(source, |state| state.refusal_throttle.now()) else { return };
         let mut line = vec![
-            ("code", Value::Text(&*refusal.code)),
+            ("code", Value::Text(&refusal.code)),
             ("dropped", Value::Truth(dropped)),
             ("times", Value::Number(times)),
         ];

@@ -7,7 +7,7 @@ use railpost_api::{
 };
 use railpost_engine::Time;
 use railpost_relay::config::{Location, Mode};
-use railpost_relay::{Finding, SlotStatus, SourceConfig, SourceStatus, Trouble, Verdict};
+use railpost_relay::{Finding, Relay, SlotStatus, SourceConfig, SourceStatus, Trouble, Verdict};
 use railpost_store::SourceName;
 
 use super::OutboxRelay;
@@ -16,7 +16,7 @@ use crate::config::show_url;
 #[async_trait]
 impl RunningSources for OutboxRelay {
     fn status(&self) -> Vec<SourceView> {
-        let status = self.running().as_ref().map(|relay| relay.status()).unwrap_or_default();
+        let status = self.running().as_ref().map(Relay::status).unwrap_or_default();
         status.into_iter().zip(&self.configs).map(|(status, config)| view(status, config)).collect()
     }
 
