@@ -165,6 +165,7 @@ mod tests {
             include_str!("../../../docs/reference/cli.md"),
             include_str!("../../../docs/guarantees.md"),
             include_str!("../../../docs/wire.md"),
+            include_str!("../../../docs/outbox.md"),
         ];
         let quoted = pages.iter().flat_map(|page| page.split('`').skip(1).step_by(2));
         for line in quoted.filter(|line| line.starts_with("railpost ")) {

@@ -67,7 +67,7 @@ pub(super) fn init(arguments: InitArguments, out: Out) -> Outcome {
     if !sql.is_empty() {
         let store = store_address(&config);
         let made = railpost_relay::init(&source, store.as_ref());
-        Runtime::new()?.block_on(made).map_err(failed)?;
+        Runtime::new()?.block_on(made).map_err(|trouble| failed(&trouble))?;
     }
     let (name, answer) = (&source.name, json!({ "source": source.name, "sql": sql }));
     match sql.is_empty() {
@@ -105,7 +105,7 @@ async fn drop_source(config: &Config, source: &SourceConfig) -> Outcome<Vec<Stri
         )));
     }
     let dropped = railpost_relay::drop_source(source, store_address(config).as_ref()).await;
-    let dropped = dropped.map_err(failed)?;
+    let dropped = dropped.map_err(|trouble| failed(&trouble))?;
     store.forget_source(&source.name).await.map_err(Failure::new)?;
     Ok(dropped)
 }
@@ -140,8 +140,8 @@ fn with_url(section: &SourceSection, url: Option<String>) -> Outcome<SourceConfi
     section.check().map_err(|error| Failure::usage(format!("{}.{error}", section.name)))
 }
 
-fn failed(trouble: Trouble) -> Failure {
-    let failure = Failure::new(&trouble);
+fn failed(trouble: &Trouble) -> Failure {
+    let failure = Failure::new(trouble);
     match trouble.remedy() {
         Some(remedy) => failure.next(remedy),
         None => failure,
