@@ -58,7 +58,7 @@ fn source_row(visit: &PageVisit, source: &Value) -> Vec<Markup> {
     let name = text(source, "name");
     vec![
         html! {
-            div { a href=(visit.path(&format!("/outbox/{name}"))) { (name) } br; span.muted { (text(source, "url")) } }
+            div.source { a href=(visit.path(&format!("/outbox/{name}"))) { (name) } br; span.muted { (text(source, "url")) } }
         },
         html! {
             div {
@@ -88,8 +88,10 @@ fn state(source: &Value) -> Markup {
     })
 }
 
+/// How far the source is behind; of one that this server does not read nobody knows.
 fn lag(source: &Value) -> String {
     match number(source, "lag_ms") {
+        0 if text(source, "state") != "reading" => "unknown".to_owned(),
         0 => "none".to_owned(),
         ms => span(Span::from_millis(ms)),
     }
