@@ -40,7 +40,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
             "railpost-api",
         ],
     ),
-    ("railpost-cli", &["railpost-wire", "railpost-engine"]),
+    ("railpost-cli", &["railpost-wire", "railpost-engine", "railpost-outbox"]),
     (
         "railpost",
         &[

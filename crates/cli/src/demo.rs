@@ -4,6 +4,7 @@
 //! It talks to a running server through the API, like any client. A scene waits for what it shows to happen,
 //! never for time to pass.
 
+mod application;
 mod client;
 mod receiver;
 mod scenes;
@@ -14,6 +15,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use world::DemoWorld;
+
+pub use application::AppDatabase;
 
 /// How the demo runs.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,8 @@ pub struct DemoServer<'a> {
     pub key: &'a str,
     /// A link that opens the dashboard once.
     pub dashboard: &'a str,
+    /// The application's database, which is a source of the server.
+    pub database: &'a AppDatabase,
 }
 
 /// Plays the scenes on a running server, then goes on with traffic unless told to end.

@@ -32,6 +32,7 @@ pub(super) enum Tab {
     Replays,
     Keys,
     Audit,
+    Outbox,
     AuditOfAll,
     None,
 }
@@ -58,11 +59,12 @@ impl PageContent {
     pub(super) async fn render(&self, visit: &PageVisit) -> Markup {
         let flash = visit.take_flash();
         let tenants = tenants(visit).await;
+        let has_sources = has_sources(visit).await;
         document(
             &self.title,
             &html! {
                 (header(visit, &tenants))
-                (navigation(visit, self.tab))
+                (navigation(visit, self.tab, has_sources))
                 main id="main" tabindex="-1" {
                     @if let Some(flash) = &flash { (said(flash)) }
                     (self.body)
@@ -147,22 +149,29 @@ async fn tenants(visit: &PageVisit) -> Vec<String> {
     shown::items(&page).iter().map(|tenant| shown::text(tenant, "id").to_owned()).collect()
 }
 
-fn navigation(visit: &PageVisit, tab: Tab) -> Markup {
+/// Whether there are sources that the signed-in user may see: those without an outbox need no entry for it.
+async fn has_sources(visit: &PageVisit) -> bool {
+    if !visit.may(Needs::Admin) {
+        return false;
+    }
+    let sources = visit.call(http::Method::GET, "/v1/outbox", None).await.unwrap_or_default();
+    !shown::items(&sources).is_empty()
+}
+
+fn navigation(visit: &PageVisit, tab: Tab, has_sources: bool) -> Markup {
+    let entry = |of: Tab, label: &str, path: &str| {
+        html! { a href=(path) aria-current=[(of == tab).then_some("page")] { (label) } }
+    };
     html! {
         nav.tabs aria-label="Dashboard" {
             @if visit.tenant.is_some() {
-                @for (entry, label, path, needs) in TABS {
-                    @if visit.may(needs) {
-                        a href=(visit.path(path)) aria-current=[(entry == tab).then_some("page")] {
-                            (label)
-                        }
-                    }
+                @for (of, label, path, needs) in TABS {
+                    @if visit.may(needs) { (entry(of, label, &visit.path(path))) }
                 }
             } @else {
-                @for (entry, label, path) in TABS_OF_ALL {
-                    a href=(path) aria-current=[(entry == tab).then_some("page")] { (label) }
-                }
+                @for (of, label, path) in TABS_OF_ALL { (entry(of, label, path)) }
             }
+            @if has_sources { (entry(Tab::Outbox, "Outbox", "/dashboard/outbox")) }
         }
     }
 }

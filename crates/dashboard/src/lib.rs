@@ -31,6 +31,7 @@ mod deliveries;
 mod dead_letters;
 mod replays;
 mod keys;
+mod outbox;
 mod audit_detail;
 mod audit;
 
@@ -127,6 +128,13 @@ fn routes() -> Routes {
     routes.shows("/dashboard/all", overview::of_all);
     routes.shows("/dashboard/audit", audit::of_all);
     routes.shows("/dashboard/switch", overview::switch);
+    routes.shows("/dashboard/outbox", outbox::list);
+    routes.shows("/dashboard/outbox/{source}", outbox::detail);
+    routes.shows("/dashboard/outbox/{source}/check", outbox::check_by_address);
+    routes.does("/dashboard/outbox/{source}/check", outbox::check);
+    routes.shows("/dashboard/outbox/{source}/parked/{number}", outbox::parked_row);
+    routes.does_each("/dashboard/outbox/{source}/parked/{number}", &outbox::ACTIONS, outbox::act);
+    routes.does("/dashboard/outbox/{source}/parked/retry-all", outbox::retry_all);
     routes.shows_anyone("/dashboard/sign-in", sign_in::show);
     routes.does_for_anyone("/dashboard/sign-in", sign_in::sign_in);
     routes.does("/dashboard/sign-out", sign_in::sign_out);

@@ -77,7 +77,8 @@ pub(super) fn bytes(len: u64) -> String {
     match len {
         0..1_024 => format!("{len} B"),
         1_024..1_048_576 => format!("{:.1} KiB", len as f64 / 1_024.0),
-        _ => format!("{:.1} MiB", len as f64 / 1_048_576.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", len as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", len as f64 / 1_073_741_824.0),
     }
 }
 
@@ -95,11 +96,14 @@ pub(super) fn millis(value: &Value) -> String {
 /// A state or status: a word with a mark of its own, so that nothing depends on its colour.
 pub(super) fn badge(word: &str) -> Markup {
     let (mark, tone) = match word {
-        "delivered" | "active" | "acknowledged" | "done" | "closed" => ("✓", "good"),
-        "pending" | "in_flight" | "running" | "ramping" | "probing" => ("●", "calm"),
-        "waiting" | "retryable" | "paused" => ("◷", "wait"),
+        "delivered" | "active" | "acknowledged" | "done" | "closed" | "reading" | "good" => {
+            ("✓", "good")
+        }
+        "pending" | "in_flight" | "running" | "ramping" | "probing" | "starting"
+        | "handed_over_again" => ("●", "calm"),
+        "waiting" | "retryable" | "paused" | "warning" => ("◷", "wait"),
         "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held"
-        | "blocked" => ("✕", "bad"),
+        | "blocked" | "not_read" | "lost" | "bad" => ("✕", "bad"),
         _ => ("○", "plain"),
     };
     html! { span class={ "badge " (tone) } { span aria-hidden="true" { (mark) " " } (words(word)) } }

@@ -124,24 +124,30 @@ impl PageVisit {
         Caller { key: Some(self.session.key.clone()), address: Some(self.client.0) }
     }
 
-    /// The dashboard's path to something of this tenant.
+    /// The dashboard's path to something of this tenant, or of the operator on a page without a tenant.
     pub(super) fn path(&self, rest: &str) -> String {
-        format!("/dashboard/t/{}{rest}", self.tenant.as_deref().unwrap_or_default())
+        match &self.tenant {
+            Some(tenant) => format!("/dashboard/t/{tenant}{rest}"),
+            None => format!("/dashboard{rest}"),
+        }
     }
 
-    /// What the API says at this path of the tenant.
+    /// What the API says at this path of the tenant, or of the operator.
     pub(super) async fn get(&self, rest: &str) -> Result<Value, ApiRefusal> {
         self.call(Method::GET, &self.api_path(rest), None).await
     }
 
-    /// Has the API do something in the tenant's realm.
+    /// Has the API do something at this path of the tenant, or of the operator.
     pub(super) async fn post(&self, rest: &str, body: Option<&Value>) -> Result<Value, ApiRefusal> {
         self.call(Method::POST, &self.api_path(rest), body).await
     }
 
-    /// The API's path to something of this tenant.
+    /// The API's path to something of this tenant, or of the operator on a page without a tenant.
     pub(super) fn api_path(&self, rest: &str) -> String {
-        format!("/v1/tenants/{}{rest}", self.tenant.as_deref().unwrap_or_default())
+        match &self.tenant {
+            Some(tenant) => format!("/v1/tenants/{tenant}{rest}"),
+            None => format!("/v1{rest}"),
+        }
     }
 
     /// One call of the API, in this process, with the key of the signed-in user.
@@ -164,13 +170,13 @@ impl PageVisit {
         read(status, &bytes.unwrap_or_default())
     }
 
-    /// Goes to another page of the tenant, which says this.
+    /// Goes to another page, which says this.
     pub(super) fn redirect(&self, rest: &str, text: impl Into<String>) -> Reply {
         self.set_flash(text.into(), None, false);
         Reply::Goto(self.path(rest))
     }
 
-    /// Goes to another page of the tenant, which says what is wrong.
+    /// Goes to another page, which says what is wrong.
     pub(super) fn redirect_with_problem(&self, rest: &str, text: impl Into<String>) -> Reply {
         self.set_flash(text.into(), None, true);
         Reply::Goto(self.path(rest))
@@ -182,7 +188,7 @@ impl PageVisit {
         Reply::Goto(self.path(rest))
     }
 
-    /// Goes to another page of the tenant, which says what was refused.
+    /// Goes to another page, which says what was refused.
     pub(super) fn or_redirect<T>(
         &self,
         rest: &str,

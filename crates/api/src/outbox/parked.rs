@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use railpost_engine::Time;
-use railpost_store::limits::{PARKED_COMMAND_HEADS_MAX, PARKED_ROWS_MAX, TEXT_LEN_MAX};
+use railpost_store::limits::{PARKED_COMMAND_HEADS_MAX, TEXT_LEN_MAX};
 use railpost_store::{
     ParkedAction, ParkedCommand, ParkedQuery, ParkedRow, ParkedTarget, RowRefusal, SourceFields,
     SourceName,
@@ -20,7 +20,7 @@ use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::NoBody;
 use crate::call::{AuditAction, Ctx};
-use crate::limits::PARKED_PAGES_MAX;
+use crate::limits::{PARKED_PAGES_MAX, RETRY_ALL_ROUNDS_MAX};
 use crate::path::{OfParkedRow, OfSource};
 use crate::problem::Problem;
 use crate::query::{ListPage, NoQuery, PagedQuery};
@@ -229,15 +229,16 @@ async fn retry_all(
 ) -> Result<Json<CommandView>, Problem> {
     find(&ctx, &path.source.0).await?;
     let mut rows = 0;
-    loop {
+    for _ in 0..RETRY_ALL_ROUNDS_MAX {
         let source = path.source.0.clone();
         let released = command(&ctx, source, ParkedAction::Retry, ParkedTarget::AllHeads).await?;
         rows += released;
-        // What was refused again meanwhile is not released once more: that could go on for ever.
-        if released < PARKED_COMMAND_HEADS_MAX as u64 || rows >= PARKED_ROWS_MAX {
-            return ctx.remember(Json(CommandView { rows })).await;
+        // Rows that were refused again meanwhile are not released once more: that could go on for ever.
+        if released < u64::from(PARKED_COMMAND_HEADS_MAX) {
+            break;
         }
     }
+    ctx.remember(Json(CommandView { rows })).await
 }
 
 /// Carries a command out, with its audit entry in the commit, and lets the readers look.

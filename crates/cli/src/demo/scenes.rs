@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::DemoError;
+use super::application::Death;
 use super::receiver::DemoRequest;
 use super::world::{DemoWorld, POISONED_KEY};
 
@@ -17,10 +18,12 @@ pub(super) enum Scene {
     Slow,
     DeadLetterHolds,
     ReplayReleases,
+    EventLost,
+    EventInTransaction,
     BackFromDown,
 }
 
-pub(super) const ALL: [Scene; 9] = [
+pub(super) const ALL: [Scene; 11] = [
     Scene::RetryWithBackoff,
     Scene::HeadOfLine,
     Scene::OtherKeysFlow,
@@ -29,6 +32,8 @@ pub(super) const ALL: [Scene; 9] = [
     Scene::Slow,
     Scene::DeadLetterHolds,
     Scene::ReplayReleases,
+    Scene::EventLost,
+    Scene::EventInTransaction,
     Scene::BackFromDown,
 ];
 
@@ -44,6 +49,8 @@ impl Scene {
             Scene::Slow => "the slow receiver takes a second for each event; one key keeps its order.".to_owned(),
             Scene::DeadLetterHolds => format!("the receiver rejects the first event of `{POISONED_KEY}` for good. The dead letter holds its lane."),
             Scene::ReplayReleases => "the receiver is fixed, and the dead letter is replayed. It is delivered, and the events behind it follow in order.".to_owned(),
+            Scene::EventLost => "an application writes to its database, then publishes the event. It dies between the two writes.".to_owned(),
+            Scene::EventInTransaction => "the same with an outbox: the event is in the transaction of the change. One application dies before its commit, another one after it.".to_owned(),
             Scene::BackFromDown => "the receiver that was down is back: nothing was lost.".to_owned(),
         }
     }
@@ -59,6 +66,8 @@ impl Scene {
             Scene::Slow => slow(world).await,
             Scene::DeadLetterHolds => dead_letter_holds(world).await,
             Scene::ReplayReleases => replay_releases(world).await,
+            Scene::EventLost => event_lost(world).await,
+            Scene::EventInTransaction => event_in_transaction(world).await,
             Scene::BackFromDown => back_from_down(world).await,
         }
     }
@@ -158,6 +167,27 @@ async fn replay_releases(world: &DemoWorld) -> Result<String, DemoError> {
     world.client.post(&format!("/lanes/{}/replay", lane.trim_matches('"')), None).await?;
     let requests = world.poisoned.wait(|requests| landed(requests, POISONED_KEY).len() >= 3).await;
     Ok(format!("they landed in order: {:?}.", landed(&requests, POISONED_KEY)))
+}
+
+async fn event_lost(world: &DemoWorld) -> Result<String, DemoError> {
+    world.application.pay_and_die_before_publishing("order-21").await?;
+    Ok(format!("order-21: {}. Nobody remembers to publish it.", outcome(world, "order-21").await?))
+}
+
+async fn event_in_transaction(world: &DemoWorld) -> Result<String, DemoError> {
+    world.application.pay_with_event("order-22", Death::BeforeCommit).await?;
+    world.application.pay_with_event("order-23", Death::AfterCommit).await?;
+    world.poisoned.wait(|requests| !landed(requests, "order-23").is_empty()).await;
+    let (before, after) = (outcome(world, "order-22").await?, outcome(world, "order-23").await?);
+    Ok(format!("order-22: {before}. order-23: {after}, and it landed."))
+}
+
+/// What an application that died left of an order: at its database, and here.
+async fn outcome(world: &DemoWorld, order: &'static str) -> Result<String, DemoError> {
+    let change = if world.application.is_paid(order).await? { "a change" } else { "no change" };
+    let events = world.client.get(&format!("/events?key={order}")).await?;
+    let has_event = events["items"].as_array().is_some_and(|events| !events.is_empty());
+    Ok(format!("{change}, {}", if has_event { "an event" } else { "no event" }))
 }
 
 async fn back_from_down(world: &DemoWorld) -> Result<String, DemoError> {

@@ -1,10 +1,11 @@
-//! The environment of the scenes: the client of the server, the receivers, and background traffic.
+//! The environment of the scenes: the client of the server, the application, the receivers, and background traffic.
 
 use std::time::Duration;
 
 use railpost_engine::Span;
 use serde_json::{Value, json};
 
+use super::application::Application;
 use super::client::DemoClient;
 use super::receiver::{Behaviour, Receiver};
 use super::{DemoError, DemoServer};
@@ -17,6 +18,7 @@ const TRAFFIC_EVERY: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 pub(super) struct DemoWorld {
     pub(super) client: DemoClient,
+    pub(super) application: Application,
     pub(super) flaky: Receiver,
     pub(super) forgetful: Receiver,
     pub(super) slow: Receiver,
@@ -30,6 +32,7 @@ impl DemoWorld {
     /// Starts the receivers and makes an endpoint for each; each wants events of its own types.
     pub(super) async fn set(server: DemoServer<'_>, down_for: Duration) -> Result<Self, DemoError> {
         let client = DemoClient::of(server)?;
+        let application = Application::of(server.database);
         let flaky = endpoint(&client, "flaky", Behaviour::Flaky, "payment.*").await?;
         let forgetful = endpoint(&client, "forgetful", Behaviour::Forgetful, "account.*").await?;
         let slow = endpoint(&client, "slow", Behaviour::Slow, "report.*").await?;
@@ -38,7 +41,17 @@ impl DemoWorld {
         let poisoned = endpoint(&client, "poisoned", poisoned, "order.*").await?;
         let rate_limiting = Behaviour::RateLimiting;
         let rate_limiting = endpoint(&client, "rate-limiting", rate_limiting, "mail.*").await?;
-        Ok(Self { client, flaky, forgetful, slow, down, poisoned, rate_limiting, down_for })
+        Ok(Self {
+            client,
+            application,
+            flaky,
+            forgetful,
+            slow,
+            down,
+            poisoned,
+            rate_limiting,
+            down_for,
+        })
     }
 
     /// What the receivers are called, with what they do.

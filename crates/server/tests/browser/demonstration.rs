@@ -18,11 +18,13 @@ fn the_demo_shows_every_scene_and_ends() {
     let text = String::from_utf8(text).unwrap();
     for word in [
         "/dashboard/sign-in?token=",
-        "Scene 9 of 9",
+        "Scene 11 of 11",
         "it landed with attempt 3",
         "in order: [1, 2, 3]",
         "came twice and was applied once",
         "2 wait behind the dead letter",
+        "order-21: a change, no event. Nobody remembers to publish it.",
+        "order-22: no change, no event. order-23: a change, an event, and it landed.",
         "Nothing is left of it.",
     ] {
         assert!(text.contains(word), "no `{word}` in:\n{text}");

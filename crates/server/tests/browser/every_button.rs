@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railpost_dashboard::{form_paths, page_paths};
 use serde_json::{Value, json};
 
+use crate::outbox_file::OutboxFile;
 use crate::receiver::Receiver;
 use crate::scene::of_tenant;
 use crate::webdriver::Browser;
@@ -44,13 +45,18 @@ struct Scene {
     world: World,
     /// They answer as long as they are here.
     _receivers: [Receiver; 2],
+    _file: OutboxFile,
     pages: Vec<String>,
 }
 
 /// A world with lanes held and waiting, dead letters, an endpoint with two secrets, one that is paused, a
-/// replay that runs, a preview, keys and audit entries.
+/// replay that runs, a preview, keys and audit entries, and a source with parked rows.
 fn scene() -> Scene {
-    let (world, receiver, slow) = (World::new(), Receiver::new(), Receiver::new());
+    let file = OutboxFile::new();
+    let (world, receiver, slow) = (World::with(file.config()), Receiver::new(), Receiver::new());
+    for number in 0..3 {
+        file.emit(&format!("p{number}"), "nobody", &format!("order-{number}"));
+    }
     let endpoint = world.endpoint(&receiver, &json!({"in_flight_max": 1}));
     let secrets = of_tenant(&format!("endpoints/{endpoint}/secrets"));
     world.post(&secrets, &json!({"kind": "signing"})).expect(201);
@@ -82,6 +88,18 @@ fn scene() -> Scene {
     let preview = new_replay(&world, &replay, &json!({"dry_run": true}));
     world.look_until(&format!("replays/{preview}"), |it| it["state"] == "done");
     let running = new_replay(&world, &replay, &json!({"rate_per_s": 1}));
+    let parked = "/v1/outbox/shop/parked";
+    let parked = world.get_until(parked, |rows| rows["items"].as_array().unwrap().len() == 3);
+    let row = |index: usize| format!("/parked/{}", parked["items"][index]["number"]);
+    let of_outbox = [
+        "".to_owned(),
+        "/shop".to_owned(),
+        "/shop/check".to_owned(),
+        format!("/shop{}", row(0)),
+        format!("/shop{}", row(1)),
+        format!("/shop{}", row(2)),
+        "/billing".to_owned(),
+    ];
     let of_tenant = [
         "".to_owned(),
         "/lanes".to_owned(),
@@ -111,7 +129,8 @@ fn scene() -> Scene {
         ["/dashboard", "/dashboard/all", "/dashboard/audit", "/dashboard/switch"]
             .map(str::to_owned),
     );
-    Scene { world, _receivers: [receiver, slow], pages }
+    pages.extend(of_outbox.iter().map(|path| format!("/dashboard/outbox{path}")));
+    Scene { world, _receivers: [receiver, slow], _file: file, pages }
 }
 
 /// The delivery of an event to an endpoint.

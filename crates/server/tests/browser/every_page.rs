@@ -7,14 +7,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::outbox_file::OutboxFile;
 use crate::receiver::Receiver;
 use crate::scene::of_tenant;
 use crate::webdriver::{Browser, setting};
 use crate::world::World;
 
 /// A world with something of everything, long keys and URLs included.
-fn full_world(receiver: &Receiver, down: &Receiver) -> World {
-    let world = World::new();
+fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World {
+    let world = World::with(file.config());
     let url = format!("{}/{}", receiver.url(), "a-path-that-goes-on-".repeat(8));
     let policy = json!({"quarantine_after": null, "breaker": null});
     world.endpoint_with(&json!({"url": url, "types": ["order.*"], "policy": policy, "description": "the shop's orders"}));
@@ -42,6 +43,12 @@ fn full_world(receiver: &Receiver, down: &Receiver) -> World {
     }
     world.delivery_in("o29", "delivered");
     world.delivery_in("i1", "waiting");
+    for number in 0..3 {
+        file.emit(&format!("r{number}"), "default", "order-1");
+        file.emit(&format!("u{number}"), "acme", &poison);
+    }
+    file.emit("u3", "acme", "order-7");
+    world.get_until("/v1/outbox/shop/parked", |rows| rows["items"].as_array().unwrap().len() == 4);
     world.key("default", "read-only");
     let edited = world.look("endpoints")["items"][0]["id"].as_str().unwrap().to_owned();
     let edit = json!({
@@ -65,6 +72,7 @@ fn full_world(receiver: &Receiver, down: &Receiver) -> World {
 fn pages(world: &World) -> Vec<(&'static str, String)> {
     let first = |path: &str| world.look(path)["items"][0]["id"].as_str().unwrap().to_owned();
     let of_tenant = |path: &str| format!("/dashboard/t/default{path}");
+    let parked = &world.get("/v1/outbox/shop/parked").expect(200).json()["items"][0]["number"];
     vec![
         ("overview", of_tenant("?range=15m")),
         ("all-tenants", "/dashboard/all?range=15m".to_owned()),
@@ -83,13 +91,17 @@ fn pages(world: &World) -> Vec<(&'static str, String)> {
         ("keys", of_tenant("/keys")),
         ("audit", of_tenant("/audit")),
         ("audit-all", "/dashboard/audit".to_owned()),
+        ("outbox", "/dashboard/outbox".to_owned()),
+        ("outbox-source", "/dashboard/outbox/shop".to_owned()),
+        ("outbox-trouble", "/dashboard/outbox/billing".to_owned()),
+        ("outbox-parked-row", format!("/dashboard/outbox/shop/parked/{parked}")),
     ]
 }
 
 #[test]
 fn no_page_has_complaints_serious_findings_or_overflow_in_light_and_dark() {
-    let (receiver, down) = (Receiver::new(), Receiver::new());
-    let world = full_world(&receiver, &down);
+    let (receiver, down, file) = (Receiver::new(), Receiver::new(), OutboxFile::new());
+    let world = full_world(&receiver, &down, &file);
     let browser = Browser::signed_in(&world, &world.admin);
     let pages = pages(&world);
     for scheme in ["light", "dark"] {
@@ -130,6 +142,8 @@ fn pages_without_anything_on_them_say_what_to_do_next() {
         );
         assert!(browser.text("main").contains(word), "{path}");
     }
+    browser.check("empty-outbox", "/dashboard/outbox", "light");
+    assert!(browser.text("main").contains("[[outbox]]"));
 }
 
 #[test]
@@ -179,7 +193,7 @@ impl Browser {
     }
 
     /// The serious and critical findings of the accessibility checker.
-    fn findings(&self) -> Vec<String> {
+    pub(crate) fn findings(&self) -> Vec<String> {
         let axe = setting("RAILPOST_TEST_INTEROP").join("node_modules/axe-core/axe.min.js");
         let axe = std::fs::read_to_string(&axe)
             .unwrap_or_else(|error| panic!("{}: {error}", axe.display()));
@@ -198,7 +212,7 @@ impl Browser {
     }
 
     /// Takes a picture of the page, if a folder for pictures is named.
-    fn picture(&self, name: &str) {
+    pub(crate) fn picture(&self, name: &str) {
         let Some(folder) = std::env::var_os("RAILPOST_SCREENSHOTS").map(PathBuf::from) else {
             return;
         };

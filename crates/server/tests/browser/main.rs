@@ -22,8 +22,10 @@ mod sign_in;
 mod contract;
 
 mod webdriver;
+mod outbox_file;
 mod signing_in;
 mod operating;
+mod outbox;
 mod every_page;
 mod every_button;
 mod unchanged;
