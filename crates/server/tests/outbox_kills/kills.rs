@@ -15,12 +15,11 @@ use super::receiver::Receiver;
 use super::source::Source;
 use super::writers::Writers;
 
-/// Kills per mode in a default run, and the servers that share them: each kill costs the rest of a lease, which
-/// servers spend side by side.
+/// Kills per mode in a default run, and the servers that share them.
 const KILLS: u32 = 50;
-const SERVERS: u32 = 10;
-/// Longest time from the first delivery of a life to its end, in milliseconds.
-const LIFE_MS_MAX: u64 = 300;
+const SERVERS: u32 = 3;
+/// Longest time from the first event that a server relays to its end, in milliseconds.
+const LIFE_MS_MAX: u64 = 150;
 /// Longest wait for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -2,9 +2,8 @@
 //! rolled back, and those of a key arrive in order.
 //!
 //! Writers commit and roll back events in a PostgreSQL source. `railpost serve` relays and delivers them, is
-//! killed with `kill -9` at a random moment after its first delivery, and is started again on the same store.
-//! A new server waits until the lease of the killed one has ended, so several servers, each with a source and a
-//! store of its own, are killed side by side.
+//! killed with `kill -9` at a random moment after it has relayed an event, and is started again on the same
+//! store. Several servers, each with a source and a store of its own, are killed side by side.
 //!
 //! `RAILPOST_OUTBOX_KILLS=200` (per mode) makes it longer; `RAILPOST_CRASH_SEED=N` repeats a run's dice. An
 //! argument without dashes picks the modes whose names contain it.

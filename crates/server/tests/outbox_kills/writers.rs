@@ -12,12 +12,12 @@ use tokio_postgres::Client;
 use super::source::Source;
 
 /// Writers of a source, and the keys that they share.
-const WRITERS: u32 = 3;
-const KEYS: u32 = 5;
+const WRITERS: u32 = 6;
+const KEYS: u32 = 20;
 /// Longest time that a transaction stays open after its event is written, and between two transactions, in
 /// milliseconds.
-const OPEN_MS_MAX: u64 = 12;
-const PAUSE_MS_MAX: u64 = 60;
+const OPEN_MS_MAX: u64 = 8;
+const PAUSE_MS_MAX: u64 = 20;
 
 /// What the writers have done.
 #[derive(Default)]
