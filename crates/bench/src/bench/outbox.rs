@@ -19,6 +19,7 @@ use crate::load::request::type_name;
 use crate::measure::failure;
 use crate::postgres::Postgres;
 use crate::proc::Usage;
+use crate::sink::SinkCommand;
 use crate::source::{Session, SourceDatabase};
 
 /// Commits by schedule when delays are measured.
@@ -89,7 +90,7 @@ impl Bench {
     ) -> Result<Figures, CaseError> {
         let (warm, events) = (self.scale.events(OUTBOX_WARM_UP), self.scale.events(OUTBOX_EVENTS));
         let measured = first + warm..first + warm + events;
-        sink.command(&crate::sink::SinkCommand::Reset)?;
+        sink.command(&SinkCommand::Reset)?;
         self.progress.say("warming up");
         source.commit(first..measured.start, DELAY_PER_S)?;
         self.stage_of(running, sink).drain(warm, &one_endpoint(), DRAIN_MAX)?;
@@ -124,12 +125,12 @@ impl Bench {
         let mut running = self.server(Store::Sqlite)?;
         let watch = self.scale.time(CPU_WATCH);
         self.progress.say("watching the server without a source");
-        let without = cores(running.server.pid(), || wait(watch))?;
+        let without = cores(running.server.pid(), watch, || wait(watch))?;
         relay_from(&mut running, &source, reading, "")?;
         source.commit(0..OUTBOX_WARM_UP, DELAY_PER_S)?;
         source.wait_until_empty(DRAIN_MAX)?;
         self.progress.say("watching the server with a source");
-        let with = cores(running.server.pid(), || match per_s {
+        let with = cores(running.server.pid(), watch, || match per_s {
             None => wait(watch),
             Some(per_s) => {
                 let events = per_s * watch.as_millis() as u64 / 1_000;
@@ -244,12 +245,17 @@ fn relay_from(
     running.server.wait_until_ready()
 }
 
-/// The cores' worth of CPU that a process uses while something goes on.
-fn cores(pid: u32, work: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
-    let (before, begun) = (Usage::of(pid), Instant::now());
+/// The cores' worth of CPU that a process uses for work that should take so long. A busy machine needs longer
+/// for it, and its cost is the same.
+fn cores(
+    pid: u32,
+    should_take: Duration,
+    work: impl FnOnce() -> Result<(), String>,
+) -> Result<f64, String> {
+    let before = Usage::of(pid);
     work()?;
     let used = Usage::of(pid) - before;
-    Ok(used.cpu_us as f64 / begun.elapsed().as_micros() as f64)
+    Ok(used.cpu_us as f64 / should_take.as_micros() as f64)
 }
 
 fn wait(time: Duration) -> Result<(), String> {
