@@ -39,7 +39,7 @@ enum Side {
 /// by itself: its cases ran one after the other, while the machine was the same.
 pub(crate) fn all(rows: &Rows, rounds: &[Rows]) -> Vec<Bar> {
     let wanted = rates().into_iter().chain([cpu(), latency()]).chain(isolation()).chain(backlog());
-    let wanted = wanted.chain(ordinary_load()).chain(endpoints());
+    let wanted = wanted.chain(ordinary_load()).chain(endpoints()).chain(outbox());
     wanted.map(|wanted| wanted.judge(rows, rounds)).collect()
 }
 
@@ -210,6 +210,51 @@ fn backlog() -> [BarSpec; 4] {
             0.8,
             of(|backlog| ratio(backlog.drained_per_s, backlog.normal_per_s)),
         ),
+    ]
+}
+
+fn outbox() -> Vec<BarSpec> {
+    let rate = |what, case: &'static str, bar| BarSpec {
+        what,
+        side: Side::AtLeast,
+        bar,
+        figure: Box::new(move |rows| rows.get(case)?.delivered_per_s),
+        show: |rate| format!("{rate:.0}/s"),
+    };
+    let delay = |what, case: &'static str, bar, of: fn(&Figures) -> Option<u64>| BarSpec {
+        what,
+        side: Side::AtMost,
+        bar,
+        figure: Box::new(move |rows| Some(of(rows.get(case)?)? as f64 / 1e3)),
+        show: |millis| format!("{millis:.1} ms"),
+    };
+    let cpu = |what, case: &'static str, bar| BarSpec {
+        what,
+        side: Side::AtMost,
+        bar,
+        figure: Box::new(move |rows| Some(rows.get(case)?.relay_cores? * 100.0)),
+        show: |percent| format!("{percent:.1} %"),
+    };
+    vec![
+        rate("outbox: drained into SQLite", "outbox-drain-sqlite", 20_000.0),
+        rate("outbox: drained into PostgreSQL", "outbox-drain-postgres", 10_000.0),
+        delay("outbox, tail: COMMIT to POST, p50", "outbox-tail-200", 3.0, |f| f.p50_us),
+        delay("outbox, tail: COMMIT to POST, p99", "outbox-tail-200", 15.0, |f| f.p99_us),
+        delay("outbox, notify: COMMIT to POST, p50", "outbox-notify-200", 3.0, |f| f.p50_us),
+        delay("outbox, notify: COMMIT to POST, p99", "outbox-notify-200", 15.0, |f| f.p99_us),
+        // Half of the 5 ms between two polls, and 3 ms.
+        delay("outbox, poll: COMMIT to POST, p50", "outbox-poll-200", 5.5, |f| f.p50_us),
+        cpu("outbox, poll at 1,000/s: CPU of a core", "outbox-cpu-poll", 10.0),
+        cpu("outbox, tail at 1,000/s: CPU of a core", "outbox-cpu-tail", 10.0),
+        cpu("outbox, poll, idle: CPU of a core", "outbox-idle-poll", 2.0),
+        cpu("outbox, tail, idle: CPU of a core", "outbox-idle-tail", 2.0),
+        BarSpec {
+            what: "outbox: delay with 300,000 dead rows of that without",
+            side: Side::AtMost,
+            bar: 2.0,
+            figure: Box::new(|rows| rows.get("outbox-dead-rows")?.of_without),
+            show: |times| format!("{times:.2} ×"),
+        },
     ]
 }
 

@@ -3,6 +3,7 @@
 mod backlog;
 mod endpoints;
 mod isolation;
+mod outbox;
 
 use std::path::PathBuf;
 
@@ -33,7 +34,10 @@ pub(crate) struct Bench {
     railpost: Result<PathBuf, String>,
     /// Started when the first case needs it.
     postgres: Option<Result<Postgres, String>>,
+    /// The same for the server of the application whose outbox is relayed.
+    source_postgres: Option<Result<Postgres, String>>,
     servers: u32,
+    sources: u32,
 }
 
 /// Why a case has no figures.
@@ -64,7 +68,17 @@ impl Bench {
         folder: PathBuf,
         railpost: Result<PathBuf, String>,
     ) -> Self {
-        Self { scale, progress, folder, railpost, postgres: None, servers: 0 }
+        let (postgres, source_postgres) = (None, None);
+        Self {
+            scale,
+            progress,
+            folder,
+            railpost,
+            postgres,
+            source_postgres,
+            servers: 0,
+            sources: 0,
+        }
     }
 
     pub(crate) fn run(&mut self, case: &Case) -> Result<Figures, CaseError> {
@@ -76,6 +90,7 @@ impl Bench {
             CaseKind::Tenants { noisy } => self.tenants(noisy),
             CaseKind::Backlog => self.backlog(),
             CaseKind::Endpoints => self.endpoints(),
+            CaseKind::Outbox(case) => self.outbox(case),
         }
     }
 
@@ -137,7 +152,7 @@ impl Bench {
     /// An empty database and the process of the server that has it.
     fn database(&mut self) -> Result<(String, u32), CaseError> {
         let folder = &self.folder;
-        let started = self.postgres.get_or_insert_with(|| Postgres::start(folder));
+        let started = self.postgres.get_or_insert_with(|| Postgres::start(folder, "postgres", ""));
         let postgres = started.as_ref().map_err(|problem| CaseError::Missing(problem.clone()))?;
         Ok((postgres.database(&format!("bench_{}", self.servers))?, postgres.pid()))
     }

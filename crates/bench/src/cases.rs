@@ -37,6 +37,31 @@ pub(crate) enum CaseKind {
     Backlog,
     /// Many endpoints and nothing to send.
     Endpoints,
+    /// Events from an application's outbox.
+    Outbox(OutboxCase),
+}
+
+/// What of an outbox is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OutboxCase {
+    /// Rows that wait are relayed and delivered.
+    Drain(Store),
+    /// From a commit by schedule to its delivery.
+    Delay(Reading),
+    /// What relaying costs the server at so many commits a second.
+    Cpu { reading: Reading, per_s: Option<u64> },
+    /// What an event adds to the application's commits.
+    Emit,
+    /// What rows cost that are deleted and cannot be vacuumed.
+    DeadRows,
+}
+
+/// How an outbox is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Poll,
+    Notify,
+    Tail,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +159,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(Case { name: "backlog", about, kind: CaseKind::Backlog, floor: None });
     let about = "30,000 endpoints and nothing to send: memory, and start to ready";
     cases.push(Case { name: "endpoints", about, kind: CaseKind::Endpoints, floor: None });
+    cases.extend(outbox());
     cases.push(floor("forward-again", "as forward, at the end: has the machine changed?", FORWARD));
     cases
 }
@@ -256,6 +282,41 @@ fn isolation() -> Vec<Case> {
             "tenants-noisy",
             "the same, one of them sends 1,000/s: the others",
             CaseKind::Tenants { noisy: true },
+        ),
+    ]
+}
+
+fn outbox() -> Vec<Case> {
+    let case = |name, about, kind| Case { name, about, kind: CaseKind::Outbox(kind), floor: None };
+    let (drain, delay) = (OutboxCase::Drain, OutboxCase::Delay);
+    let cpu = |reading, per_s| OutboxCase::Cpu { reading, per_s };
+    vec![
+        case(
+            "outbox-drain-sqlite",
+            "200,000 waiting rows of 512 B from PostgreSQL, until all are delivered",
+            drain(Store::Sqlite),
+        ),
+        case(
+            "outbox-drain-postgres",
+            "the same, stored in another PostgreSQL",
+            drain(Store::Postgres),
+        ),
+        case("outbox-tail-200", "COMMIT to POST at 200/s, by the log", delay(Reading::Tail)),
+        case("outbox-notify-200", "the same, by notifications", delay(Reading::Notify)),
+        case("outbox-poll-200", "the same, by polling every 5 to 100 ms", delay(Reading::Poll)),
+        case(
+            "outbox-cpu-poll",
+            "CPU of relaying and storing 1,000 commits/s by polling, nothing delivered",
+            cpu(Reading::Poll, Some(1_000)),
+        ),
+        case("outbox-cpu-tail", "the same, by the log", cpu(Reading::Tail, Some(1_000))),
+        case("outbox-idle-poll", "CPU of polling an empty outbox", cpu(Reading::Poll, None)),
+        case("outbox-idle-tail", "CPU of tailing a silent log", cpu(Reading::Tail, None)),
+        case("outbox-emit", "8 sessions that commit with and without an event", OutboxCase::Emit),
+        case(
+            "outbox-dead-rows",
+            "COMMIT to POST by polling every 1 ms, without and with 300,000 dead rows",
+            OutboxCase::DeadRows,
         ),
     ]
 }

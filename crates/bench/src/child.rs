@@ -116,6 +116,11 @@ impl Sink {
         self.process.ask(&SinkCommand::Counts)
     }
 
+    /// The number and time of each fresh delivery of an endpoint, since this was asked last.
+    pub(crate) fn times(&mut self, endpoint: usize) -> Result<Vec<(u64, u64)>, String> {
+        self.process.ask(&SinkCommand::Times { endpoint })
+    }
+
     pub(crate) fn report(&mut self) -> Result<Vec<ArrivalFigures>, String> {
         self.process.ask(&SinkCommand::Report)
     }

@@ -25,6 +25,10 @@ pub(crate) struct Figures {
     pub(crate) cpu_of_forwarder: Option<f64>,
     /// From starting a server again until it is ready.
     pub(crate) ready_ms: Option<f64>,
+    /// Cores' worth of CPU that relaying from an outbox adds to a server.
+    pub(crate) relay_cores: Option<f64>,
+    /// The figure that a case is about against the same figure without what the case is about.
+    pub(crate) of_without: Option<f64>,
     /// Whether the load came by schedule.
     pub(crate) scheduled: bool,
     pub(crate) accepted: u64,

@@ -65,6 +65,34 @@ pub(crate) const BACKLOG_PARTS: u64 = 20;
 /// Parts of the last tenth of the backlog, each set against as much at an empty server.
 pub(crate) const BACKLOG_PAIRS: u64 = 5;
 
+/// Rows that wait in an outbox until they are drained, the keys that they have, and the longest time for it.
+pub(crate) const OUTBOX_ROWS: u64 = 200_000;
+pub(crate) const OUTBOX_KEYS: u64 = 10_000;
+/// See [`OUTBOX_ROWS`].
+pub(crate) const OUTBOX_DRAIN_MAX: Duration = Duration::from_secs(120);
+
+/// Events of an outbox before the measured ones: a replication slot exists and connections are open after it.
+pub(crate) const OUTBOX_WARM_UP: u64 = 400;
+
+/// Events from whose delays a quantile is taken: twenty of them make a p99.
+pub(crate) const OUTBOX_EVENTS: u64 = 2_000;
+
+/// Commits a second that one session of the application makes: each waits for its sync to disk.
+pub(crate) const COMMITS_PER_SESSION: u64 = 100;
+
+/// How long the CPU of a server is watched: a hundredth of a second is the unit, and 2 % are the bar.
+pub(crate) const CPU_WATCH: Duration = Duration::from_secs(10);
+
+/// Deleted rows of an outbox that an old snapshot keeps from being vacuumed.
+pub(crate) const OUTBOX_DEAD_ROWS: u64 = 300_000;
+
+/// Sessions that commit with and without an event, how long at a time, and how many times in turns.
+pub(crate) const EMIT_SESSIONS: u64 = 8;
+/// See [`EMIT_SESSIONS`].
+pub(crate) const EMIT_TIME: Duration = Duration::from_secs(2);
+/// See [`EMIT_SESSIONS`].
+pub(crate) const EMIT_PAIRS: u32 = 4;
+
 /// How long an endpoint hangs before it answers.
 pub(crate) const HANG: Duration = Duration::from_secs(10);
 

@@ -24,6 +24,7 @@ mod disk;
 mod device;
 mod child;
 mod postgres;
+mod source;
 mod server;
 
 mod cases;

@@ -20,15 +20,16 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Starts one under `parent`, which its user must be able to enter.
-    pub(crate) fn start(parent: &Path) -> Result<Self, String> {
+    /// Starts one in a folder of this name under `parent`, which its user must be able to enter, with more
+    /// settings than its defaults.
+    pub(crate) fn start(parent: &Path, name: &str, settings: &str) -> Result<Self, String> {
         let programs = find().ok_or("PostgreSQL's programs (initdb, pg_ctl) are not installed")?;
-        let folder = parent.join("postgres");
+        let folder = parent.join(name);
         let mut server =
             Self { programs, folder, user: unprivileged_user()?, port: free_port()?, pid: 0 };
         server.make_folder()?;
         server.on_data("initdb", ["-A", "trust", "-U", "railpost", "-E", "UTF8"])?;
-        let options = format!("-p {} -c listen_addresses=127.0.0.1 -k ''", server.port);
+        let options = format!("-p {} -c listen_addresses=127.0.0.1 -k '' {settings}", server.port);
         let log = server.folder.join("log");
         let log_shown = log.to_string_lossy();
         server

@@ -58,6 +58,12 @@ impl Server {
         let _ = self.child.wait();
     }
 
+    /// Writes its configuration, for its next start.
+    pub(crate) fn configure(&self, configuration: &str) -> Result<(), String> {
+        let path = self.folder.join("railpost.toml");
+        fs::write(&path, configuration).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
     /// Starts it again, after a crash, on what it left. Returns at once.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.child = spawn(&self.program, &self.folder, &self.store_url, &self.address)?;

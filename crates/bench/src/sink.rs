@@ -37,6 +37,8 @@ pub(crate) enum SinkCommand {
     Counts,
     /// The figures of each endpoint.
     Report,
+    /// When each fresh delivery of an endpoint came, since this was asked last.
+    Times { endpoint: usize },
     /// Let an endpoint wait so long before it acknowledges.
     Hang { endpoint: usize, millis: u64 },
     /// Verify an endpoint's deliveries with its secret.
@@ -99,6 +101,9 @@ impl Sink {
                 return json(self.each(|figures| figures.fresh + figures.refused));
             }
             SinkCommand::Report => return json(self.each(ArrivalFigures::clone)),
+            SinkCommand::Times { endpoint } => {
+                return json(self.endpoint(endpoint)?.ledger().take_times());
+            }
             SinkCommand::Hang { endpoint, millis } => {
                 self.endpoint(endpoint)?.hang_ms.store(millis, Ordering::Relaxed);
             }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Bench, Trouble};
+use super::{Bench, CaseError};
 use crate::cases::Store;
 use crate::figures::Figures;
 use crate::limits::{ENDPOINTS, ENDPOINTS_PER_TENANT};
@@ -10,7 +10,7 @@ use crate::load::request::type_name;
 use crate::proc::Usage;
 
 impl Bench {
-    pub(super) fn endpoints(&mut self) -> Result<Figures, Trouble> {
+    pub(super) fn endpoints(&mut self) -> Result<Figures, CaseError> {
         let mut server = self.server(Store::Sqlite)?.server;
         let types = vec![type_name(0)];
         for number in 0..self.scale.events(ENDPOINTS) {

@@ -46,6 +46,8 @@ pub(crate) struct Ledger {
     seqs: Vec<u64>,
     /// The latest number of each key from each producer.
     latest: FxHashMap<(u32, u64), u64>,
+    /// Number and time of each fresh delivery, if they are noted.
+    times: Option<Vec<(u64, u64)>>,
 }
 
 impl Ledger {
@@ -69,7 +71,16 @@ impl Ledger {
         }
     }
 
+    /// The number and time of each fresh delivery since this was asked last. From the first time on they are
+    /// noted.
+    pub(crate) fn take_times(&mut self) -> Vec<(u64, u64)> {
+        self.times.replace(Vec::new()).unwrap_or_default()
+    }
+
     fn count(&mut self, arrival: &Arrival) {
+        if let Some(times) = &mut self.times {
+            times.push((arrival.payload.number, arrival.at_us));
+        }
         let figures = &mut self.figures;
         figures.fresh += 1;
         figures.first_us.get_or_insert(arrival.at_us);
@@ -191,6 +202,18 @@ mod tests {
         ledger.add(&arrival(Some(1), 3, 30));
         assert_eq!(ledger.figures.duplicates, 1);
         assert_eq!(ledger.figures.violations, 1);
+    }
+
+    #[test]
+    fn times_are_noted_from_the_first_question_on() {
+        let mut ledger = Ledger::default();
+        ledger.add(&arrival(None, 0, 1));
+        assert_eq!(ledger.take_times(), []);
+        for number in [2, 3, 3] {
+            ledger.add(&arrival(None, 0, number));
+        }
+        assert_eq!(ledger.take_times(), [(2, 1_002), (3, 1_003)]);
+        assert_eq!(ledger.take_times(), []);
     }
 
     #[test]
