@@ -179,8 +179,10 @@ pub(crate) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     };
     let rows = number(&answer, "rows");
     Ok(match action {
-        "retry" => visit
-            .then(&page, "The row is handed over again. If it is refused again, it stays parked."),
+        "retry" => visit.redirect(
+            &page,
+            "The row is handed over again. If it is refused again, it stays parked.",
+        ),
         "skip" => visit.redirect(&page, "The row is dropped. The rows behind it are handed over."),
         _ => visit.redirect(&page, format!("Dropped: {}.", counted(rows))),
     })
