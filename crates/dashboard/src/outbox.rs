@@ -91,7 +91,7 @@ fn state(source: &Value) -> Markup {
 /// How far the source is behind; of one that this server does not read nobody knows.
 fn lag(source: &Value) -> String {
     match number(source, "lag_ms") {
-        0 if text(source, "state") != "reading" => "unknown".to_owned(),
+        0 if text(source, "state") != "reading" => "–".to_owned(),
         0 => "none".to_owned(),
         ms => span(Span::from_millis(ms)),
     }
@@ -140,10 +140,11 @@ fn trouble(visit: &PageVisit, trouble: &Value) -> Markup {
     html! {
         @if !trouble.is_null() {
             div.flash.problem role="alert" {
-                p { strong { "✕ Not read" } " since " (visit.ago(&trouble["since"])) ": " (text(trouble, "problem")) }
+                p { strong { "✕ Not read: " } (text(trouble, "problem")) }
+                p.hint { "It began " (visit.ago(&trouble["since"])) "." }
                 @match trouble["fix"].as_str() {
                     Some(fix) => { p { "What to do:" } pre tabindex="0" { code { (fix) } } }
-                    None => { p { "Railpost tries again by itself. Nothing is lost meanwhile." } }
+                    None => { p { "Railpost tries again by itself." } }
                 }
             }
         }
