@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use railpost_cli::demo::{AppDatabase, DemoError, DemoServer, Options, play};
+use railpost_cli::demo::{AppDatabase, DemoError, DemoOptions, DemoServer, play};
 use railpost_engine::Span;
 use railpost_telemetry::{Level, Log};
 use serde_json::json;

@@ -119,11 +119,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::config::{Config, DEFAULT_TOML, Inputs, Loaded, show};
+    use crate::config::{Config, ConfigInputs, DEFAULT_TOML, LoadedConfig, show};
 
-    fn load(text: &str) -> Result<Loaded, String> {
+    fn load(text: &str) -> Result<LoadedConfig, String> {
         let file = Some(("railpost.toml".into(), text.to_owned()));
-        Config::load(&Inputs { file, ..Inputs::default() }).map_err(|errors| errors.to_string())
+        Config::load(&ConfigInputs { file, ..ConfigInputs::default() })
+            .map_err(|errors| errors.to_string())
     }
 
     #[test]
