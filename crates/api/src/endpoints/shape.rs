@@ -187,17 +187,19 @@ pub(crate) struct EndpointView {
     pub(crate) updated_at: Time,
 }
 
-/// The schema of an answer that has the fields of a body: a field with a default is always there, and fields may
-/// be added.
+/// The schema of an answer that has the fields of a body. A field with a default is always there, and fields may be
+/// added. Texts have no bounds: what a body should look like is narrower than what was accepted and is shown again.
 fn as_answer(schema: &mut Schema) {
     let mut always = Vec::new();
-    for (name, field) in
-        schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
-    {
-        let default = field.as_object_mut().and_then(|field| field.remove("default"));
-        always.extend(
-            default.filter(|default| !default.is_null()).map(|_| Value::from(name.as_str())),
-        );
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, field) in fields.into_iter().flatten() {
+        let Some(field) = field.as_object_mut() else { continue };
+        if field.remove("default").is_some_and(|default| !default.is_null()) {
+            always.push(Value::from(name.as_str()));
+        }
+        field.retain(|name, value| {
+            !["pattern", "maxLength"].contains(&name.as_str()) && *value != "uri"
+        });
     }
     schema.remove("additionalProperties");
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
