@@ -71,7 +71,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
         ],
     ),
     ("railpost-sim", &["railpost-wire", "railpost-engine", "railpost-receiver"]),
-    ("railpost-bench", &["railpost-wire"]),
+    ("railpost-bench", &["railpost-wire", "railpost-outbox"]),
     ("railpost-replication", &[]),
     ("xtask", &[]),
 ];
