@@ -96,7 +96,10 @@ export class Queue<Tx, Sync extends boolean> implements Intake {
    * through its transaction, and the job's removal, commit together; if it fails, nothing it wrote is kept, and the job
    * is tried again later.
    */
-  workOne(effect: (delivery: Delivery, tx: Tx, job: Job) => unknown, now: number = unixNow()): Result<WorkOutcome, Sync> {
+  workOne(
+    effect: (delivery: Delivery, tx: Tx, job: Job) => unknown,
+    now: number = unixNow(),
+  ): Result<WorkOutcome, Sync> {
     return this.#inbox.within((tx) =>
       chain(this.#inbox.run(tx, this.#due(now)), (found): Awaitable<WorkOutcome> => {
         if (found === undefined) return { kind: "idle" };
