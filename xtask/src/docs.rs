@@ -18,7 +18,7 @@ const WORDS: [(&str, &str); 7] = [
 ];
 
 /// Folders whose Rust comments and strings are checked too.
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 19] = [
     "crates/api",
     "crates/bench",
     "crates/cli",
@@ -26,8 +26,11 @@ const SOURCES: [&str; 16] = [
     "crates/dashboard",
     "crates/dispatch",
     "crates/engine",
+    "crates/outbox",
     "crates/postgres",
     "crates/receiver",
+    "crates/relay",
+    "crates/replication",
     "crates/schema",
     "crates/server",
     "crates/sim",

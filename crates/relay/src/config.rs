@@ -155,7 +155,7 @@ pub enum Wake {
     /// The clock.
     #[default]
     Poll,
-    /// A trigger that notifies, which costs whoever writes to the table.
+    /// A trigger that notifies, which costs the writers of the table.
     Notify,
 }
 

@@ -106,7 +106,7 @@ impl Handover {
     }
 
     /// Makes sure that this is still the reader, and carries out what people commanded. Called after
-    /// what is to be handed over was read: whoever became the reader before that has parked nothing of
+    /// what is to be handed over was read: a reader that took over before that has parked nothing of
     /// it unseen.
     pub(crate) async fn keep(&mut self) -> Result<(), Trouble> {
         if self.renewed_at.elapsed() >= LEASE_RENEW_AFTER {

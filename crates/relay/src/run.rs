@@ -140,7 +140,7 @@ impl Running {
     }
 }
 
-/// Whoever started the relay stops it, or is gone.
+/// The owner of the relay stops it, or was dropped.
 async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -226,7 +226,7 @@ impl File {
     }
 
     fn answer(&self, question: Question) {
-        // Whoever has stopped waiting needs no answer.
+        // A caller that stopped waiting needs no answer.
         match question {
             Question::Rows { after, answer } => {
                 let rows = self.version().and_then(|seen| Ok((seen, self.read(after)?)));

@@ -147,7 +147,7 @@ impl Stream {
     pub async fn stop(mut self) {
         self.items.close();
         self.feedback.send_modify(|feedback| feedback.stop = true);
-        // Whoever is too late is ended by being dropped.
+        // A task that takes too long ends when it is dropped.
         let _ = timeout(STOP_PATIENCE, &mut self.task).await;
     }
 }

@@ -1,4 +1,4 @@
-//! `check` names what is wrong with a source, and its SQL mends it.
+//! `check` names what is wrong with a source, and its SQL fixes it.
 
 use railpost_relay::{Finding, SourceConfig, Verdict, check, drop_source, init};
 
@@ -11,7 +11,7 @@ fn worst(findings: &[Finding]) -> Vec<(&'static str, Verdict)> {
 }
 
 /// Runs every fix that is SQL.
-async fn mend(database: &Database, config: &SourceConfig) {
+async fn fix(database: &Database, config: &SourceConfig) {
     for finding in check(config, None).await {
         for statement in finding.fix.iter().filter(|fix| fix.contains(';')) {
             database
@@ -55,7 +55,7 @@ async fn a_hand_made_table_is_mended_by_what_check_says() {
         ("mark", Verdict::Warning),
     ];
     assert_eq!(worst(&check(&config, None).await), expected);
-    mend(&database, &config).await;
+    fix(&database, &config).await;
     // The floor needs a word in the configuration too.
     assert_eq!(worst(&check(&config, None).await), [("floor", Verdict::Warning)]);
     let config = source(
@@ -91,7 +91,7 @@ async fn a_role_that_lacks_rights_is_told_which() {
     let fields = format!("tenant = \"acme\"\nmode = \"tail\"\nslot = \"{slot}\"");
     let config = source("shop", &url, &fields);
     assert_eq!(worst(&check(&config, None).await), [("rights", Verdict::Bad)]);
-    mend(&database, &config).await;
+    fix(&database, &config).await;
     let expected = [
         ("replication", Verdict::Bad),
         ("publication", Verdict::Bad),

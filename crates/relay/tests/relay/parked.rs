@@ -71,7 +71,7 @@ async fn a_refused_row_holds_its_key_and_no_other() {
 async fn a_retried_row_is_followed_by_those_behind_it_and_by_new_ones() {
     let (database, world, relay) = with_parked("").await;
     world.until_parked(&shop(), 4).await;
-    // Nothing is mended yet: the same row is refused again.
+    // Nothing is fixed yet: the same row is refused again.
     command(&world, ParkedAction::Retry, "a1").await;
     relay.wake();
     world.refuse_types(&[]);

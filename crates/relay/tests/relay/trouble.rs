@@ -37,7 +37,7 @@ async fn a_source_in_trouble_says_so_and_keeps_no_other_from_being_read() {
     }
     good.emit("e1", "order.paid", None).await;
     world.until_accepted(1).await;
-    // What is mended goes on by itself.
+    // A source that was fixed goes on by itself.
     empty.run(railpost_outbox::sql::POSTGRES_TABLE).await;
     empty.run("INSERT INTO railpost_outbox (id, type, payload) VALUES ('e2', 'a', '{}')").await;
     poor.run(&format!("GRANT SELECT, DELETE ON railpost_outbox TO {role}")).await;

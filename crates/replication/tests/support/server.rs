@@ -105,7 +105,7 @@ fn programs() -> PathBuf {
     program.parent().map(Path::to_path_buf).unwrap()
 }
 
-/// The server refuses to run as root: then it runs as whoever owns nothing.
+/// The server refuses to run as root: then it runs as an unprivileged user.
 fn unprivileged_user() -> Option<(u32, u32)> {
     if id(&["-u"]) != Some(0) {
         return None;
