@@ -8,7 +8,7 @@ use super::schemas::{self, type_of};
 use super::{escape, html, links, prose};
 
 /// The page for this OpenAPI document.
-pub(super) fn page(document: &Value) -> String {
+pub fn page(document: &Value) -> String {
     let tags: Vec<(&str, &str)> = items(&document["tags"])
         .map(|tag| (text(&tag["name"]), text(&tag["description"])))
         .collect();
