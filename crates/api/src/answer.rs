@@ -28,14 +28,15 @@ pub(crate) trait Answer: Sized + Send + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct DescribedAnswer {
     pub(crate) status: StatusCode,
-    pub(crate) about: &'static str,
+    /// What it means, where the operation alone does not tell. `openapi::answers` has the others.
+    pub(crate) about: Option<&'static str>,
     /// Its content type and schema; nothing when it has no body.
     pub(crate) content: Option<(&'static str, Schema)>,
 }
 
 impl DescribedAnswer {
     pub(crate) fn of(status: StatusCode, kind: &'static str, schema: Schema) -> Self {
-        Self { status, about: "Success.", content: Some((kind, schema)) }
+        Self { status, about: None, content: Some((kind, schema)) }
     }
 
     pub(crate) fn json<T: JsonSchema>(schemas: &mut SchemaGenerator, status: StatusCode) -> Self {
@@ -95,7 +96,7 @@ impl Answer for NoContent {
     const STATUS: StatusCode = StatusCode::NO_CONTENT;
 
     fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
-        vec![DescribedAnswer { status: Self::STATUS, about: "Success.", content: None }]
+        vec![DescribedAnswer { status: Self::STATUS, about: None, content: None }]
     }
 
     fn to_bytes(&self) -> Bytes {
@@ -160,8 +161,6 @@ texts! {
     Stylesheet = "text/css";
     /// Metrics.
     PrometheusText = "text/plain";
-    /// Lines of JSON.
-    JsonLines = "application/x-ndjson";
 }
 
 /// The bytes of an event, of whatever type they are.

@@ -1,5 +1,6 @@
 //! The specification of the API, made of the types of its handlers.
 
+mod answers;
 mod links;
 mod operation;
 mod operation_id;
@@ -207,6 +208,27 @@ mod tests {
                 assert!(names.insert(name.clone()), "{method} {path}: `{name}` is taken");
                 let tag = operation["tags"][0].as_str().unwrap_or_default();
                 assert!(known.contains(&tag), "{method} {path}: say in TAGS what `{tag}` is about");
+            }
+        }
+    }
+
+    #[test]
+    fn every_answer_says_what_it_means() {
+        let document = openapi();
+        let own = document["paths"].as_object().into_iter().flatten().flat_map(|(path, item)| {
+            let operations = item.as_object().into_iter().flatten();
+            operations.map(move |(method, one)| (format!("{method} {path}"), &one["responses"]))
+        });
+        let shared = ("components".to_owned(), &document["components"]["responses"]);
+        for (place, responses) in own.chain([shared]) {
+            for (status, response) in responses.as_object().into_iter().flatten() {
+                let Some(about) = response["description"].as_str() else {
+                    assert!(response["$ref"].is_string(), "{place} {status} is not described");
+                    continue;
+                };
+                let said =
+                    about != responses::UNSAID && about.ends_with('.') && about.contains(' ');
+                assert!(said, "{place} {status}: say in openapi/answers.rs what it means");
             }
         }
     }
