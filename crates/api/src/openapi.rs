@@ -1,8 +1,12 @@
 //! The specification of the API.
 
+mod answers;
+
 use railpost_rest::openapi::document;
 use railpost_rest::operation::Operation;
 use serde_json::Value;
+
+pub(crate) use answers::meaning;
 
 /// The groups of operations, in the order in which people meet them, each with what it is about.
 const TAGS: [(&str, &str); 19] = [
@@ -44,7 +48,7 @@ pub fn openapi_text() -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use railpost_rest::openapi::references;
+    use railpost_rest::openapi::{UNSAID, references};
 
     use super::*;
 
@@ -59,6 +63,26 @@ mod tests {
                 assert!(names.insert(name.clone()), "{method} {path}: `{name}` is taken");
                 let tag = operation["tags"][0].as_str().unwrap_or_default();
                 assert!(known.contains(&tag), "{method} {path}: say in TAGS what `{tag}` is about");
+            }
+        }
+    }
+
+    #[test]
+    fn every_answer_says_what_it_means() {
+        let document = openapi();
+        let own = document["paths"].as_object().into_iter().flatten().flat_map(|(path, item)| {
+            let operations = item.as_object().into_iter().flatten();
+            operations.map(move |(method, one)| (format!("{method} {path}"), &one["responses"]))
+        });
+        let shared = ("components".to_owned(), &document["components"]["responses"]);
+        for (place, responses) in own.chain([shared]) {
+            for (status, response) in responses.as_object().into_iter().flatten() {
+                let Some(about) = response["description"].as_str() else {
+                    assert!(response["$ref"].is_string(), "{place} {status} is not described");
+                    continue;
+                };
+                let said = about != UNSAID && about.ends_with('.') && about.contains(' ');
+                assert!(said, "{place} {status}: say in openapi/answers.rs what it means");
             }
         }
     }

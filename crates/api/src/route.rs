@@ -18,6 +18,7 @@ use super::auth::{self, Needs};
 use super::body::FromBody;
 use super::call::Ctx;
 use super::idempotency::{self, IdempotencyCheck};
+use super::openapi::meaning;
 use super::path::{FromPath, Params};
 use super::problem::{Code, Problem};
 use super::query::FromQuery;
@@ -95,7 +96,9 @@ impl Route {
             })
         });
         let describe = HandlerTypes::of::<P, Q, B, A>;
-        let operation = Operation { method, path, needs, summary, refusals: &[], describe };
+        let meaning = meaning(&method, path);
+        let operation =
+            Operation { method, path, needs, summary, meaning, refusals: &[], describe };
         Self { operation, serve }
     }
 

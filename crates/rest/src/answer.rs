@@ -31,8 +31,8 @@ pub trait Answer: Sized + Send + 'static {
 pub struct DescribedAnswer {
     /// Its status.
     pub status: StatusCode,
-    /// What it means for the caller.
-    pub about: &'static str,
+    /// What it means to the caller, where the operation alone does not tell.
+    pub about: Option<&'static str>,
     /// Its content type and schema; nothing when it has no body.
     pub content: Option<(&'static str, Schema)>,
 }
@@ -40,7 +40,7 @@ pub struct DescribedAnswer {
 impl DescribedAnswer {
     /// One with a body of this content type.
     pub fn of(status: StatusCode, kind: &'static str, schema: Schema) -> Self {
-        Self { status, about: "Success.", content: Some((kind, schema)) }
+        Self { status, about: None, content: Some((kind, schema)) }
     }
 
     /// One whose body is a `T` in JSON.
@@ -101,7 +101,7 @@ impl Answer for NoContent {
     const STATUS: StatusCode = StatusCode::NO_CONTENT;
 
     fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
-        vec![DescribedAnswer { status: Self::STATUS, about: "Success.", content: None }]
+        vec![DescribedAnswer { status: Self::STATUS, about: None, content: None }]
     }
 
     fn to_bytes(&self) -> Bytes {
@@ -168,8 +168,6 @@ texts! {
     Stylesheet = "text/css";
     /// Metrics.
     PrometheusText = "text/plain";
-    /// Lines of JSON.
-    JsonLines = "application/x-ndjson";
 }
 
 /// The bytes of an event, of whatever type they are.

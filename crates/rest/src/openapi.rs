@@ -16,6 +16,8 @@ use crate::problem::ProblemView;
 use operation::describe;
 use operation_id::operation_id;
 
+pub use responses::UNSAID;
+
 const DEFINITIONS: &str = "/components/schemas";
 
 /// The OpenAPI 3.1 document of these operations. `groups` are in the order in which people meet them, each with what it

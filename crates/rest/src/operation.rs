@@ -20,6 +20,8 @@ pub struct Operation {
     pub needs: Needs,
     /// What it does, in a line.
     pub summary: &'static str,
+    /// What its answer means to the caller, unless the answer's type says so.
+    pub meaning: Option<&'static str>,
     /// Statuses with which it refuses beside those that all like it have.
     pub refusals: &'static [StatusCode],
     /// What the types of its handler say about it.

@@ -10,11 +10,15 @@ use crate::needs::Needs;
 use crate::operation::{HandlerTypes, Operation};
 use crate::problem::Code;
 
+/// What is said of an answer whose meaning is missing. A test finds it.
+pub const UNSAID: &str = "Success.";
+
 /// The answers of one operation.
 pub(super) fn responses(operation: &Operation, handler: &HandlerTypes) -> Value {
     let mut responses = Map::new();
     for answer in &handler.answers {
-        let mut response = json!({ "description": answer.about });
+        let about = answer.about.or(operation.meaning);
+        let mut response = json!({ "description": about.unwrap_or(UNSAID) });
         if let Some((kind, schema)) = &answer.content {
             response["content"] = json!({ *kind: { "schema": schema } });
         }
@@ -63,7 +67,7 @@ pub(super) fn problems(problem: &Schema) -> Value {
     let one = |(status, codes): (StatusCode, Vec<Code>)| {
         let codes: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
         let mut response = json!({
-            "description": format!("{}: {}.", reason(status), codes.join(", ")),
+            "description": format!("{} Code: {}.", cause(status), codes.join(", ")),
             "content": { "application/problem+json": { "schema": problem } },
         });
         let headers: Map<String, Value> = headers(status)
@@ -78,6 +82,53 @@ pub(super) fn problems(problem: &Schema) -> Value {
     by_status.into_iter().map(one).collect()
 }
 
+/// Why a request gets this status, and what became of it.
+fn cause(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => {
+            "The body is not JSON, or a parameter or a header is invalid. Nothing was done."
+        }
+        StatusCode::UNAUTHORIZED => "The API key is missing, unknown, expired or revoked.",
+        StatusCode::FORBIDDEN => "The scope of the API key does not allow this operation.",
+        StatusCode::NOT_FOUND => {
+            "The path or the object does not exist, or it belongs to another tenant."
+        }
+        StatusCode::METHOD_NOT_ALLOWED => "The path does not have this method.",
+        StatusCode::REQUEST_TIMEOUT => {
+            "The client took too long to send the request. Nothing was done; send it again."
+        }
+        StatusCode::CONFLICT => {
+            "The request contradicts what is stored, or another request with the same `Idempotency-Key`. \
+             Nothing was done. If the answer has `Retry-After`, a retry may succeed."
+        }
+        StatusCode::GONE => "The signed URL has expired. A new attempt carries a new one.",
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "The body has more bytes than this operation allows. Nothing was done."
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            "This operation does not take this `Content-Type`. Nothing was done."
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            "A field of the body is invalid, or a limit is reached. Nothing was done."
+        }
+        StatusCode::TOO_MANY_REQUESTS => {
+            "There were too many requests, or too much waits already. Nothing was done; send the request again \
+             after `Retry-After`."
+        }
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "The head of the request is too large.",
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            "A stored value could not be read, or Railpost has a defect. `detail` says which."
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            "The store cannot be read or written at the moment, or the server is stopping. The change may have been \
+             made: send the same request again after `Retry-After`, with the same event id or `Idempotency-Key`."
+        }
+        StatusCode::HTTP_VERSION_NOT_SUPPORTED => "The server does not speak this version of HTTP.",
+        other => reason(other),
+    }
+}
+
+/// A status in HTTP's own words.
 fn reason(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or_default()
 }
