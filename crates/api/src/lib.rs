@@ -32,6 +32,7 @@ mod health;
 mod docs_page;
 mod metrics;
 mod tenants;
+mod endpoint_health;
 mod endpoints;
 mod secrets;
 mod event_types;

@@ -70,9 +70,6 @@ pub const COMMAND_RETRY_DELAY: Span = Span::from_millis(2);
 /// Endpoints in need of attention that an overview names: what a person can look at.
 pub const ATTENTION_MAX: usize = 100;
 
-/// Endpoints whose breaker an overview asks for: each is a question to the dispatcher's one task.
-pub const OVERVIEW_HEALTH_MAX: usize = 1_000;
-
 /// Fastest rate of a replay, in deliveries a second: past it, no rate is a rate.
 pub const REPLAY_RATE_MAX: u32 = 1_000_000;
 
