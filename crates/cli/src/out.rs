@@ -13,13 +13,19 @@ use super::system;
 pub struct Out {
     pub(super) json: bool,
     colours: bool,
+    /// Widest line of a table, in characters.
+    width: usize,
 }
 
-/// Widest line of a table, in characters.
-const WIDTH: usize = 120;
+/// Widest line where there is no terminal, or a wider one.
+const WIDTH_MAX: usize = 120;
+/// No line is made narrower than this.
+const WIDTH_MIN: usize = 60;
 /// No column is cut shorter.
 const CUT_MIN: usize = 8;
 const GAP: &str = "  ";
+/// Spaces before a line below an item.
+const INDENT: usize = 4;
 
 /// A column of a table: its title, and how a cell is made of an item.
 #[derive(Clone, Copy)]
@@ -43,7 +49,15 @@ impl Out {
     /// Results as JSON, or for people.
     pub fn new(json: bool) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { json, colours: std::io::stdout().is_terminal() && !no_color && !json }
+        let colours = std::io::stdout().is_terminal() && !no_color && !json;
+        Self { json, colours, width: width() }
+    }
+
+    /// Lines of text that fit, each behind `indent` spaces.
+    pub(super) fn wrapped(self, text: &str, indent: usize) -> Vec<String> {
+        let width = self.width.saturating_sub(indent).max(CUT_MIN);
+        let lines = text.lines().flat_map(|line| wrap(line, width));
+        lines.map(|line| format!("{:indent$}{line}", "")).collect()
     }
 
     /// One line of results.
@@ -94,14 +108,20 @@ impl Out {
         if self.json {
             return self.value(value);
         }
-        let Some(fields) = value.as_object() else { return self.value(value) };
-        let width = fields.keys().map(String::len).max().unwrap_or(0);
-        // What people copy comes first.
-        let (ids, others): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| *name == "id");
-        for (name, value) in ids.into_iter().chain(others) {
+        match value.as_object() {
+            Some(_) => self.facts(&facts(value, &[])),
+            None => self.value(value),
+        }
+    }
+
+    /// Names and what they stand for, one to a line.
+    pub(super) fn facts(self, facts: &[(String, String)]) -> Outcome {
+        let width = facts.iter().map(|(name, _)| len(name)).max().unwrap_or(0);
+        for (name, shown) in facts {
             let indent = format!("\n{:width$}{GAP}", "");
-            let shown = show(name, value).replace('\n', &indent);
-            self.line(&format!("{}{GAP}{shown}", self.bold(&format!("{name:width$}"))))?;
+            let shown = shown.replace('\n', &indent);
+            let line = format!("{}{GAP}{shown}", self.bold(&format!("{name:width$}")));
+            self.line(line.trim_end())?;
         }
         Ok(())
     }
@@ -125,7 +145,7 @@ impl Out {
             let widest = rows.iter().map(|row| len(&row[at])).max().unwrap_or(0);
             widths[at] = widths[at].max(widest).max(column.title.len());
         }
-        fit(columns, widths);
+        fit(columns, widths, self.width);
         if first_page {
             let titles: Vec<String> =
                 columns.iter().map(|column| column.title.to_uppercase()).collect();
@@ -133,12 +153,14 @@ impl Out {
         }
         for (row, item) in rows.iter().zip(items) {
             self.line(&self.painted(&aligned(row, widths)))?;
-            below(item).iter().try_for_each(|line| self.line(&indented(line)))?;
+            for line in below(item) {
+                self.wrapped(&line, INDENT).iter().try_for_each(|line| self.line(line))?;
+            }
         }
         Ok(())
     }
 
-    fn bold(self, text: &str) -> String {
+    pub(super) fn bold(self, text: &str) -> String {
         if self.colours { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
@@ -168,10 +190,10 @@ fn len(text: &str) -> usize {
 }
 
 /// Makes the columns that may be cut narrower until a line fits.
-fn fit(columns: &[Column], widths: &mut [usize]) {
+fn fit(columns: &[Column], widths: &mut [usize], line: usize) {
     let gaps = GAP.len() * columns.len().saturating_sub(1);
     loop {
-        let wide = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH);
+        let wide = (widths.iter().sum::<usize>() + gaps).saturating_sub(line);
         let cuttable = |at: &usize| columns[*at].may_be_cut && widths[*at] > CUT_MIN;
         let widest = (0..columns.len()).filter(cuttable).max_by_key(|at| widths[*at]);
         match widest {
@@ -193,19 +215,41 @@ fn aligned(cells: &[String], widths: &[usize]) -> String {
     line.join(GAP).trim_end().to_owned()
 }
 
-/// A line below an item.
-fn indented(line: &str) -> String {
-    const INDENT: &str = "    ";
-    aligned(&[format!("{INDENT}{line}")], &[WIDTH])
+/// The width of the terminal that results go to.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    let columns = size.map(|size| usize::from(size.ws_col)).unwrap_or(0);
+    if columns == 0 { WIDTH_MAX } else { columns.clamp(WIDTH_MIN, WIDTH_MAX) }
+}
+
+/// A line in pieces that fit, broken between words where that is possible.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut rest: Vec<char> = line.trim_end().chars().collect();
+    while rest.len() > width {
+        let space = rest[..=width].iter().rposition(|char| *char == ' ').filter(|at| *at > 0);
+        let tail = rest.split_off(space.unwrap_or(width));
+        pieces.push(rest.iter().collect());
+        rest = tail.into_iter().skip(usize::from(space.is_some())).collect();
+    }
+    pieces.push(rest.iter().collect());
+    pieces
+}
+
+/// The fields of a thing for people, without those that are told otherwise. What people copy comes first.
+pub(super) fn facts(value: &Value, without: &[&str]) -> Vec<(String, String)> {
+    let fields = value.as_object().into_iter().flatten();
+    let (ids, others): (Vec<_>, Vec<_>) = fields.partition(|(name, _)| *name == "id");
+    let wanted = ids.into_iter().chain(others);
+    let wanted = wanted.filter(|(name, _)| !without.contains(&name.as_str()));
+    wanted.map(|(name, value)| (name.clone(), show(name, value))).collect()
 }
 
 /// A field for people: text without quotes, times with their age.
 fn show(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) if name.ends_with("_at") || name == "at" || name == "since" => {
-            with_age(text)
-        }
+        Value::String(text) if is_instant(name) => with_age(text),
         Value::String(text) => text.clone(),
         Value::Array(items) if items.iter().all(Value::is_string) => {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
@@ -213,6 +257,13 @@ fn show(name: &str, value: &Value) -> String {
         Value::Object(_) | Value::Array(_) => format!("{value:#}"),
         other => other.to_string(),
     }
+}
+
+/// Whether a field of this name holds an instant.
+fn is_instant(name: &str) -> bool {
+    ["at", "since", "until"]
+        .into_iter()
+        .any(|word| name == word || name.ends_with(&format!("_{word}")))
 }
 
 /// A field of an item as a cell: nothing is a dash.
@@ -249,6 +300,11 @@ pub(super) fn time(item: &Value, name: &str) -> String {
 pub(super) fn age(item: &Value, name: &str) -> String {
     let parsed = item[name].as_str().and_then(|text| text.parse::<Time>().ok());
     parsed.map_or_else(|| "-".to_owned(), |Time(at)| relative(at, system::now()))
+}
+
+/// How far away an instant is.
+pub(super) fn since_now(at: Timestamp) -> String {
+    relative(at, system::now())
 }
 
 fn relative(at: Timestamp, now: Timestamp) -> String {
@@ -297,11 +353,18 @@ mod tests {
         ];
         let id = "x".repeat(60);
         let mut widths = vec![60, 90];
-        fit(&columns, &mut widths);
-        assert_eq!(widths, [60, 58]);
+        fit(&columns, &mut widths, 100);
+        assert_eq!(widths, [60, 38]);
         let line = aligned(&[id.clone(), "u".repeat(90)], &widths);
-        assert_eq!(len(&line), WIDTH);
+        assert_eq!(len(&line), 100);
         assert!(line.starts_with(&id) && line.ends_with("u…"));
+    }
+
+    #[test]
+    fn text_is_broken_between_words_and_a_long_word_where_it_must() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("", 4), [""]);
     }
 
     #[test]

@@ -24,6 +24,8 @@ const ARRIVALS_MAX: usize = 500;
 /// How a receiver misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behaviour {
+    /// Takes everything.
+    Steady,
     /// Refuses the first two attempts of each event with 503.
     Flaky,
     /// Does the work, but its answer to the first attempt is lost.
@@ -48,6 +50,8 @@ pub(super) struct DemoRequest {
     pub(super) status: u16,
     /// Whether the event had been applied before: it was ignored.
     pub(super) is_duplicate: bool,
+    /// What it came with.
+    pub(super) headers: Vec<(String, String)>,
 }
 
 /// A receiver that runs until it is dropped.
@@ -149,6 +153,7 @@ fn demo_request(headers: &HeaderMap) -> DemoRequest {
         attempt: text("x-attempt").parse().unwrap_or(1),
         status: 0,
         is_duplicate: false,
+        headers: headers.keys().map(|name| (name.to_string(), text(name.as_str()))).collect(),
     }
 }
 

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use super::DemoError;
 use super::application::Death;
 use super::receiver::DemoRequest;
+use super::request::explained;
 use super::world::{DemoWorld, POISONED_KEY};
 
 /// One scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scene {
+    OneRequest,
     RetryWithBackoff,
     HeadOfLine,
     OtherKeysFlow,
@@ -23,7 +25,8 @@ pub(super) enum Scene {
     BackFromDown,
 }
 
-pub(super) const ALL: [Scene; 11] = [
+pub(super) const ALL: [Scene; 12] = [
+    Scene::OneRequest,
     Scene::RetryWithBackoff,
     Scene::HeadOfLine,
     Scene::OtherKeysFlow,
@@ -41,6 +44,7 @@ impl Scene {
     /// What to watch.
     pub(super) fn line(self) -> String {
         match self {
+            Scene::OneRequest => "one event goes to the steady receiver. This is the request that arrives.".to_owned(),
             Scene::RetryWithBackoff => "an event goes to the flaky receiver, which fails twice. Railpost retries, each time after a longer wait.".to_owned(),
             Scene::HeadOfLine => "three events of one key. The first fails for now; the other two wait behind it.".to_owned(),
             Scene::OtherKeysFlow => "meanwhile other keys continue: a waiting lane delays no other lane.".to_owned(),
@@ -58,6 +62,7 @@ impl Scene {
     /// Plays it, and says what happened.
     pub(super) async fn play(self, world: &mut DemoWorld) -> Result<String, DemoError> {
         match self {
+            Scene::OneRequest => one_request(world).await,
             Scene::RetryWithBackoff => retry_with_backoff(world).await,
             Scene::HeadOfLine => head_of_line(world).await,
             Scene::OtherKeysFlow => other_keys_flow(world).await,
@@ -85,6 +90,16 @@ async fn publish(world: &DemoWorld, kind: &str, key: &str, count: u32) -> Result
 fn landed(requests: &[DemoRequest], key: &str) -> Vec<u64> {
     let of_key = requests.iter().filter(|received| received.key == key && received.status == 200);
     of_key.map(|received| received.seq).collect()
+}
+
+async fn one_request(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "customer.joined", "customer-1", 1).await?;
+    let requests = world.steady.wait(|requests| !landed(requests, "customer-1").is_empty()).await;
+    let explained = requests.first().map(explained).unwrap_or_default();
+    Ok(format!(
+        "POST {}{explained}\n      It answered 200: that is the acknowledgement.",
+        world.steady.url
+    ))
 }
 
 async fn retry_with_backoff(world: &DemoWorld) -> Result<String, DemoError> {
