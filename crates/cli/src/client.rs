@@ -302,11 +302,16 @@ fn is_worth_another_try(error: &ureq::Error) -> bool {
 
 /// What lets the server send to an address that its guard refuses.
 fn blocked_address(detail: &str) -> Option<String> {
-    let (_, rest) = detail.split_once("requests to ")?;
-    let address = rest.split_whitespace().find_map(|word| word.parse::<IpAddr>().ok())?;
-    let prefix = if address.is_ipv4() { 32 } else { 128 };
+    let network = match detail.split_once("requests to ") {
+        Some((_, rest)) => {
+            let address = rest.split_whitespace().find_map(|word| word.parse::<IpAddr>().ok())?;
+            format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+        }
+        None if detail.contains("is a local name") => "NETWORK".to_owned(),
+        None => return None,
+    };
     Some(format!(
-        "if the receiver is meant to be there, start the server with `--allow-network {address}/{prefix}`, or with its network"
+        "if the receiver is meant to be there, start the server with `--allow-network {network}`, or with a larger network"
     ))
 }
 
@@ -331,6 +336,10 @@ mod tests {
             (
                 "requests to hooks.test at fd12::1 (unique local) are refused",
                 Some("--allow-network fd12::1/128"),
+            ),
+            (
+                "`hooks.local` is a local name, and no local network is excepted",
+                Some("--allow-network"),
             ),
             ("the url names no host", None),
         ] {

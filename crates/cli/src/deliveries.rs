@@ -43,7 +43,7 @@ pub(super) const STATES: [&str; 6] =
 
 const COLUMNS: [Column; 7] = [
     full_column("id", |item| field(item, "id")),
-    cut_column("state", state),
+    full_column("state", state),
     cut_column("type", |item| field(item, "type")),
     cut_column("key", |item| field(item, "key")),
     cut_column("endpoint", endpoint),
@@ -54,7 +54,7 @@ const COLUMNS: [Column; 7] = [
 /// Deliveries of one event: they differ in their endpoint.
 pub(super) const OF_EVENT: [Column; 5] = [
     full_column("id", |item| field(item, "id")),
-    cut_column("state", state),
+    full_column("state", state),
     full_column("seq", |item| field(item, "seq")),
     cut_column("endpoint", endpoint),
     cut_column("last answer", last_answer),

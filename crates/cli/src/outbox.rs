@@ -71,6 +71,7 @@ pub enum ParkedAction {
     /// Show one with its payload
     Show(Row),
     /// Hand it over again, and the rows behind it
+    #[command(override_usage = "railpost outbox parked retry [OPTIONS] <SOURCE> <NUMBER|--all>")]
     Retry {
         /// The source
         source: String,

@@ -7,6 +7,7 @@ use super::{Client, Failure, Method};
 
 /// Tenants that a hint names.
 const TENANTS_NAMED_MAX: usize = 10;
+const CHOOSE_TENANT: &str = "choose a tenant with --tenant or RAILPOST_TENANT";
 
 impl Client {
     /// Whether the server's URL has a path of its own.
@@ -52,7 +53,7 @@ impl Client {
             Some(_) => format!("Nothing in tenant `{tenant}` matches."),
         };
         match self.other_tenants() {
-            Some(others) => format!("{what} {others}"),
+            Some(others) => format!("{what} Other tenants: {others}; {CHOOSE_TENANT}."),
             None => what,
         }
     }
@@ -70,7 +71,7 @@ impl Client {
         }
         let named = others.iter().take(TENANTS_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = if others.len() > TENANTS_NAMED_MAX { " and more" } else { "" };
-        Some(format!("Other tenants: {named}{more}; choose one with --tenant or RAILPOST_TENANT."))
+        Some(format!("{named}{more}"))
     }
 
     /// How to find a thing that the server does not know.
@@ -98,7 +99,7 @@ impl Client {
 
     fn how_to_find_tenant(&self) -> String {
         if let Some(others) = self.other_tenants() {
-            return format!("{others} `railpost tenants list` lists all");
+            return format!("the server has {others}: {CHOOSE_TENANT}");
         }
         let own = self.get(&self.of_server(&["whoami"])).ok();
         match own.as_ref().and_then(|whoami| whoami["tenant"].as_str()) {

@@ -11,5 +11,6 @@ mod tenants;
 mod sending;
 mod listening;
 mod resources;
+mod questions;
 mod upkeep;
 mod docs;
