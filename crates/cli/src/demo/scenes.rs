@@ -47,7 +47,7 @@ impl Scene {
             Scene::OneRequest => "one event goes to the steady receiver. This is the request that arrives.".to_owned(),
             Scene::RetryWithBackoff => "an event goes to the flaky receiver, which fails twice. Railpost retries, each time after a longer wait.".to_owned(),
             Scene::HeadOfLine => "three events of one key. The first fails for now; the other two wait behind it.".to_owned(),
-            Scene::OtherKeysFlow => "meanwhile other keys continue: a waiting lane delays no other lane.".to_owned(),
+            Scene::OtherKeysFlow => "the same once more, and at the same time events of four other keys: a waiting lane delays no other lane.".to_owned(),
             Scene::DuplicateIgnored => "the forgetful receiver processes the event, but its answer is lost. The event is sent again, with the same id.".to_owned(),
             Scene::RateLimited => "the rate-limiting receiver answers 429 with Retry-After. Railpost waits that long.".to_owned(),
             Scene::Slow => "the slow receiver takes a second for each event; one key keeps its order.".to_owned(),
@@ -103,7 +103,8 @@ async fn one_request(world: &DemoWorld) -> Result<String, DemoError> {
 }
 
 async fn retry_with_backoff(world: &DemoWorld) -> Result<String, DemoError> {
-    // The receiver that is down gets its share now: it is looked at in the last scene.
+    // The receiver that is down gets its share here: it is looked at in the last scene.
+    world.down.begin_outage();
     publish(world, "invoice.sent", "invoice-1", 3).await?;
     publish(world, "payment.taken", "payment-1", 1).await?;
     let requests = world.flaky.wait(|requests| !landed(requests, "payment-1").is_empty()).await;
@@ -119,16 +120,17 @@ async fn head_of_line(world: &DemoWorld) -> Result<String, DemoError> {
 }
 
 async fn other_keys_flow(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "payment.taken", "payment-3", 3).await?;
     for number in 1..=4 {
         publish(world, "order.created", &format!("order-{number}"), 2).await?;
     }
     let keys = ["order-1", "order-2", "order-3", "order-4"];
     let all = |requests: &[DemoRequest]| keys.iter().all(|key| landed(requests, key).len() >= 2);
     world.poisoned.wait(all).await;
-    let requests = world.flaky.wait(|requests| landed(requests, "payment-2").len() >= 3).await;
+    let requests = world.flaky.wait(|requests| landed(requests, "payment-3").len() >= 3).await;
     Ok(format!(
-        "four other keys landed; then payment-2 did, in order: {:?}.",
-        landed(&requests, "payment-2")
+        "four other keys landed; then payment-3 did, in order: {:?}.",
+        landed(&requests, "payment-3")
     ))
 }
 
