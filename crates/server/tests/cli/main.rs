@@ -12,5 +12,7 @@ mod sending;
 mod listening;
 mod resources;
 mod questions;
+mod whereabouts;
+mod fixing;
 mod upkeep;
 mod docs;

@@ -145,12 +145,12 @@ fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
     let failed = world.run(&["send", "order.placed", "--key", "7", "--wait"]).expect(1);
     assert!(failed.err.contains("railpost dead-letters list"), "{}", failed.err);
     world.run(&["send", "order.paid", "--key", "7"]).expect(0);
-    let lanes = world.json(&["lanes", "list"]);
+    let lanes = world.json(&["lanes", "list", "--held"]);
     let held_by = items(&lanes)[0]["held_by"].as_str().unwrap();
     let dead = world.json(&["dead-letters", "list"]);
     assert_eq!((items(&dead).len(), &items(&dead)[0]["id"]), (1, &json!(held_by)));
-    assert_eq!(world.json(&["dead-letters", "show", held_by])["last_status"], 500);
-    for list in [&["lanes", "list"][..], &["dead-letters", "list"]] {
+    assert_eq!(world.json(&["dead-letters", "show", held_by])["last_answer"]["status"], 500);
+    for list in [&["lanes", "list"][..], &["lanes", "list", "--held"], &["dead-letters", "list"]] {
         let table = world.run(list).expect(0).out;
         assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
     }
@@ -276,17 +276,19 @@ fn a_lane_that_one_of_four_endpoints_holds_is_listed() {
     }
     world.run(&["send", "order.paid", "--key", "order-1"]).expect(0);
     let listed = loop {
-        let listed = world.run(&["lanes", "list"]).expect(0).out;
+        let listed = world.run(&["lanes", "list", "--held"]).expect(0).out;
         if listed.contains("order-1") {
             break listed;
         }
     };
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(listed.contains("permanent (422)"), "{listed}");
-    let held = &world.json(&["lanes", "list"])["items"][0];
-    let endpoint = held["endpoint"].as_str().unwrap();
-    assert!(listed.contains(endpoint), "{listed}");
-    let deliveries = world.run(&["deliveries", "list"]).expect(0).out;
-    assert!(deliveries.lines().any(|line| line.contains(endpoint)), "{deliveries}");
+    let held = &world.json(&["lanes", "list", "--held"])["items"][0];
     assert_eq!(held["held_at_seq"], 1);
+    let endpoint = world.json(&["endpoints", "show", held["endpoint"].as_str().unwrap()]);
+    let url = endpoint["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    assert!(listed.contains(&url), "{listed}");
+    let deliveries = world.run(&["deliveries", "list"]).expect(0).out;
+    let line = deliveries.lines().find(|line| line.contains(&url)).unwrap();
+    assert!(line.contains("dead (holds)") && line.contains("422"), "{deliveries}");
 }
