@@ -27,9 +27,9 @@ pub enum Action {
 
 const COLUMNS: [Column; 4] = [
     full_column("when", |item| age(item, "at")),
-    cut_column("action", |item| field(item, "action")),
+    full_column("action", |item| field(item, "action")),
     full_column("target", |item| field(item, "target")),
-    full_column("actor", |item| field(item, "actor")),
+    cut_column("actor", |item| field(item, "actor")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {

@@ -77,7 +77,10 @@ pub(super) fn short_url(url: &str) -> &str {
 pub(super) fn state(item: &Value) -> String {
     match (item["state"].as_str(), item["holds_lane"].as_bool()) {
         (Some("dead"), Some(true)) => "dead (holds)".to_owned(),
-        (Some("waiting"), _) => format!("waiting ({})", age(item, "until")),
+        (Some("waiting"), _) => match age(item, "until") {
+            until if until.starts_with("in ") => format!("waiting ({until})"),
+            _ => "waiting (due)".to_owned(),
+        },
         (Some("discarded"), _) if item["reason"] == "endpoint_removed" => {
             "discarded (endpoint removed)".to_owned()
         }
@@ -115,21 +118,14 @@ pub(super) fn show(session: &Session, delivery: &Value) -> Outcome {
     let mut shown = facts(delivery, &["last_answer", "response_headers"]);
     let last = &delivery["last_answer"];
     if last.is_object() {
-        let message = last["message"].as_str().map(|message| format!(": {message}"));
-        let words = format!(
-            "{}{}, {}",
-            last_answer(delivery),
-            message.unwrap_or_default(),
-            age(last, "at")
-        );
+        let (message, number) = (field(last, "message"), field(last, "attempt"));
+        let words = format!("{message} (attempt {number}, {})", age(last, "at"));
         shown.push(("last answer".to_owned(), words));
     }
     session.out.facts(&shown)?;
-    session.out.hint(&format!(
-        "Its attempts: railpost deliveries attempts {}. The whole story: railpost events story {}.",
-        field(delivery, "id"),
-        field(delivery, "event")
-    ));
+    let (id, event) = (field(delivery, "id"), field(delivery, "event"));
+    session.out.hint(&format!("Its attempts: railpost deliveries attempts {id}"));
+    session.out.hint(&format!("The whole story: railpost events story {event}"));
     Ok(())
 }
 
@@ -178,4 +174,17 @@ pub(super) fn skipped(session: &Session, delivery: &Value) -> Outcome {
         field(delivery, "id")
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_delivery_whose_retry_is_due_is_not_said_to_have_been_tried() {
+        let waiting = |until: &str| state(&json!({ "state": "waiting", "until": until }));
+        assert_eq!(waiting("2020-01-01T00:00:00Z"), "waiting (due)");
+        assert!(waiting("2100-01-01T00:00:00Z").starts_with("waiting (in "));
+    }
 }

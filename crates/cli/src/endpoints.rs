@@ -181,7 +181,7 @@ fn headers(lines: &[String]) -> Outcome<Option<Value>> {
 
 const COLUMNS: [Column; 4] = [
     full_column("id", |item| field(item, "id")),
-    cut_column("health", health::cell),
+    full_column("health", health::cell),
     cut_column("types", |item| field(item, "types")),
     cut_column("url", |item| field(item, "url")),
 ];
@@ -224,7 +224,7 @@ fn show(out: Out, endpoint: &Value) -> Outcome {
     if out.json {
         return out.value(endpoint);
     }
-    let settings = facts(endpoint, &["id", "url", "health", "policy"]);
+    let settings = facts(endpoint, &["id", "url", "health", "status", "policy"]);
     let named = |name: &str| (name.to_owned(), field(endpoint, name));
     let mut shown = vec![named("id"), named("url")];
     shown.extend(health::facts(endpoint));
@@ -244,8 +244,18 @@ fn show_health(out: Out, answer: &Value) -> Outcome {
 }
 
 /// The fields of an endpoint's health that are told in words.
-const HEALTH_FIELDS: [&str; 7] =
-    ["state", "since", "waits_for", "until", "last_error", "last_success_at", "next"];
+const HEALTH_FIELDS: [&str; 10] = [
+    "state",
+    "status",
+    "since",
+    "waits_for",
+    "until",
+    "last_error",
+    "last_success_at",
+    "next",
+    "breaker",
+    "held_until",
+];
 
 fn delete(session: &Session, id: &str, confirmation: Confirmation) -> Outcome {
     let (client, out) = (&session.client, session.out);

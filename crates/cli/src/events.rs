@@ -40,7 +40,7 @@ const COLUMNS: [Column; 5] = [
     full_column("id", |item| field(item, "id")),
     cut_column("type", |item| field(item, "type")),
     cut_column("key", |item| field(item, "key")),
-    cut_column("deliveries", |item| states(&item["deliveries"])),
+    full_column("deliveries", |item| states(&item["deliveries"])),
     full_column("accepted", |item| age(item, "accepted_at")),
 ];
 

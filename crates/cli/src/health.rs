@@ -4,7 +4,7 @@ use railpost_engine::Time;
 use serde_json::Value;
 
 use super::attempts::answer;
-use super::out::{age, field, since_now, with_age};
+use super::out::{age, field, since_now, time};
 
 /// Its state, and what it waits for, as a cell.
 pub(super) fn cell(endpoint: &Value) -> String {
@@ -47,17 +47,16 @@ fn lines(endpoint: &Value) -> Vec<String> {
 /// Its parts for people, one to a line.
 pub(super) fn facts(endpoint: &Value) -> Vec<(String, String)> {
     let health = &endpoint["health"];
-    let since = health["since"].as_str().map(|at| format!(", since {}", with_age(at)));
-    let until = health["until"].as_str().map(|at| format!(", until {}", with_age(at)));
-    let state =
-        format!("{}{}{}", cell(endpoint), since.unwrap_or_default(), until.unwrap_or_default());
-    let mut facts = vec![("health".to_owned(), state)];
-    let mut add =
-        |name: &str, text: Option<String>| facts.extend(text.map(|text| (name.to_owned(), text)));
+    let mut facts = vec![("health".to_owned(), cell(endpoint))];
+    let mut add = |name: &str, text: Option<String>| {
+        facts.extend(text.map(|text| (name.to_owned(), text)));
+    };
+    let at = |item: &Value, name: &str| item[name].as_str().map(|_| time(item, name));
+    add("since", at(health, "since"));
+    add("until", at(health, "until"));
     let error = &health["last_error"];
-    let error_at = error["at"].as_str().map(with_age);
-    add("last error", error_at.map(|at| format!("{}, {at}", error_words(error))));
-    add("last success", health["last_success_at"].as_str().map(with_age));
+    add("last error", at(error, "at").map(|at| format!("{}, {at}", error_words(error))));
+    add("last success", at(health, "last_success_at"));
     add("next", next(health));
     facts
 }

@@ -6,7 +6,7 @@ use url::Url;
 use super::Session;
 use super::failure::Outcome;
 use super::instant::instant;
-use super::out::Column;
+use super::out::{Column, TableLayout};
 
 /// How much of a list is wanted.
 #[derive(Clone, Debug, clap::Args)]
@@ -157,13 +157,13 @@ struct Printer<'a> {
     session: &'a Session,
     columns: &'a [Column],
     below: fn(&Value) -> Vec<String>,
-    widths: Vec<usize>,
+    layout: TableLayout,
     printed: usize,
 }
 
 impl<'a> Printer<'a> {
     fn new(session: &'a Session, columns: &'a [Column]) -> Self {
-        Self { session, columns, below: |_| Vec::new(), widths: Vec::new(), printed: 0 }
+        Self { session, columns, below: |_| Vec::new(), layout: TableLayout::default(), printed: 0 }
     }
 
     fn items(&mut self, items: &[Value]) -> Outcome {
@@ -173,7 +173,7 @@ impl<'a> Printer<'a> {
             return if items.is_empty() {
                 Ok(())
             } else {
-                out.table(self.columns, items, &mut self.widths, self.below)
+                out.table(self.columns, items, &mut self.layout, self.below)
             };
         }
         for item in items {

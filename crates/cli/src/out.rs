@@ -21,8 +21,8 @@ pub struct Out {
 const WIDTH_MAX: usize = 120;
 /// No line is made narrower than this.
 const WIDTH_MIN: usize = 60;
-/// No column is cut shorter.
-const CUT_MIN: usize = 8;
+/// No column is cut shorter: less of a URL or a type is not worth reading.
+const CUT_MIN: usize = 12;
 const GAP: &str = "  ";
 /// Spaces before a line below an item.
 const INDENT: usize = 4;
@@ -126,34 +126,28 @@ impl Out {
         Ok(())
     }
 
-    /// Items as a table, each with lines `below` it. `widths` holds what the page before needed, so that
-    /// pages line up.
+    /// Items as a table, each with lines `below` it.
     pub(super) fn table(
         self,
         columns: &[Column],
         items: &[Value],
-        widths: &mut Vec<usize>,
+        layout: &mut TableLayout,
         below: fn(&Value) -> Vec<String>,
     ) -> Outcome {
         let rows: Vec<Vec<String>> = items
             .iter()
             .map(|item| columns.iter().map(|column| (column.cell)(item)).collect())
             .collect();
-        let first_page = widths.is_empty();
-        widths.resize(columns.len(), 0);
-        for (at, column) in columns.iter().enumerate() {
-            let widest = rows.iter().map(|row| len(&row[at])).max().unwrap_or(0);
-            widths[at] = widths[at].max(widest).max(column.title.len());
-        }
-        fit(columns, widths, self.width);
+        let first_page = layout.widths.is_empty();
+        layout.fit(columns, &rows, self.width);
         if first_page {
             let titles: Vec<String> =
                 columns.iter().map(|column| column.title.to_uppercase()).collect();
-            self.line(&self.bold(&aligned(&titles, widths)))?;
+            self.line(&self.bold(&layout.aligned(&titles)))?;
         }
         for (row, item) in rows.iter().zip(items) {
-            self.line(&self.painted(&aligned(row, widths)))?;
-            for line in below(item) {
+            self.line(&self.painted(&layout.aligned(row)))?;
+            for line in layout.moved_cells(columns, row).into_iter().chain(below(item)) {
                 self.wrapped(&line, INDENT).iter().try_for_each(|line| self.line(line))?;
             }
         }
@@ -189,30 +183,78 @@ fn len(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Makes the columns that may be cut narrower until a line fits.
-fn fit(columns: &[Column], widths: &mut [usize], line: usize) {
-    let gaps = GAP.len() * columns.len().saturating_sub(1);
-    loop {
-        let wide = (widths.iter().sum::<usize>() + gaps).saturating_sub(line);
-        let cuttable = |at: &usize| columns[*at].may_be_cut && widths[*at] > CUT_MIN;
-        let widest = (0..columns.len()).filter(cuttable).max_by_key(|at| widths[*at]);
-        match widest {
-            Some(at) if wide > 0 => widths[at] -= 1,
-            _ => return,
+/// How wide the columns of a table are. The pages of a list share it, so that they line up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TableLayout {
+    widths: Vec<usize>,
+    /// Columns that do not fit: their cells stand on a line below the row.
+    moved: Vec<usize>,
+}
+
+impl TableLayout {
+    /// Makes room for these rows in lines of this width: moves columns that may be cut below the row until the
+    /// others can be read, then cuts the widest of these.
+    fn fit(&mut self, columns: &[Column], rows: &[Vec<String>], line: usize) {
+        self.widths.resize(columns.len(), 0);
+        for (at, column) in columns.iter().enumerate() {
+            let widest = rows.iter().map(|row| len(&row[at])).max().unwrap_or(0);
+            self.widths[at] = self.widths[at].max(widest).max(column.title.len());
         }
+        let least = |at: usize| match columns[at].may_be_cut {
+            true => self.widths[at].min(CUT_MIN),
+            false => self.widths[at],
+        };
+        let cuttable: Vec<usize> =
+            (0..columns.len()).filter(|at| columns[*at].may_be_cut).collect();
+        for at in cuttable.iter().rev() {
+            let kept = (0..columns.len()).filter(|at| !self.moved.contains(at));
+            if kept.map(|at| least(at) + GAP.len()).sum::<usize>() <= line + GAP.len() {
+                break;
+            }
+            if !self.moved.contains(at) {
+                self.moved.push(*at);
+            }
+        }
+        self.moved.sort_unstable();
+        self.cut(&cuttable, line);
+    }
+
+    fn cut(&mut self, cuttable: &[usize], line: usize) {
+        loop {
+            let kept = (0..self.widths.len()).filter(|at| !self.moved.contains(at));
+            let wide = kept.map(|at| self.widths[at] + GAP.len()).sum::<usize>();
+            let may_be_cut = |at: &&usize| !self.moved.contains(at) && self.widths[**at] > CUT_MIN;
+            let widest = cuttable.iter().filter(may_be_cut).max_by_key(|at| self.widths[**at]);
+            match widest {
+                Some(at) if wide > line + GAP.len() => self.widths[*at] -= 1,
+                _ => return,
+            }
+        }
+    }
+
+    /// The cells of a row that stand in its line.
+    fn aligned(&self, cells: &[String]) -> String {
+        let kept = (0..cells.len()).filter(|at| !self.moved.contains(at));
+        let line: Vec<String> = kept.map(|at| padded(&cells[at], self.widths[at])).collect();
+        line.join(GAP).trim_end().to_owned()
+    }
+
+    /// The cells of a row that stand below it, with their titles.
+    fn moved_cells(&self, columns: &[Column], cells: &[String]) -> Option<String> {
+        let told = self.moved.iter().filter(|at| cells[**at] != "-");
+        let told: Vec<String> =
+            told.map(|at| format!("{} {}", columns[*at].title, cells[*at])).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 }
 
-fn aligned(cells: &[String], widths: &[usize]) -> String {
-    let cell = |(text, width): (&String, &usize)| {
-        if len(text) > *width {
-            let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-            return format!("{kept}…");
-        }
-        format!("{text:width$}", width = *width)
-    };
-    let line: Vec<String> = cells.iter().zip(widths).map(cell).collect();
-    line.join(GAP).trim_end().to_owned()
+/// A text in this width, cut if it is longer.
+fn padded(text: &str, width: usize) -> String {
+    if len(text) > width {
+        let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+        return format!("{kept}…");
+    }
+    format!("{text:width$}")
 }
 
 /// The width of the terminal that results go to.
@@ -345,19 +387,31 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_table_fits_and_leaves_whole_columns_whole() {
+    fn layout(line: usize) -> TableLayout {
         let columns = [
             full_column("id", |item| field(item, "id")),
             cut_column("url", |item| field(item, "url")),
         ];
-        let id = "x".repeat(60);
-        let mut widths = vec![60, 90];
-        fit(&columns, &mut widths, 100);
-        assert_eq!(widths, [60, 38]);
-        let line = aligned(&[id.clone(), "u".repeat(90)], &widths);
+        let mut layout = TableLayout::default();
+        layout.fit(&columns, &[vec!["x".repeat(60), "u".repeat(90)]], line);
+        let below = layout.moved_cells(&columns, &["x".to_owned(), "u".to_owned()]);
+        assert_eq!(below.as_deref(), (!layout.moved.is_empty()).then_some("url u"));
+        layout
+    }
+
+    #[test]
+    fn a_table_fits_and_leaves_whole_columns_whole() {
+        let cells = ["x".repeat(60), "u".repeat(90)];
+        let line = layout(100).aligned(&cells);
         assert_eq!(len(&line), 100);
-        assert!(line.starts_with(&id) && line.ends_with("u…"));
+        assert!(line.starts_with(&cells[0]) && line.ends_with("u…"));
+    }
+
+    #[test]
+    fn a_column_that_cannot_be_read_in_a_narrow_line_moves_below() {
+        assert_eq!(layout(74).moved, Vec::<usize>::new());
+        assert_eq!(layout(73).moved, vec![1_usize]);
+        assert_eq!(layout(73).aligned(&["x".repeat(60), "u".repeat(90)]), "x".repeat(60));
     }
 
     #[test]
