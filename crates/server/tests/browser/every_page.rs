@@ -23,8 +23,14 @@ fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World 
         "breaker": null,
         "retry": {"backoff": {"strategy": "exponential", "base": "5m", "jitter": "none"}},
     });
-    down.answers(&[503; 8]);
+    down.answers(&[503; 400]);
     world.endpoint_with(&json!({"url": down.url(), "types": ["invoice.*"], "policy": retrying, "description": "the bookkeeper, down at the moment"}));
+    let shop = json!({"retry": {"backoff": {"strategy": "fixed", "delay": "2m"}}});
+    let parcels = json!({"url": format!("{}/parcels", down.url()), "types": ["parcel.*"], "policy": shop, "description": "the parcel service, its breaker open"});
+    world.endpoint_with(&parcels);
+    for number in 0..32 {
+        world.publish(&format!("s{number}"), "parcel.sent", Some(&format!("parcel-{number:02}")));
+    }
     receiver.answers(&[422]);
     let poison = format!("customer-{}", "0123456789".repeat(9));
     for number in 1..=4 {
@@ -43,6 +49,7 @@ fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World 
     }
     world.delivery_in("o29", "delivered");
     world.delivery_in("i1", "waiting");
+    world.look_until(&format!("endpoints/{}/health", broken(&world)), |it| it["breaker"]["state"] == "open");
     for number in 0..3 {
         file.emit(&format!("r{number}"), "default", "order-1");
         file.emit(&format!("u{number}"), "acme", &poison);
@@ -79,10 +86,11 @@ fn pages(world: &World) -> Vec<(&'static str, String)> {
         ("lanes", of_tenant("/lanes")),
         ("endpoints", of_tenant("/endpoints")),
         ("endpoint", of_tenant(&format!("/endpoints/{}?range=15m", first("endpoints")))),
+        ("endpoint-waiting", of_tenant(&format!("/endpoints/{}?range=15m", broken(world)))),
         ("endpoint-new", of_tenant("/endpoints/new")),
         ("endpoint-edit", of_tenant(&format!("/endpoints/{}/edit", first("endpoints")))),
         ("events", of_tenant("/events")),
-        ("event", of_tenant(&format!("/events/{}", first("events")))),
+        ("event", of_tenant("/events/p1")),
         ("deliveries", of_tenant("/deliveries")),
         ("delivery", of_tenant(&format!("/deliveries/{}", first("dead-letters")))),
         ("dead-letters", of_tenant("/dead-letters")),
@@ -96,6 +104,13 @@ fn pages(world: &World) -> Vec<(&'static str, String)> {
         ("outbox-trouble", "/dashboard/outbox/billing".to_owned()),
         ("outbox-parked-row", format!("/dashboard/outbox/shop/parked/{parked}")),
     ]
+}
+
+/// The endpoint whose breaker is open.
+fn broken(world: &World) -> String {
+    let endpoints = world.look("endpoints");
+    let found = endpoints["items"].as_array().unwrap().iter().find(|it| it["types"][0] == "parcel.*");
+    found.unwrap()["id"].as_str().unwrap().to_owned()
 }
 
 #[test]
