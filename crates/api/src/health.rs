@@ -78,9 +78,9 @@ impl Media for Ready {
         let ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::OK);
         let not_ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::SERVICE_UNAVAILABLE);
         vec![
-            DescribedAnswer { about: "The server can accept events.", ..ready },
+            DescribedAnswer { about: Some("The server can accept events."), ..ready },
             DescribedAnswer {
-                about: "The server cannot accept events; `reasons` has the causes.",
+                about: Some("The server cannot accept events; `reasons` has the causes."),
                 ..not_ready
             },
         ]

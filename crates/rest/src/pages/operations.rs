@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::schemas::{self, type_of};
 use super::{escape, html, links, prose};
+use crate::openapi::referred_name;
 
 /// The page for this OpenAPI document.
-pub(super) fn page(document: &Value) -> String {
+pub fn page(document: &Value) -> String {
     let tags: Vec<(&str, &str)> = items(&document["tags"])
         .map(|tag| (text(&tag["name"]), text(&tag["description"])))
         .collect();
@@ -35,7 +36,7 @@ fn group(document: &Value, name: &str, about: &str) -> String {
     for (path, item) in fields(&document["paths"]) {
         for (method, operation) in fields(item) {
             if operation["tags"][0] == name {
-                section.push_str(&one(path, method, operation));
+                section.push_str(&one(document, (path, method), operation));
             }
         }
     }
@@ -43,7 +44,7 @@ fn group(document: &Value, name: &str, about: &str) -> String {
 }
 
 /// One operation: its line is always to be seen, the rest on request.
-fn one(path: &str, method: &str, operation: &Value) -> String {
+fn one(document: &Value, (path, method): (&str, &str), operation: &Value) -> String {
     let id = text(&operation["operationId"]);
     let mut article = format!(
         "<details class=\"operation\" id=\"{id}\">\n<summary><span class=\"method {method}\">{}</span> \
@@ -56,7 +57,7 @@ fn one(path: &str, method: &str, operation: &Value) -> String {
     let _ = writeln!(article, "<p>{} <span class=\"id\">{id}</span></p>", prose(needs));
     article.push_str(&parameters(&operation["parameters"]));
     article.push_str(&body(&operation["requestBody"]));
-    article.push_str(&answers(&operation["responses"]));
+    article.push_str(&answers(document, &operation["responses"]));
     article + "</details>\n"
 }
 
@@ -88,10 +89,12 @@ fn body(body: &Value) -> String {
     format!("<h3>Body</h3>\n<ul>\n{}</ul>\n", contents(&body["content"]))
 }
 
-fn answers(responses: &Value) -> String {
+fn answers(document: &Value, responses: &Value) -> String {
     let mut list = String::new();
     for (status, response) in fields(responses) {
-        let status = if status == "default" { "else" } else { status.as_str() };
+        let shared = response["$ref"].as_str().map(referred_name);
+        let shared = shared.map(|name| &document["components"]["responses"][name]);
+        let response = shared.unwrap_or(response);
         let about = prose(text(&response["description"]));
         let contents = contents(&response["content"]);
         let _ = writeln!(list, "<li><code>{status}</code> {about}<ul>\n{contents}</ul></li>");

@@ -6,24 +6,28 @@ use http::{Method, StatusCode};
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use crate::auth::Needs;
+use crate::needs::Needs;
+use crate::operation::{HandlerTypes, Operation};
 use crate::problem::Code;
-use crate::route::{HandlerTypes, Route};
+
+/// What is said of an answer whose meaning is missing. A test finds it.
+pub const UNSAID: &str = "Success.";
 
 /// The answers of one operation.
-pub(super) fn responses(route: &Route, handler: &HandlerTypes) -> Value {
+pub(super) fn responses(operation: &Operation, handler: &HandlerTypes) -> Value {
     let mut responses = Map::new();
     for answer in &handler.answers {
-        let mut response = json!({ "description": answer.about });
+        let about = answer.about.or(operation.meaning);
+        let mut response = json!({ "description": about.unwrap_or(UNSAID) });
         if let Some((kind, schema)) = &answer.content {
             response["content"] = json!({ *kind: { "schema": schema } });
         }
-        if handler.repeatable && route.method != Method::GET {
+        if handler.repeatable && operation.method != Method::GET {
             response["headers"] = json!({ "Idempotency-Replayed": REPLAYED.to_json() });
         }
         responses.insert(answer.status.as_str().to_owned(), response);
     }
-    for status in refusals(route, handler) {
+    for status in refusals(operation, handler) {
         let name = component(status);
         let refusal = json!({ "$ref": format!("#/components/responses/{name}") });
         responses.entry(status.as_str()).or_insert(refusal);
@@ -32,10 +36,10 @@ pub(super) fn responses(route: &Route, handler: &HandlerTypes) -> Value {
 }
 
 /// With which statuses an operation refuses or fails.
-fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
-    let keyed = route.needs != Needs::Nothing;
-    let scoped = keyed && route.needs != Needs::AnyKey;
-    let (mutates, reads) = (route.method != Method::GET, !handler.body.is_empty());
+fn refusals(operation: &Operation, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
+    let keyed = operation.needs != Needs::Nothing;
+    let scoped = keyed && operation.needs != Needs::AnyKey;
+    let (mutates, reads) = (operation.method != Method::GET, !handler.body.is_empty());
     let possible = [
         (true, StatusCode::BAD_REQUEST),
         (true, StatusCode::INTERNAL_SERVER_ERROR),
@@ -43,7 +47,7 @@ fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
         (keyed, StatusCode::UNAUTHORIZED),
         (keyed, StatusCode::TOO_MANY_REQUESTS),
         (scoped, StatusCode::FORBIDDEN),
-        (route.path.contains('{'), StatusCode::NOT_FOUND),
+        (operation.path.contains('{'), StatusCode::NOT_FOUND),
         (mutates, StatusCode::CONFLICT),
         (mutates, StatusCode::REQUEST_TIMEOUT),
         (mutates, StatusCode::PAYLOAD_TOO_LARGE),
@@ -51,7 +55,7 @@ fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
         (reads, StatusCode::UNPROCESSABLE_ENTITY),
     ];
     let general = possible.into_iter().filter(|(possible, _)| *possible).map(|(_, status)| status);
-    general.chain(route.refusals.iter().copied()).collect()
+    general.chain(operation.refusals.iter().copied()).collect()
 }
 
 /// The answers that refuse or fail, by name: each with the codes that have its status.
@@ -63,7 +67,7 @@ pub(super) fn problems(problem: &Schema) -> Value {
     let one = |(status, codes): (StatusCode, Vec<Code>)| {
         let codes: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
         let mut response = json!({
-            "description": format!("{}: {}.", reason(status), codes.join(", ")),
+            "description": format!("{} Code: {}.", cause(status), codes.join(", ")),
             "content": { "application/problem+json": { "schema": problem } },
         });
         let headers: Map<String, Value> = headers(status)
@@ -78,6 +82,53 @@ pub(super) fn problems(problem: &Schema) -> Value {
     by_status.into_iter().map(one).collect()
 }
 
+/// Why a request gets this status, and what became of it.
+fn cause(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => {
+            "The body is not JSON, or a parameter or a header is invalid. Nothing was done."
+        }
+        StatusCode::UNAUTHORIZED => "The API key is missing, unknown, expired or revoked.",
+        StatusCode::FORBIDDEN => "The scope of the API key does not allow this operation.",
+        StatusCode::NOT_FOUND => {
+            "The path or the object does not exist, or it belongs to another tenant."
+        }
+        StatusCode::METHOD_NOT_ALLOWED => "The path does not have this method.",
+        StatusCode::REQUEST_TIMEOUT => {
+            "The client took too long to send the request. Nothing was done; send it again."
+        }
+        StatusCode::CONFLICT => {
+            "The request contradicts what is stored, or another request with the same `Idempotency-Key`. \
+             Nothing was done. If the answer has `Retry-After`, a retry may succeed."
+        }
+        StatusCode::GONE => "The signed URL has expired. A new attempt carries a new one.",
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "The body has more bytes than this operation allows. Nothing was done."
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            "This operation does not take this `Content-Type`. Nothing was done."
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            "A field of the body is invalid, or a limit is reached. Nothing was done."
+        }
+        StatusCode::TOO_MANY_REQUESTS => {
+            "There were too many requests, or too much waits already. Nothing was done; send the request again \
+             after `Retry-After`."
+        }
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "The head of the request is too large.",
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            "A stored value could not be read, or Railpost has a defect. `detail` says which."
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            "The store cannot be read or written at the moment, or the server is stopping. The change may have been \
+             made: send the same request again after `Retry-After`, with the same event id or `Idempotency-Key`."
+        }
+        StatusCode::HTTP_VERSION_NOT_SUPPORTED => "The server does not speak this version of HTTP.",
+        other => reason(other),
+    }
+}
+
+/// A status in HTTP's own words.
 fn reason(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or_default()
 }

@@ -54,7 +54,8 @@ fn properties(schema: &Value) -> String {
 /// The choices that say what each means.
 fn choices(schema: &Value) -> String {
     let mut list = String::new();
-    for choice in items(&schema["oneOf"]).filter(|choice| choice["description"].is_string()) {
+    let all = items(&schema["oneOf"]).chain(items(&schema["anyOf"]));
+    for choice in all.filter(|choice| choice["description"].is_string()) {
         let about = prose(text(&choice["description"]));
         let _ = match choice["properties"].is_object() {
             true => writeln!(list, "<li>{about}{}</li>", properties(choice)),
