@@ -25,7 +25,8 @@ pub(super) fn state(health: &Value) -> Markup {
     html! {
         @match (text(health, "state"), text(health, "waits_for")) {
             ("waiting", "breaker") => { "waiting for the breaker" @if !until.is_null() { " until " (moment(until)) } }
-            ("waiting", "probe") => { "waiting for the answer to one attempt" }
+            ("waiting", "probe") if until.is_null() => { "waiting for the answer to one attempt" }
+            ("waiting", "probe") => { "half-open, the next delivery goes alone" }
             ("waiting", _) => { "left alone" @if !until.is_null() { " until " (moment(until)) } " (Retry-After)" }
             ("failing", _) => { "switched off after failures" }
             (state, _) => { (state) }

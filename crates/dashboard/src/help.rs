@@ -8,12 +8,13 @@ use super::visit::PageVisit;
 use super::{PageResult, Reply};
 
 /// The states of an endpoint, and what they mean.
-const STATES: [(&str, &str); 9] = [
+const STATES: [(&str, &str); 10] = [
     ("active", "Deliveries are sent as they come."),
     (
         "waiting for the breaker",
         "Too much failed. Nothing is sent until then; one attempt decides whether sending goes on.",
     ),
+    ("half-open", "One delivery goes alone; if it is acknowledged, sending goes on."),
     ("waiting for the answer to one attempt", "That attempt is on the wire."),
     ("left alone (Retry-After)", "The receiver asked to be left alone until then."),
     ("paused", "A person stopped it. Its backlog is kept."),
