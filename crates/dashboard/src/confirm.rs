@@ -3,10 +3,11 @@
 //! The form that asks is sent once more with `confirmed`, to the same address.
 
 use maud::{Markup, html};
+use railpost_api::Needs;
 
 use super::form::form;
 use super::layout::Tab;
-use super::visit::{CSRF, PageVisit};
+use super::visit::{ApiRefusal, CSRF, PageVisit};
 use super::{PageResult, Reply};
 
 /// The field by which a form says that its question was answered.
@@ -29,6 +30,10 @@ pub(super) struct Question {
 
 impl Question {
     pub(super) fn ask(self, visit: &PageVisit) -> PageResult {
+        if !visit.may(Needs::Manage) {
+            let detail = "this key may look at everything and change nothing";
+            return Err(ApiRefusal::new(403, "Forbidden", detail));
+        }
         let fields = visit.all_fields().iter().filter(|(name, _)| name != CSRF);
         let body = html! {
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }

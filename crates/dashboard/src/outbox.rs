@@ -185,7 +185,7 @@ pub(super) async fn check(visit: PageVisit) -> PageResult {
             @else { "The source cannot be read like this. Conditions that depend on a bad one were not checked." }
         }
         (table("Findings", &["Condition", "Verdict", "Found", "What to do"], &rows))
-        div.actions {
+        div.actions.result {
             (check_button(&visit, "Check again"))
             a href=(visit.path(&format!("/outbox/{name}"))) { "Back to the source" }
         }

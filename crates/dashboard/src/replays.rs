@@ -71,7 +71,7 @@ fn waits_for(visit: &PageVisit, replay: &Value) -> Markup {
     let endpoints = replay["waits_for"].as_array().map(Vec::as_slice).unwrap_or_default();
     html! {
         @if !endpoints.is_empty() {
-            div.flash.problem.waits-for role="alert" {
+            div.flash.warning role="alert" {
                 p { "Nothing is sent to these endpoints just now. What is handed over to them waits:" }
                 ul {
                     @for endpoint in endpoints {

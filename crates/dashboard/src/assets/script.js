@@ -113,6 +113,9 @@ function keepLive(part) {
     if (document.hidden) close();
     else if (!source) open();
   });
+  window.addEventListener("offline", () => {
+    if (source) lose();
+  });
   setInterval(() => {
     if (source && !lostAt && Date.now() - heardAt > SILENCE_MS) lose();
   }, RETRY_MS);

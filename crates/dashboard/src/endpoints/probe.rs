@@ -31,7 +31,7 @@ pub(crate) async fn probe(visit: PageVisit) -> PageResult {
             dt { "Endpoint" } dd { (health::badge(&result["health"])) }
             @if let Some(next) = result["health"]["next"].as_str() { dt { "Next" } dd { (sentence(next)) } }
         }
-        div.actions {
+        div.actions.result {
             @if resumable { (button(&visit, &path("/resume"), "Resume", "primary")) }
             (button(&visit, &path("/probe"), "Probe again", ""))
             a href=(path("")) { "Back to the endpoint" }
