@@ -58,7 +58,7 @@ fn letters_table(visit: &PageVisit, letters: &[Value], choosable: bool) -> Marku
             endpoint_link(visit, letter),
             shown::last_answer(&letter["last_answer"]),
             html! { code { (text(letter, "type")) } },
-            html! { (shown::key(&letter["key"])) @if letter["holds_lane"] == true { " " (badge("held")) } },
+            html! { div { (shown::key(&letter["key"])) @if letter["holds_lane"] == true { " " (badge("held")) } } },
             html! { (shown::reason(text(letter, "reason"))) },
             html! { (number(letter, "attempts")) },
             time(&letter["changed_at"]),
