@@ -1,7 +1,9 @@
 //! Attempts: one HTTP request for one delivery each.
 
 use http::Method;
-use railpost_engine::{AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify};
+use railpost_engine::{
+    AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify_past,
+};
 use railpost_store::limits::RESPONSE_BODY_LEN_MAX;
 use railpost_store::{AttemptView as Stored, LastAttempt, Timing};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
@@ -102,7 +104,7 @@ impl AttemptView {
         Self {
             number: detail.number,
             started_at: detail.started_at.into(),
-            outcome: classify(detail.result, overrides),
+            outcome: classify_past(detail.result, led_to, overrides),
             status,
             failure,
             message: detail.message,

@@ -8,7 +8,7 @@ use railpost_store::limits::{
 use railpost_wire::EventTypeFilter;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::limits::{BACKUP_PATH_LEN_MAX, CURSOR_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX};
+use crate::limits::{BACKUP_PATH_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX};
 
 /// What people call something, or say about it: any text without NUL.
 pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
@@ -72,15 +72,6 @@ pub(super) fn backlog_max(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn rate_per_s(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["integer", "null"], "minimum": 1, "maximum": REPLAY_RATE_MAX })
-}
-
-/// Where a list goes on.
-pub(super) fn cursor(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": ["string", "null"],
-        "pattern": "^[A-Za-z0-9_-]+$",
-        "maxLength": CURSOR_LEN_MAX,
-    })
 }
 
 /// A trace, as W3C Trace Context writes it.

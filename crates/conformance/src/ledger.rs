@@ -223,7 +223,7 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     assert_eq!(stored.status, EndpointStatus::Quarantined);
     assert_eq!((stored.failing_since, stored.updated_at), (Some(super::world::START), at));
-    assert_eq!(stored.for_engine().status, EndpointStatus::Quarantined);
+    assert_eq!(stored.for_engine(&[]).status, EndpointStatus::Quarantined);
 }
 
 pub(super) async fn a_record_does_not_undo_what_a_person_decided(world: World) {

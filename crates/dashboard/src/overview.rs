@@ -145,7 +145,7 @@ fn attention(overview: &Value) -> Markup {
                                 "/dashboard/t/" (text(endpoint, "tenant")) "/endpoints/"
                                 (text(endpoint, "endpoint"))
                             } { (text(endpoint, "url")) }
-                            " " (badge(text(endpoint, "why")))
+                            " " (badge(text(&endpoint["health"], "state")))
                         }
                     }
                 }

@@ -323,7 +323,7 @@ pub(super) async fn form(app: &App, parts: &Parts, body: Body) -> Result<Fields,
     if parts.method != Method::POST {
         return Ok(Vec::new());
     }
-    let bytes = read_body(app, body, FORM_LEN_MAX).await;
+    let bytes = read_body(app.settings.limits.of_bodies(), body, FORM_LEN_MAX).await;
     Ok(pairs(&bytes.map_err(ApiRefusal::from)?))
 }
 

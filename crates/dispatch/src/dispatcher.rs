@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Command, Config, Counters, Delivery, Health, IgnoredReason, Input, Notice, Span, Transition,
+    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, Notice, Span,
+    Transition,
 };
 use railpost_store::{
     AcceptBatch, AttemptDetail, AuditEntry, Change, Epoch, NewEndpoint, NewSecret, PageRequest,
@@ -105,6 +106,24 @@ pub struct AttemptEnded<'a> {
     pub replay: bool,
     /// The producer's trace with the attempt's own span, as the receiver saw it.
     pub trace: Option<TraceParent>,
+}
+
+/// How an endpoint that is served here is doing.
+#[derive(Clone, Debug)]
+pub struct ServedHealth {
+    /// As the engine has it.
+    pub health: Health,
+    /// Why nothing can be sent to it as it is, if that is so.
+    pub blocked: Option<String>,
+}
+
+/// How many endpoints are in which state, and how those are doing that need attention.
+#[derive(Clone, Debug)]
+pub struct EndpointSurvey {
+    /// How many endpoints, by [`HealthState`] in the order of [`HealthState::ALL`].
+    pub counts: [u64; HealthState::ALL.len()],
+    /// Endpoints that someone should look at.
+    pub attention: Vec<(EndpointId, ServedHealth)>,
 }
 
 /// Is told what happens. Called on the dispatcher's own task: it must not block.
@@ -310,13 +329,33 @@ impl Dispatcher {
     }
 
     /// How an endpoint is doing; nothing if it is not served here.
-    pub async fn health(&self, id: EndpointId) -> Result<Option<Health>, Stopped> {
-        self.ask(|answer| LoopCommand::Health(id, answer)).await
+    pub async fn health(&self, id: EndpointId) -> Result<Option<ServedHealth>, Stopped> {
+        Ok(self.health_of(&[id]).await?.pop().flatten())
     }
 
-    /// Why nothing can be sent to an endpoint as it is, if that is so.
-    pub async fn blocked(&self, id: EndpointId) -> Result<Option<String>, Stopped> {
-        self.ask(|answer| LoopCommand::Blocked(id, answer)).await
+    /// The same for many endpoints, in their order.
+    pub async fn health_of(
+        &self,
+        ids: &[EndpointId],
+    ) -> Result<Vec<Option<ServedHealth>>, Stopped> {
+        self.ask(|answer| LoopCommand::Health(ids.to_vec(), answer)).await
+    }
+
+    /// The states of all endpoints, or of a tenant's, and how at most `attention_max` are doing that need
+    /// attention.
+    pub async fn survey(
+        &self,
+        tenant: Option<&TenantId>,
+        attention_max: usize,
+    ) -> Result<EndpointSurvey, Stopped> {
+        let tenant = tenant.cloned().map(Box::new);
+        self.ask(|answer| LoopCommand::Survey { tenant, attention_max, answer }).await
+    }
+
+    /// Ends the wait of an endpoint that is switched on, as a person wants it: an open breaker lets its probe go at
+    /// once, and `Retry-After` is lifted. Answers how the endpoint was doing before.
+    pub async fn end_wait(&self, id: EndpointId) -> Result<Option<ServedHealth>, Stopped> {
+        self.ask(|answer| LoopCommand::EndWait(id, answer)).await
     }
 
     /// What the engine has done since it started.
@@ -378,8 +417,9 @@ impl Dispatcher {
         for (endpoint, secrets) in endpoints.iter().zip(secrets) {
             // One endpoint whose secrets cannot be opened does not keep the others from being served.
             let secrets = secrets.map_err(|trouble| trouble.to_string());
+            let for_engine = endpoint.for_engine(secrets.as_deref().unwrap_or_default());
             let prepared = Arc::new(PreparedEndpoint::new(endpoint, secrets));
-            let endpoint = Box::new(endpoint.for_engine());
+            let endpoint = Box::new(for_engine);
             self.send_command(LoopCommand::PutEndpoint { endpoint, prepared, reload }).await?;
         }
         Ok(())

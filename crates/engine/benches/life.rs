@@ -44,7 +44,9 @@ impl Bench {
                 tenant: format!("tenant-{}", number % 10).parse().expect("a tenant id"),
                 policy: policy.clone(),
                 status: EndpointStatus::Active,
+                status_since: None,
                 failing_since: None,
+                rotated_at: None,
             }));
         }
         bench

@@ -240,15 +240,24 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint as the engine needs to know it.
-    pub fn for_engine(&self) -> railpost_engine::Endpoint {
+    /// The endpoint as the engine needs to know it. Secrets that cannot be read count as none.
+    pub fn for_engine(&self, secrets: &[EndpointSecret]) -> railpost_engine::Endpoint {
         railpost_engine::Endpoint {
             id: self.id,
             tenant: self.tenant.clone(),
             policy: self.settings.policy.clone(),
             status: self.status,
+            status_since: None,
             failing_since: self.failing_since,
+            rotated_at: self.rotated_at(secrets),
         }
+    }
+
+    /// When a secret of it was last rotated: the first one comes with the endpoint, any later one replaces
+    /// another.
+    fn rotated_at(&self, secrets: &[EndpointSecret]) -> Option<Timestamp> {
+        let added = secrets.iter().map(|secret| secret.created_at);
+        added.filter(|at| *at > self.created_at).max()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Endpoints as the API writes and reads them.
 
+use railpost_dispatch::ServedHealth;
 use railpost_engine::{EndpointStatus, Policy, PolicyFields, Span, Time};
 use railpost_store::{Endpoint, EndpointPrivate, EndpointSettings, TlsVersion};
 use railpost_wire::{EndpointId, Envelope, EventTypeFilter, HeaderNames, Secret, TenantId};
@@ -7,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::endpoint_health::HealthView;
 use crate::members::{FromMembers, Members};
 use crate::merge;
 use crate::problem::Problem;
@@ -173,6 +175,9 @@ pub(crate) struct EndpointView {
     pub(crate) client_certificate: bool,
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
+    /// How it is doing. Answers to changes leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) health: Option<HealthView>,
     /// Why nothing can be sent to it, such as a missing secret. Nothing if it can; answers to
     /// changes leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,12 +223,24 @@ impl From<Endpoint> for EndpointView {
             client_certificate: private.client_identity.is_some(),
             headers: private.headers.into_keys().collect(),
             status: endpoint.status,
+            health: None,
             blocked: None,
             failing_since: endpoint.failing_since.map(Time::from),
             revision: endpoint.revision,
             created_at: endpoint.created_at.into(),
             updated_at: endpoint.updated_at.into(),
         }
+    }
+}
+
+impl EndpointView {
+    /// The endpoint as it is served, if it is.
+    pub(crate) fn with_health(endpoint: Endpoint, served: Option<ServedHealth>) -> Self {
+        let health = HealthView::of(&endpoint, served.as_ref());
+        let view = Self { health: Some(health), ..Self::from(endpoint) };
+        let Some(ServedHealth { health, blocked }) = served else { return view };
+        let failing_since = health.failing_since.map(Time::from);
+        Self { status: health.status, blocked, failing_since, ..view }
     }
 }
 

@@ -21,9 +21,8 @@ use serde::Serialize;
 
 use super::publish::{NewEvent, Receipt, bounded, event, trace_of};
 use crate::answer::{DescribedAnswer, Media, RawResponse};
-use crate::app::App;
 use crate::auth::Needs;
-use crate::body::{FromBody, media_type, parse_json, too_slow, unsupported};
+use crate::body::{BodyLimits, FromBody, media_type, parse_json, too_slow, unsupported};
 use crate::call::Ctx;
 use crate::event_types;
 use crate::limits::{STREAM_GROUP_MAX, STREAM_LINE_LEN_MAX};
@@ -54,7 +53,7 @@ impl FromBody for EventLines {
     const REPEATABLE: bool = false;
 
     async fn from_body(
-        _: &App,
+        _: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
@@ -190,7 +189,7 @@ impl Publisher {
     /// Why the stream ends before its client says so.
     fn broken(&self, code: Code) -> Problem {
         match code {
-            Code::RequestTimeout => too_slow(&self.ctx.app),
+            Code::RequestTimeout => too_slow(self.ctx.app.settings.limits.of_bodies()),
             code => Problem::new(code, "the body ended early"),
         }
     }

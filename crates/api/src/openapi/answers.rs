@@ -3,7 +3,7 @@
 use http::Method;
 
 /// What the answer of this operation means, unless its type says so itself.
-pub(super) fn meaning(method: &Method, path: &str) -> Option<&'static str> {
+pub(crate) fn meaning(method: &Method, path: &str) -> Option<&'static str> {
     let found = ANSWERS.iter().find(|answer| (answer.0, answer.1) == (method.as_str(), path));
     found.map(|answer| answer.2)
 }
@@ -397,7 +397,7 @@ mod tests {
     fn every_meaning_is_of_a_route_and_is_given_once() {
         let routes: BTreeSet<(String, &str)> = crate::routes()
             .iter()
-            .map(|route| (route.method.as_str().to_owned(), route.path))
+            .map(|route| (route.operation.method.as_str().to_owned(), route.operation.path))
             .collect();
         let mut seen = BTreeSet::new();
         for (method, path, _) in ANSWERS {

@@ -11,7 +11,7 @@ use super::{
 use crate::retry::Retry;
 use crate::{
     Attempt, AttemptResult, AttemptToken, DeadReason, DeliveryState, Effect, Guarantee,
-    IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition, classify,
+    IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition,
 };
 
 /// An attempt under way whose endpoint was removed: it still takes a place.
@@ -176,11 +176,11 @@ impl Engine {
     fn flight_ended(&mut self, token: AttemptToken, flight: Flight, result: AttemptResult) {
         let key = token.delivery;
         let endpoint = self.release(key);
-        let served = &mut self.endpoints[endpoint];
-        let outcome = classify(result, &served.policy.outcomes);
+        let outcome = self.endpoints[endpoint].classify(result, self.now);
         let TrackedDelivery { id: delivery, place, .. } = self.deliveries[key];
         let ended = EndedAttempt { result, delivery, place, probe: flight.probe };
-        let verdict = served.attempt_ended(&ended, outcome, self.now);
+        let verdict = self
+            .change_endpoint(endpoint, |served, now| served.attempt_ended(&ended, outcome, now));
         self.announce(endpoint, &verdict);
         self.decide(token, flight, result, outcome);
         self.enqueue_endpoint(endpoint);

@@ -64,6 +64,11 @@ impl<K: Into<DefaultKey> + From<DefaultKey>, V> Table<K, V> {
         self.slots.remove(key.into())
     }
 
+    /// All of them, in the order of their slots.
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.slots.values()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }

@@ -18,6 +18,7 @@ enum Step {
     Change(u128, Policy),
     Pause(u128),
     Resume(u128),
+    EndWait(u128),
     Block(u128, bool),
     Remove(u128),
     LimitTenant(Option<RateLimit>),
@@ -180,6 +181,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (endpoint(), any_policy()).prop_map(|(e, p)| Step::Change(e, p)),
         1 => endpoint().prop_map(Step::Pause),
         1 => endpoint().prop_map(Step::Resume),
+        1 => endpoint().prop_map(Step::EndWait),
         1 => (endpoint(), any::<bool>()).prop_map(|(e, blocked)| Step::Block(e, blocked)),
         1 => endpoint().prop_map(Step::Remove),
         1 => prop::option::of(limit).prop_map(Step::LimitTenant),
@@ -245,13 +247,16 @@ impl Chaos {
                 tenant: if endpoint == 1 { "one" } else { "two" }.parse().unwrap(),
                 policy,
                 status,
+                status_since: None,
                 failing_since: None,
+                rotated_at: None,
             }),
             Step::Change(endpoint, policy) => {
-                Input::EndpointChanged { endpoint: id(endpoint), policy }
+                Input::EndpointChanged { endpoint: id(endpoint), policy, rotated_at: None }
             }
             Step::Pause(endpoint) => Input::EndpointPaused(id(endpoint)),
             Step::Resume(endpoint) => Input::EndpointResumed(id(endpoint)),
+            Step::EndWait(endpoint) => Input::EndpointWaitEnded(id(endpoint)),
             Step::Block(endpoint, blocked) => {
                 Input::EndpointBlocked { endpoint: id(endpoint), blocked }
             }

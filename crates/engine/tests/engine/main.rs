@@ -8,6 +8,7 @@ mod follows;
 mod retries;
 mod guarantees;
 mod containment;
+mod health;
 mod fairness;
 mod commands;
 mod loading;

@@ -14,10 +14,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::body::FromBody;
-use super::members::{FromMembers, Members};
-use super::problem::{Code, Problem};
-use crate::app::App;
+use crate::body::{BodyLimits, FromBody};
+use crate::members::{FromMembers, Members};
+use crate::problem::{Code, Problem};
 
 mod schema;
 
@@ -26,7 +25,7 @@ pub(crate) use schema::Shape;
 const MEDIA_TYPES: [&str; 2] = ["application/json", "application/merge-patch+json"];
 
 /// Settings that can be changed in part.
-pub(crate) trait Settings: Serialize + FromMembers {
+pub trait Settings: Serialize + FromMembers {
     /// What a change to them is called in the specification, and what it says of it.
     const CHANGE: (&'static str, &'static str);
 
@@ -40,18 +39,18 @@ pub(crate) trait Settings: Serialize + FromMembers {
 }
 
 /// A change to settings.
-pub(crate) struct MergePatch<T> {
+pub struct MergePatch<T> {
     members: Members,
     settings: PhantomData<fn() -> T>,
 }
 
 impl<T: Settings> FromBody for MergePatch<T> {
     async fn from_body(
-        app: &App,
+        limits: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
-        let (members, bytes) = Members::read(app, parts, body, &MEDIA_TYPES).await?;
+        let (members, bytes) = Members::read(limits, parts, body, &MEDIA_TYPES).await?;
         Ok((Self { members, settings: PhantomData }, Some(bytes)))
     }
 
@@ -63,17 +62,17 @@ impl<T: Settings> FromBody for MergePatch<T> {
 
 impl<T: Settings> MergePatch<T> {
     /// Takes out what stands beside the settings, if it is there.
-    pub(crate) fn take<V: DeserializeOwned>(&mut self, name: &str) -> Result<Option<V>, Problem> {
+    pub fn take<V: DeserializeOwned>(&mut self, name: &str) -> Result<Option<V>, Problem> {
         self.members.take(name)
     }
 
     /// Whether it says something about this.
-    pub(crate) fn names(&self, name: &str) -> bool {
+    pub fn names(&self, name: &str) -> bool {
         self.members.contain(name)
     }
 
     /// The settings as the change leaves them.
-    pub(crate) fn apply(self, settings: &T) -> Result<T, Problem> {
+    pub fn apply(self, settings: &T) -> Result<T, Problem> {
         let mut merged = serde_json::to_value(settings).map_err(|error| {
             Problem::new(Code::Internal, format!("settings that cannot be written: {error}"))
         })?;

@@ -9,23 +9,32 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use railpost_engine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
-use super::problem::{Code, Problem};
-use super::strict::Strict;
-use crate::app::App;
 use crate::limits::{DISCARDED_LEN_MAX, SMALL_BODY_LEN_MAX, UNASKED_LEN_MAX};
+use crate::problem::{Code, Problem};
+use crate::strict::Strict;
+
+/// How large a body may be that holds events, and how long its client may take to send one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyLimits {
+    /// Bytes of a body that holds events.
+    pub events_len_max: usize,
+    /// How long a client may take to send a body.
+    pub timeout: Span,
+}
 
 /// Reads a request's body.
-pub(crate) trait FromBody: Sized + Send + 'static {
+pub trait FromBody: Sized + Send + 'static {
     /// Whether a request with such a body can be known again when it is repeated.
     const REPEATABLE: bool = true;
 
     /// Reads it; the bytes come along if there is a bounded number of them, so that a repeated
     /// request can be told from another one.
     fn from_body(
-        app: &App,
+        limits: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> impl Future<Output = Result<(Self, Option<Bytes>), Problem>> + Send;
@@ -37,18 +46,20 @@ pub(crate) trait FromBody: Sized + Send + 'static {
 /// No body is needed. A short one that comes is thrown away; a long one is not read, and HTTP/1 closes the
 /// connection behind the answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NoBody;
+pub struct NoBody;
 
 impl FromBody for NoBody {
     async fn from_body(
-        app: &App,
+        limits: BodyLimits,
         _: &Parts,
         mut body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
         let is_short = body.size_hint().upper().is_some_and(|len| len <= UNASKED_LEN_MAX);
         if !body.is_end_stream() && is_short {
             let discarding = discard(&mut body);
-            tokio::time::timeout(patience(app), discarding).await.map_err(|_| too_slow(app))?;
+            tokio::time::timeout(Duration::from(limits.timeout), discarding)
+                .await
+                .map_err(|_| too_slow(limits))?;
         }
         Ok((NoBody, Some(Bytes::new())))
     }
@@ -61,16 +72,16 @@ impl FromBody for NoBody {
 /// JSON. Errors name the field. An empty body is an empty object: a request may leave out all that
 /// it may leave out.
 #[derive(Clone, Debug)]
-pub(crate) struct JsonBody<T>(pub(crate) T);
+pub struct JsonBody<T>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for JsonBody<T> {
     async fn from_body(
-        app: &App,
+        limits: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
         check_media_type(parts, &["application/json"])?;
-        let bytes = read(app, body, SMALL_BODY_LEN_MAX).await?;
+        let bytes = read(limits, body, SMALL_BODY_LEN_MAX).await?;
         let value = parse_json(if bytes.is_empty() { b"{}" } else { &bytes })?;
         Ok((JsonBody(value), Some(bytes)))
     }
@@ -81,7 +92,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for JsonBody<T>
 }
 
 /// Refuses a body that says to be of another type than these.
-pub(crate) fn check_media_type(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
+pub fn check_media_type(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
     let got = media_type(parts);
     if got.is_empty() || known.iter().any(|kind| got.eq_ignore_ascii_case(kind)) {
         return Ok(());
@@ -91,7 +102,7 @@ pub(crate) fn check_media_type(parts: &Parts, known: &[&str]) -> Result<(), Prob
 
 /// Reads JSON; the error says which field was wrong and how. Looking for the field costs, so that is
 /// done only when there is an error to explain.
-pub(crate) fn parse_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+pub fn parse_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     read_json(bytes).map_err(|error| {
         let deserializer = &mut serde_json::Deserializer::from_slice(bytes);
         match serde_path_to_error::deserialize::<_, T>(Strict(deserializer)) {
@@ -102,7 +113,7 @@ pub(crate) fn parse_json<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Resu
 }
 
 /// The same for JSON that was read already.
-pub(crate) fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, Problem> {
+pub fn from_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Strict(value))
         .map_err(|found| json_problem(found.path().to_string(), found.inner()))
 }
@@ -123,12 +134,13 @@ fn json_problem(field: String, error: &serde_json::Error) -> Problem {
 }
 
 /// The media type that a request says its body has, without parameters; empty if it says none.
-pub(crate) fn media_type(parts: &Parts) -> &str {
+pub fn media_type(parts: &Parts) -> &str {
     let value = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
-pub(crate) fn unsupported(parts: &Parts, expected: &str) -> Problem {
+/// The body says to be of a type that the operation does not take.
+pub fn unsupported(parts: &Parts, expected: &str) -> Problem {
     let got = media_type(parts);
     let detail = format!("expected a body of type {expected}; got `{got}`");
     Problem {
@@ -137,21 +149,16 @@ pub(crate) fn unsupported(parts: &Parts, expected: &str) -> Problem {
     }
 }
 
-/// How long a client may take to send a body.
-fn patience(app: &App) -> Duration {
-    Duration::from(app.settings.limits.request_timeout)
-}
-
 /// Reads a body whole, within a bound of bytes and of time.
-pub async fn read(app: &App, mut body: Body, len_max: usize) -> Result<Bytes, Problem> {
-    let patience = patience(app);
+pub async fn read(limits: BodyLimits, mut body: Body, len_max: usize) -> Result<Bytes, Problem> {
+    let timeout = Duration::from(limits.timeout);
     let collecting = Limited::new(&mut body, len_max).collect();
-    let collected = tokio::time::timeout(patience, collecting).await;
-    let collected = collected.map_err(|_| too_slow(app))?;
+    let collected = tokio::time::timeout(timeout, collecting).await;
+    let collected = collected.map_err(|_| too_slow(limits))?;
     match collected {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            let _ = tokio::time::timeout(patience, discard(&mut body)).await;
+            let _ = tokio::time::timeout(timeout, discard(&mut body)).await;
             let detail = format!("expected a body of at most {len_max} bytes");
             Err(Problem::new(Code::TooLarge, detail))
         }
@@ -171,7 +178,8 @@ async fn discard(body: &mut Body) {
     }
 }
 
-pub(crate) fn too_slow(app: &App) -> Problem {
-    let patience = app.settings.limits.request_timeout;
-    Problem::new(Code::RequestTimeout, format!("the body did not arrive within {patience}"))
+/// The client took too long to send its body.
+pub fn too_slow(limits: BodyLimits) -> Problem {
+    let BodyLimits { timeout, .. } = limits;
+    Problem::new(Code::RequestTimeout, format!("the body did not arrive within {timeout}"))
 }

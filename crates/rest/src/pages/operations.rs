@@ -9,7 +9,7 @@ use super::{escape, html, links, prose};
 use crate::openapi::referred_name;
 
 /// The page for this OpenAPI document.
-pub(super) fn page(document: &Value) -> String {
+pub fn page(document: &Value) -> String {
     let tags: Vec<(&str, &str)> = items(&document["tags"])
         .map(|tag| (text(&tag["name"]), text(&tag["description"])))
         .collect();

@@ -2,15 +2,16 @@
 
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{Cursor, PageRequest};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::problem::Problem;
-use crate::limits::PAGE_LIMIT_DEFAULT;
+use crate::limits::{CURSOR_LEN_MAX, PAGE_LIMIT_DEFAULT};
+use crate::problem::Problem;
 
 /// Reads a query.
-pub(crate) trait FromQuery: Sized + Send + 'static {
+pub trait FromQuery: Sized + Send + 'static {
+    /// Reads it; the problem names the parameter.
     fn from_query(query: &str) -> Result<Self, Problem>;
 
     /// Schemas of objects whose properties are the parameters.
@@ -19,7 +20,7 @@ pub(crate) trait FromQuery: Sized + Send + 'static {
 
 /// A query without parameters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NoQuery;
+pub struct NoQuery;
 
 impl FromQuery for NoQuery {
     fn from_query(query: &str) -> Result<Self, Problem> {
@@ -37,7 +38,7 @@ struct Nothing {}
 
 /// The parameters of `T`.
 #[derive(Clone, Debug)]
-pub(crate) struct Query<T>(pub(crate) T);
+pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Query<T> {
     fn from_query(query: &str) -> Result<Self, Problem> {
@@ -51,15 +52,17 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromQuery for Query<T> {
 
 /// A part of a list: the parameters of `T`, which say what the list shows, and those of a page.
 #[derive(Clone, Debug)]
-pub(crate) struct PagedQuery<T> {
-    pub(crate) filter: T,
-    pub(crate) page: PageRequest,
+pub struct PagedQuery<T> {
+    /// What the list shows.
+    pub filter: T,
+    /// Which part of it.
+    pub page: PageRequest,
 }
 
 /// A list that shows everything.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NoFilter {}
+pub struct NoFilter {}
 
 /// Which part of a list.
 #[derive(Deserialize, JsonSchema)]
@@ -70,7 +73,7 @@ struct PageParameters {
     limit: Option<u32>,
     /// The `next` of the page before; nothing for the first page.
     #[serde(default)]
-    #[schemars(schema_with = "super::bounds::cursor")]
+    #[schemars(schema_with = "cursor")]
     cursor: Option<String>,
 }
 
@@ -111,18 +114,27 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
 /// One page of a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PageOf{T}")]
-pub(crate) struct ListPage<T> {
+pub struct ListPage<T> {
     /// The items. There may be fewer than asked for, even none, with more to come.
-    pub(crate) items: Vec<T>,
+    pub items: Vec<T>,
     /// What `cursor` must be for the next page; nothing when this was the last.
-    #[schemars(schema_with = "super::bounds::cursor")]
-    pub(crate) next: Option<String>,
+    #[schemars(schema_with = "cursor")]
+    pub next: Option<String>,
 }
 
 impl<T> ListPage<T> {
     /// A page of what a store listed, each item as the API shows it.
-    pub(crate) fn of<S>(listing: railpost_store::Listing<S>, view: impl FnMut(S) -> T) -> Self {
+    pub fn of<S>(listing: railpost_store::Listing<S>, view: impl FnMut(S) -> T) -> Self {
         let next = listing.next.map(|cursor| cursor.to_string());
         Self { items: listing.items.into_iter().map(view).collect(), next }
     }
+}
+
+/// Where a list goes on.
+fn cursor(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["string", "null"],
+        "pattern": "^[A-Za-z0-9_-]+$",
+        "maxLength": CURSOR_LEN_MAX,
+    })
 }

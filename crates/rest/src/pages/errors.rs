@@ -7,7 +7,8 @@ use crate::problem::Code;
 
 const TEXT: &str = include_str!("../../../../docs/reference/errors.md");
 
-pub(super) fn page() -> String {
+/// The page.
+pub fn page() -> String {
     let codes = Code::ALL.iter().map(|code| (format!("#{}", code.as_str()), code.as_str()));
     html("Railpost: error codes", &links(codes), &body())
 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use railpost_dispatch::Stopped;
 use railpost_engine::{IgnoredReason, PolicyError, Span};
+use railpost_schema::{Rejection, ThreadError};
 use railpost_store::StoreError;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -305,6 +306,29 @@ impl From<IgnoredReason> for Problem {
         match because {
             IgnoredReason::NotLoaded => problem.retry_after(RETRY_AFTER_DEFAULT),
             _ => problem,
+        }
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let problem = match rejection {
+            Rejection::Mismatch(_) => Problem::new(Code::SchemaMismatch, ""),
+            Rejection::TooCostly(_) => Problem::new(Code::SchemaBudget, ""),
+            Rejection::NotValidated(error) => error.into(),
+        };
+        let (field, detail) = rejection.into_parts();
+        Problem { field: Some(field), detail, ..problem }
+    }
+}
+
+impl From<ThreadError> for Problem {
+    fn from(error: ThreadError) -> Self {
+        let problem = |code| Problem::new(code, error.to_string());
+        match error {
+            ThreadError::Busy => problem(Code::ValidationBusy).retry_after(RETRY_AFTER_DEFAULT),
+            ThreadError::Overran => problem(Code::SchemaBudget),
+            ThreadError::Panicked => problem(Code::Internal),
         }
     }
 }

@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 /// An answer, and what the specification says of it.
-pub(crate) trait Answer: Sized + Send + 'static {
+pub trait Answer: Sized + Send + 'static {
+    /// Its status.
     const STATUS: StatusCode;
 
     /// What the specification says of it.
@@ -19,6 +20,7 @@ pub(crate) trait Answer: Sized + Send + 'static {
     /// Its body, as it is stored for when the request comes again.
     fn to_bytes(&self) -> Bytes;
 
+    /// The response with it.
     fn into_response(self) -> Response {
         response(Self::STATUS, self.to_bytes())
     }
@@ -26,28 +28,31 @@ pub(crate) trait Answer: Sized + Send + 'static {
 
 /// One answer of an operation, as the specification has it.
 #[derive(Clone, Debug)]
-pub(crate) struct DescribedAnswer {
-    pub(crate) status: StatusCode,
-    /// What it means, where the operation alone does not tell. `openapi::answers` has the others.
-    pub(crate) about: Option<&'static str>,
+pub struct DescribedAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    /// What it means to the caller, where the operation alone does not tell.
+    pub about: Option<&'static str>,
     /// Its content type and schema; nothing when it has no body.
-    pub(crate) content: Option<(&'static str, Schema)>,
+    pub content: Option<(&'static str, Schema)>,
 }
 
 impl DescribedAnswer {
-    pub(crate) fn of(status: StatusCode, kind: &'static str, schema: Schema) -> Self {
+    /// One with a body of this content type.
+    pub fn of(status: StatusCode, kind: &'static str, schema: Schema) -> Self {
         Self { status, about: None, content: Some((kind, schema)) }
     }
 
-    pub(crate) fn json<T: JsonSchema>(schemas: &mut SchemaGenerator, status: StatusCode) -> Self {
+    /// One whose body is a `T` in JSON.
+    pub fn json<T: JsonSchema>(schemas: &mut SchemaGenerator, status: StatusCode) -> Self {
         Self::of(status, "application/json", schemas.subschema_for::<T>())
     }
 }
 
 /// The response with this status and JSON.
-pub(crate) fn response(status: StatusCode, body: Bytes) -> Response {
+pub fn response(status: StatusCode, body: Bytes) -> Response {
     // With room for what every answer carries, so that the map never grows.
-    let mut headers = HeaderMap::with_capacity(2 + super::HEADERS.len());
+    let mut headers = HeaderMap::with_capacity(2 + HEADERS.len());
     if !body.is_empty() {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
@@ -62,7 +67,7 @@ macro_rules! json_answers {
         $(
             $(#[doc = $doc])+
             #[derive(Clone, Debug)]
-            pub(crate) struct $name<T>(pub(crate) T);
+            pub struct $name<T>(pub T);
 
             impl<T: Serialize + JsonSchema + Send + 'static> Answer for $name<T> {
                 const STATUS: StatusCode = StatusCode::$status;
@@ -90,7 +95,7 @@ json_answers! {
 
 /// 204: it is done, and there is nothing to say.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NoContent;
+pub struct NoContent;
 
 impl Answer for NoContent {
     const STATUS: StatusCode = StatusCode::NO_CONTENT;
@@ -106,18 +111,20 @@ impl Answer for NoContent {
 
 /// An answer that is not JSON, or whose status depends: it is given as it is and never stored. `M` says what the
 /// specification says of it.
-pub(crate) struct RawResponse<M> {
+pub struct RawResponse<M> {
     response: Response,
     media: PhantomData<fn() -> M>,
 }
 
 /// What the specification says of an answer that is given as it is.
-pub(crate) trait Media: Send + 'static {
+pub trait Media: Send + 'static {
+    /// The answers it may be.
     fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer>;
 }
 
 impl<M> RawResponse<M> {
-    pub(crate) fn new(response: Response) -> Self {
+    /// This response.
+    pub fn new(response: Response) -> Self {
         Self { response, media: PhantomData }
     }
 }
@@ -142,7 +149,7 @@ macro_rules! texts {
     ($($(#[doc = $doc:literal])+ $name:ident = $kind:literal;)+) => {
         $(
             $(#[doc = $doc])+
-            pub(crate) struct $name;
+            pub struct $name;
 
             impl Media for $name {
                 fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
@@ -164,10 +171,31 @@ texts! {
 }
 
 /// The bytes of an event, of whatever type they are.
-pub(crate) struct Payload;
+pub struct Payload;
 
 impl Media for Payload {
     fn describe(_: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
         vec![DescribedAnswer::of(StatusCode::OK, "*/*", schemars::json_schema!({}))]
     }
+}
+
+/// Headers that every answer carries, unless a page says otherwise: nothing is cached, sniffed, framed,
+/// run or referred to.
+const HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (
+        http::header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (http::header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (http::header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (http::header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+];
+
+/// The answer with the headers that every answer carries.
+pub fn with_security_headers(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
+    response
 }

@@ -11,14 +11,15 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The work panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WorkPanicked;
+pub struct WorkPanicked;
 
 /// Work that changes things, which goes on when its client goes away: what is committed must reach the
 /// dispatcher too. Most clients stay, so it is done in the client's own task; when that is dropped, the
 /// rest of the work gets a task of its own.
-pub(super) struct DespiteDisconnect<T: Send + 'static>(Option<Work<T>>);
+pub struct DespiteDisconnect<T: Send + 'static>(Option<Work<T>>);
 
-pub(super) fn run_despite_disconnect<T: Send + 'static>(
+/// Work that goes on when its client goes away.
+pub fn run_despite_disconnect<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> DespiteDisconnect<T> {
     DespiteDisconnect(Some(Box::pin(work)))

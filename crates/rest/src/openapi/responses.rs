@@ -6,29 +6,28 @@ use http::{Method, StatusCode};
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-use super::answers::meaning;
-use crate::auth::Needs;
+use crate::needs::Needs;
+use crate::operation::{HandlerTypes, Operation};
 use crate::problem::Code;
-use crate::route::{HandlerTypes, Route};
 
 /// What is said of an answer whose meaning is missing. A test finds it.
-pub(super) const UNSAID: &str = "Success.";
+pub const UNSAID: &str = "Success.";
 
 /// The answers of one operation.
-pub(super) fn responses(route: &Route, handler: &HandlerTypes) -> Value {
+pub(super) fn responses(operation: &Operation, handler: &HandlerTypes) -> Value {
     let mut responses = Map::new();
     for answer in &handler.answers {
-        let about = answer.about.or_else(|| meaning(&route.method, route.path));
+        let about = answer.about.or(operation.meaning);
         let mut response = json!({ "description": about.unwrap_or(UNSAID) });
         if let Some((kind, schema)) = &answer.content {
             response["content"] = json!({ *kind: { "schema": schema } });
         }
-        if handler.repeatable && route.method != Method::GET {
+        if handler.repeatable && operation.method != Method::GET {
             response["headers"] = json!({ "Idempotency-Replayed": REPLAYED.to_json() });
         }
         responses.insert(answer.status.as_str().to_owned(), response);
     }
-    for status in refusals(route, handler) {
+    for status in refusals(operation, handler) {
         let name = component(status);
         let refusal = json!({ "$ref": format!("#/components/responses/{name}") });
         responses.entry(status.as_str()).or_insert(refusal);
@@ -37,10 +36,10 @@ pub(super) fn responses(route: &Route, handler: &HandlerTypes) -> Value {
 }
 
 /// With which statuses an operation refuses or fails.
-fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
-    let keyed = route.needs != Needs::Nothing;
-    let scoped = keyed && route.needs != Needs::AnyKey;
-    let (mutates, reads) = (route.method != Method::GET, !handler.body.is_empty());
+fn refusals(operation: &Operation, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
+    let keyed = operation.needs != Needs::Nothing;
+    let scoped = keyed && operation.needs != Needs::AnyKey;
+    let (mutates, reads) = (operation.method != Method::GET, !handler.body.is_empty());
     let possible = [
         (true, StatusCode::BAD_REQUEST),
         (true, StatusCode::INTERNAL_SERVER_ERROR),
@@ -48,7 +47,7 @@ fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
         (keyed, StatusCode::UNAUTHORIZED),
         (keyed, StatusCode::TOO_MANY_REQUESTS),
         (scoped, StatusCode::FORBIDDEN),
-        (route.path.contains('{'), StatusCode::NOT_FOUND),
+        (operation.path.contains('{'), StatusCode::NOT_FOUND),
         (mutates, StatusCode::CONFLICT),
         (mutates, StatusCode::REQUEST_TIMEOUT),
         (mutates, StatusCode::PAYLOAD_TOO_LARGE),
@@ -56,7 +55,7 @@ fn refusals(route: &Route, handler: &HandlerTypes) -> BTreeSet<StatusCode> {
         (reads, StatusCode::UNPROCESSABLE_ENTITY),
     ];
     let general = possible.into_iter().filter(|(possible, _)| *possible).map(|(_, status)| status);
-    general.chain(route.refusals.iter().copied()).collect()
+    general.chain(operation.refusals.iter().copied()).collect()
 }
 
 /// The answers that refuse or fail, by name: each with the codes that have its status.

@@ -2,21 +2,21 @@
 
 use http::Method;
 
-use crate::route::Route;
+use crate::operation::Operation;
 
-/// The name of a route's operation: a verb, and what the path names. Whose it is goes without saying,
+/// The name of an operation: a verb, and what the path names. Whose it is goes without saying,
 /// unless the same exists for all tenants.
-pub(super) fn operation_id(route: &Route, routes: &[Route]) -> String {
-    let inside = inside(route.path);
-    let has_global = inside != route.path && {
+pub(super) fn operation_id(operation: &Operation, all: &[Operation]) -> String {
+    let inside = inside(operation.path);
+    let has_global = inside != operation.path && {
         let global = format!("/v1/{inside}");
-        routes.iter().any(|other| other.path == global)
+        all.iter().any(|other| other.path == global)
     };
     let mut words = words(inside);
     if has_global {
         words.insert(0, "tenant".to_owned());
     }
-    let (first, rest) = verb(route, routes, &mut words);
+    let (first, rest) = verb(operation, all, &mut words);
     let name = [vec![first], rest].concat().join("_");
     name.replace(['-', '.'], "_")
 }
@@ -47,14 +47,20 @@ fn singular(word: &str) -> String {
 }
 
 /// The verb, and the words that are left.
-fn verb(route: &Route, routes: &[Route], words: &mut Vec<String>) -> (String, Vec<String>) {
-    let ends_with_name = !route.path.ends_with('}');
+fn verb(
+    operation: &Operation,
+    all: &[Operation],
+    words: &mut Vec<String>,
+) -> (String, Vec<String>) {
+    let ends_with_name = !operation.path.ends_with('}');
     let last = words.last().cloned().unwrap_or_default();
     let is_list = |method: &Method| *method == Method::GET && is_plural(&last);
-    let listed = || routes.iter().any(|other| other.path == route.path && is_list(&other.method));
-    let verb = match route.method {
+    let listed = || all.iter().any(|other| other.path == operation.path && is_list(&other.method));
+    let verb = match operation.method {
         Method::GET
-            if ends_with_name && route.path.starts_with("/v1/") && is_list(&route.method) =>
+            if ends_with_name
+                && operation.path.starts_with("/v1/")
+                && is_list(&operation.method) =>
         {
             "list"
         }

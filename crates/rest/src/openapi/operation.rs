@@ -6,26 +6,30 @@ use serde_json::{Map, Value, json};
 
 use super::responses::responses;
 use super::{needs_text, referred_name, without_null};
-use crate::auth::Needs;
 use crate::limits::IDEMPOTENCY_KEY_LEN_MAX;
-use crate::route::{HandlerTypes, Route};
+use crate::needs::Needs;
+use crate::operation::{HandlerTypes, Operation};
 
-pub(super) fn operation(route: &Route, handler: &HandlerTypes, schemas: &SchemaGenerator) -> Value {
-    let mut operation = json!({
-        "summary": route.summary,
-        "tags": [tag(route.path)],
-        "parameters": parameters(route, handler, schemas),
-        "responses": responses(route, handler),
+pub(super) fn describe(
+    operation: &Operation,
+    handler: &HandlerTypes,
+    schemas: &SchemaGenerator,
+) -> Value {
+    let mut described = json!({
+        "summary": operation.summary,
+        "tags": [tag(operation.path)],
+        "parameters": parameters(operation, handler, schemas),
+        "responses": responses(operation, handler),
         "security": [],
     });
-    if route.needs != Needs::Nothing {
-        operation["security"] = json!([{ "api_key": [] }]);
-        operation["description"] = format!("Needs {}.", needs_text(route.needs)).into();
+    if operation.needs != Needs::Nothing {
+        described["security"] = json!([{ "api_key": [] }]);
+        described["description"] = format!("Needs {}.", needs_text(operation.needs)).into();
     }
     if !handler.body.is_empty() {
-        operation["requestBody"] = request_body(handler, schemas);
+        described["requestBody"] = request_body(handler, schemas);
     }
-    operation
+    described
 }
 
 /// A body may be left out where all of its fields may.
@@ -44,7 +48,7 @@ fn request_body(handler: &HandlerTypes, schemas: &SchemaGenerator) -> Value {
     json!({ "required": required, "content": content })
 }
 
-/// The group a route is shown in: the first word of its path that is not about whose it is.
+/// The group an operation is shown in: the first word of its path that is not about whose it is.
 fn tag(path: &str) -> &str {
     let inside = path.strip_prefix("/v1/tenants/{tenant}/").or(path.strip_prefix("/v1/"));
     let first = inside.unwrap_or(path.trim_start_matches('/')).split('/').next();
@@ -55,7 +59,11 @@ fn tag(path: &str) -> &str {
     }
 }
 
-fn parameters(route: &Route, handler: &HandlerTypes, schemas: &SchemaGenerator) -> Vec<Value> {
+fn parameters(
+    operation: &Operation,
+    handler: &HandlerTypes,
+    schemas: &SchemaGenerator,
+) -> Vec<Value> {
     let in_path = handler.path.iter().map(|(name, about, schema)| {
         json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
     });
@@ -63,7 +71,7 @@ fn parameters(route: &Route, handler: &HandlerTypes, schemas: &SchemaGenerator) 
     for schema in &handler.query {
         parameters.extend(query_parameters(schema, schemas));
     }
-    if handler.repeatable && route.method != Method::GET {
+    if handler.repeatable && operation.method != Method::GET {
         parameters.push(idempotency_key());
     }
     parameters

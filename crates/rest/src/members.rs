@@ -13,25 +13,24 @@ use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::body::{FromBody, check_media_type, from_value, parse_json, read};
-use super::merge::Shape;
-use super::problem::{Code, Problem};
-use crate::app::App;
+use crate::body::{BodyLimits, FromBody, check_media_type, from_value, parse_json, read};
 use crate::limits::SMALL_BODY_LEN_MAX;
+use crate::merge::Shape;
+use crate::problem::{Code, Problem};
 
 /// The members of an object, by their names.
-pub(crate) struct Members(Map<String, Value>);
+pub struct Members(Map<String, Value>);
 
 impl Members {
     /// Reads a body of one of these media types. An empty body is an empty object.
-    pub(crate) async fn read(
-        app: &App,
+    pub async fn read(
+        limits: BodyLimits,
         parts: &Parts,
         body: Body,
         media_types: &[&str],
     ) -> Result<(Self, Bytes), Problem> {
         check_media_type(parts, media_types)?;
-        let bytes = read(app, body, SMALL_BODY_LEN_MAX).await?;
+        let bytes = read(limits, body, SMALL_BODY_LEN_MAX).await?;
         let value = parse_json(if bytes.is_empty() { b"{}" } else { &bytes })?;
         let Unambiguous(Value::Object(members)) = value else {
             return Err(Problem::new(Code::InvalidField, "expected an object"));
@@ -40,7 +39,7 @@ impl Members {
     }
 
     /// Refuses a name that the schema of the whole body does not have.
-    pub(crate) fn check_names(&self, schema: &Value) -> Result<(), Problem> {
+    pub fn check_names(&self, schema: &Value) -> Result<(), Problem> {
         let known = schema["properties"].as_object();
         let is_known = |name: &String| known.is_some_and(|known| known.contains_key(name));
         let Some(unknown) = self.0.keys().find(|name| !is_known(name)) else { return Ok(()) };
@@ -51,23 +50,23 @@ impl Members {
     }
 
     /// Takes one out, if it is there and not `null`.
-    pub(crate) fn take<V: DeserializeOwned>(&mut self, name: &str) -> Result<Option<V>, Problem> {
+    pub fn take<V: DeserializeOwned>(&mut self, name: &str) -> Result<Option<V>, Problem> {
         let value = self.0.remove(name).unwrap_or_default();
         from_value(&value).map_err(|problem| problem.within(name))
     }
 
     /// Takes these out, as far as they are there.
-    pub(crate) fn take_all(&mut self, names: &[&str]) -> Self {
+    pub fn take_all(&mut self, names: &[&str]) -> Self {
         Self(names.iter().filter_map(|name| self.0.remove_entry(*name)).collect())
     }
 
     /// Whether one of this name is there.
-    pub(crate) fn contain(&self, name: &str) -> bool {
+    pub fn contain(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
     /// All of them as the fields of one type.
-    pub(crate) fn parse<T: DeserializeOwned>(self) -> Result<T, Problem> {
+    pub fn parse<T: DeserializeOwned>(self) -> Result<T, Problem> {
         from_value(&self.into())
     }
 }
@@ -89,20 +88,21 @@ impl From<Members> for Value {
 }
 
 /// What is read from the members of an object.
-pub(crate) trait FromMembers: JsonSchema + Send + Sized + 'static {
+pub trait FromMembers: JsonSchema + Send + Sized + 'static {
+    /// Reads it; the problem names the member.
     fn from_members(members: Members) -> Result<Self, Problem>;
 }
 
 /// A body that is an object, read by [`FromMembers`].
-pub(crate) struct ObjectBody<T>(pub(crate) T);
+pub struct ObjectBody<T>(pub T);
 
 impl<T: FromMembers> FromBody for ObjectBody<T> {
     async fn from_body(
-        app: &App,
+        limits: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
-        let (members, bytes) = Members::read(app, parts, body, &["application/json"]).await?;
+        let (members, bytes) = Members::read(limits, parts, body, &["application/json"]).await?;
         members.check_names(&Shape::document::<T>())?;
         Ok((Self(T::from_members(members)?), Some(bytes)))
     }
