@@ -3,8 +3,10 @@
 use futures_util::future::try_join_all;
 use http::Method;
 use railpost_engine::{LaneId, LaneState, OpenLane, OpenLanes, Time};
+use railpost_rest::limits::PAGE_LIMIT_DEFAULT;
 use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_wire::{EndpointId, Key};
+use railpost_wire::{DeliveryId, EndpointId, Key};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +14,11 @@ use super::answer::Json;
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
-use super::deliveries::DeliveryView;
+use super::deliveries::{self, DeliveryView};
 use super::path::OfTenant;
 use super::problem::Problem;
 use super::query::Query;
 use super::route::Route;
-use crate::limits::PAGE_LIMIT_DEFAULT;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::new(
@@ -92,7 +93,7 @@ pub(crate) async fn list(
     super::tenants::find(&ctx, &path.tenant).await?;
     let open = ctx.app.dispatcher.open_lanes(&path.tenant, query.endpoint, limit as usize).await?;
     let OpenLanes { counts, first } = open;
-    let items = try_join_all(first.into_iter().map(|lane| view(&ctx, lane))).await?;
+    let items = items(&ctx, first).await?;
     Ok(Json(OpenLanesView {
         lanes: counts.lanes,
         held: counts.held,
@@ -103,19 +104,25 @@ pub(crate) async fn list(
     }))
 }
 
-async fn view(ctx: &Ctx, lane: OpenLane) -> Result<OpenLaneView, Problem> {
-    let head = match lane.head {
-        Some(id) => ctx.app.store.delivery(id).await?,
-        None => None,
-    };
+/// The lanes with their heads, whose details are looked up together.
+async fn items(ctx: &Ctx, lanes: Vec<OpenLane>) -> Result<Vec<OpenLaneView>, Problem> {
+    let heads = lanes.iter().filter_map(|lane| lane.head);
+    let heads = try_join_all(heads.map(|id| ctx.app.store.delivery(id))).await?;
+    let heads = deliveries::views(ctx, heads.into_iter().flatten().collect()).await?;
+    let mut heads: FxHashMap<_, _> = heads.into_iter().map(|head| (head.id, head)).collect();
+    Ok(lanes.into_iter().map(|lane| view(&lane, &mut heads)).collect())
+}
+
+fn view(lane: &OpenLane, heads: &mut FxHashMap<DeliveryId, DeliveryView>) -> OpenLaneView {
+    let head = lane.head.and_then(|id| heads.remove(&id));
     let key = head.as_ref().filter(|_| lane.by_key).and_then(|head| head.key.clone());
-    Ok(OpenLaneView {
+    OpenLaneView {
         lane: lane.lane,
         endpoint: lane.endpoint,
         key,
         state: lane.state,
         until: lane.until.map(Time::from),
-        head: head.map(DeliveryView::from),
+        head,
         open: lane.open,
-    })
+    }
 }
