@@ -74,7 +74,11 @@ fn with_one_switched_off(folder: &Path) -> (World, String) {
 
 impl States {
     fn new() -> Self {
-        let mut states = Self { world: World::new(), receivers: Vec::new(), endpoints: Vec::new() };
+        let folder = tempfile::tempdir().unwrap();
+        let (world, failing) = with_one_switched_off(folder.path());
+        let failing = ("failing", failing, "switched off after failures");
+        let mut states =
+            Self { world, receivers: Vec::new(), endpoints: vec![failing], _folder: folder };
         states.add("active", "active", &[], &json!({}), 1);
         states.add(
             "waiting",
@@ -93,6 +97,7 @@ impl States {
             let path = format!("endpoints/{endpoint}");
             states.world.look_until(&path, |it| it["health"]["state"] == *state);
         }
+        states.world.publish("waiting-late", "waiting", Some("waiting-late"));
         states
     }
 
@@ -224,7 +229,8 @@ fn each_lane_with_anything_open_is_shown_in_the_state_that_the_engine_says() {
     let shown = browser.script(script, &[]);
     for (lane, state) in [
         ("flying", "in_flight"),
-        ("waiting-0", "waiting_for_breaker"),
+        ("waiting-0", "backing_off"),
+        ("waiting-late", "waiting_for_breaker"),
         ("paused-0", "endpoint_off"),
         ("later-1", "waiting_for_retry_after"),
         ("quarantined-0", "held"),
@@ -286,13 +292,11 @@ fn each_state_of_a_delivery_is_said_with_what_happens_next() {
 }
 
 #[test]
-fn a_retry_that_is_due_and_never_left_waits_for_the_breaker() {
+fn a_delivery_that_never_left_waits_for_the_breaker_and_can_be_discarded() {
     let states = States::new();
     let world = &states.world;
-    let waiting = world.look("deliveries?type=waiting&limit=100");
-    let unsent = waiting["items"].as_array().unwrap().iter().find(|it| it["attempts"] == 0);
+    let delivery = world.delivery_in("waiting-late", "pending");
     let browser = Browser::signed_in(world, &world.admin);
-    let delivery = unsent.expect("the breaker opened before the twelfth");
     browser.go(&page(&format!("/deliveries/{}", delivery["id"].as_str().unwrap())));
     browser.says("dl.facts", "not before its endpoint is sent to again");
     browser.says("dl.facts", "waiting for the breaker until");
