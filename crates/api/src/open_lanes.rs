@@ -4,17 +4,18 @@ use futures_util::future::try_join_all;
 use http::Method;
 use railpost_engine::{LaneId, LaneState, OpenLane, OpenLanes, Time};
 use railpost_rest::limits::PAGE_LIMIT_DEFAULT;
+use railpost_store::DeliveryView as Stored;
 use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_wire::{DeliveryId, EndpointId, Key};
-use rustc_hash::FxHashMap;
+use railpost_wire::{EndpointId, Key};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Json;
+use super::attempts::PageDetails;
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
-use super::deliveries::{self, DeliveryView};
+use super::deliveries::DeliveryView;
 use super::path::OfTenant;
 use super::problem::Problem;
 use super::query::Query;
@@ -93,7 +94,11 @@ pub(crate) async fn list(
     super::tenants::find(&ctx, &path.tenant).await?;
     let open = ctx.app.dispatcher.open_lanes(&path.tenant, query.endpoint, limit as usize).await?;
     let OpenLanes { counts, first } = open;
-    let items = items(&ctx, first).await?;
+    let heads = try_join_all(first.iter().map(|lane| head(&ctx, lane))).await?;
+    let named = heads.iter().flatten().map(|head| (head.delivery.id, head.delivery.endpoint));
+    let details = PageDetails::of(&ctx, named).await?;
+    let lanes = first.into_iter().zip(heads);
+    let items = lanes.map(|(lane, head)| view(lane, head, &details)).collect();
     Ok(Json(OpenLanesView {
         lanes: counts.lanes,
         held: counts.held,
@@ -104,17 +109,15 @@ pub(crate) async fn list(
     }))
 }
 
-/// The lanes with their heads, whose details are looked up together.
-async fn items(ctx: &Ctx, lanes: Vec<OpenLane>) -> Result<Vec<OpenLaneView>, Problem> {
-    let heads = lanes.iter().filter_map(|lane| lane.head);
-    let heads = try_join_all(heads.map(|id| ctx.app.store.delivery(id))).await?;
-    let heads = deliveries::views(ctx, heads.into_iter().flatten().collect()).await?;
-    let mut heads: FxHashMap<_, _> = heads.into_iter().map(|head| (head.id, head)).collect();
-    Ok(lanes.into_iter().map(|lane| view(&lane, &mut heads)).collect())
+/// The delivery at the head of a lane, unless the server is reading it.
+async fn head(ctx: &Ctx, lane: &OpenLane) -> Result<Option<Stored>, Problem> {
+    match lane.head {
+        Some(id) => Ok(ctx.app.store.delivery(id).await?),
+        None => Ok(None),
+    }
 }
 
-fn view(lane: &OpenLane, heads: &mut FxHashMap<DeliveryId, DeliveryView>) -> OpenLaneView {
-    let head = lane.head.and_then(|id| heads.remove(&id));
+fn view(lane: OpenLane, head: Option<Stored>, details: &PageDetails) -> OpenLaneView {
     let key = head.as_ref().filter(|_| lane.by_key).and_then(|head| head.key.clone());
     OpenLaneView {
         lane: lane.lane,
@@ -122,7 +125,7 @@ fn view(lane: &OpenLane, heads: &mut FxHashMap<DeliveryId, DeliveryView>) -> Ope
         key,
         state: lane.state,
         until: lane.until.map(Time::from),
-        head,
+        head: head.map(|head| DeliveryView::of(head, details)),
         open: lane.open,
     }
 }

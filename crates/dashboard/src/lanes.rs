@@ -46,7 +46,7 @@ pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     let lane = visit.param("id");
     if action != "replay" && !visit.is_confirmed() {
         let held = visit.get(&format!("/lanes?limit={HELD_LANES_MAX}")).await?;
-        let held = items(&held).iter().find(|held| held["lane"].to_string() == lane);
+        let held = items(&held).iter().find(|held| held["lane"].as_u64() == lane.parse().ok());
         return question(action, held.unwrap_or(&Value::Null)).ask(&visit);
     }
     let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;
