@@ -67,6 +67,9 @@ pub const COMMAND_RETRIES_MAX: u32 = 8;
 /// See [`COMMAND_RETRIES_MAX`].
 pub const COMMAND_RETRY_DELAY: Span = Span::from_millis(2);
 
+/// Endpoints to which nothing is sent that a replay names.
+pub const REPLAY_WAITS_MAX: usize = 10;
+
 /// Endpoints in need of attention that an overview names: what a person can look at.
 pub const ATTENTION_MAX: usize = 100;
 
