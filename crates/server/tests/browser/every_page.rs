@@ -80,8 +80,10 @@ fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World 
 
 /// An event that failed, was held, replayed and delivered.
 fn told_event(world: &World, receiver: &Receiver) {
-    receiver.answers(&[422]);
-    world.publish("told", "order.refunded", Some("order-77"));
+    let policy = json!({"retry": {"backoff": {"strategy": "fixed", "delay": "1ms"}}, "quarantine_after": null});
+    world.endpoint_with(&json!({"url": receiver.url(), "types": ["shipment.*"], "policy": policy, "description": "the warehouse"}));
+    receiver.answers(&[503, 422]);
+    world.publish("told", "shipment.delayed", Some("shipment-77"));
     let letter = world.delivery_in("told", "dead");
     world.act(&format!("dead-letters/{}/replay", letter["id"].as_str().unwrap())).expect(200);
     world.delivery_in("told", "delivered");
