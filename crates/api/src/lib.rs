@@ -51,6 +51,8 @@ mod commands;
 mod lanes;
 mod dead_letters;
 mod replays;
+mod story;
+mod find;
 mod thin;
 mod figures;
 mod overview;
@@ -101,6 +103,8 @@ pub fn routes() -> Vec<Route> {
         lanes::routes(),
         dead_letters::routes(),
         replays::routes(),
+        story::routes(),
+        find::routes(),
         thin::routes(),
         figures::routes(),
         overview::routes(),
