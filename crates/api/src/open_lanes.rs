@@ -3,6 +3,7 @@
 use futures_util::future::try_join_all;
 use http::Method;
 use railpost_engine::{LaneId, LaneState, OpenLane, OpenLanes, Time};
+use railpost_rest::limits::PAGE_LIMIT_DEFAULT;
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_wire::{EndpointId, Key};
 use schemars::JsonSchema;
@@ -17,7 +18,6 @@ use super::path::OfTenant;
 use super::problem::Problem;
 use super::query::Query;
 use super::route::Route;
-use crate::limits::PAGE_LIMIT_DEFAULT;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::new(
@@ -109,13 +109,17 @@ async fn view(ctx: &Ctx, lane: OpenLane) -> Result<OpenLaneView, Problem> {
         None => None,
     };
     let key = head.as_ref().filter(|_| lane.by_key).and_then(|head| head.key.clone());
+    let head = match head {
+        Some(head) => Some(super::deliveries::view(ctx, head).await?),
+        None => None,
+    };
     Ok(OpenLaneView {
         lane: lane.lane,
         endpoint: lane.endpoint,
         key,
         state: lane.state,
         until: lane.until.map(Time::from),
-        head: head.map(DeliveryView::from),
+        head,
         open: lane.open,
     })
 }
