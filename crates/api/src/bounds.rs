@@ -74,6 +74,11 @@ pub(super) fn rate_per_s(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["integer", "null"], "minimum": 1, "maximum": REPLAY_RATE_MAX })
 }
 
+/// A status that an attempt can be answered with.
+pub(super) fn answer_status(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["integer", "null"], "minimum": 100, "maximum": 599 })
+}
+
 /// A trace, as W3C Trace Context writes it.
 pub(super) fn traceparent(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -41,6 +41,7 @@ mod deliveries;
 mod attempts;
 mod commands;
 mod lanes;
+mod open_lanes;
 mod dead_letters;
 mod replays;
 mod thin;
@@ -93,6 +94,7 @@ pub fn routes() -> Vec<Route> {
         deliveries::routes(),
         attempts::routes(),
         lanes::routes(),
+        open_lanes::routes(),
         dead_letters::routes(),
         replays::routes(),
         thin::routes(),

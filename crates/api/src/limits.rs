@@ -97,9 +97,6 @@ pub const WARNING_LEN_MAX: usize = 256;
 /// How long what metrics say of the store is believed: counting it again for every reader costs.
 pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);
 
-/// Pages of parked rows that one request looks through for those that its filter shows. Then it answers an empty page and
-/// where to go on.
-pub(crate) const PARKED_PAGES_MAX: usize = 20;
 /// Commands of the store by which all parked rows are retried: they reach as many rows as can be parked. Without a
 /// bound, rows that are refused again meanwhile keep the request going for ever.
 pub(crate) const RETRY_ALL_ROUNDS_MAX: u64 = PARKED_ROWS_MAX / PARKED_COMMAND_HEADS_MAX as u64;

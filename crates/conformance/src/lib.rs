@@ -22,6 +22,7 @@ mod lines;
 mod registry;
 mod access;
 mod archive;
+mod details;
 mod replays;
 mod figures;
 mod upkeep;
@@ -219,6 +220,12 @@ checks! { $
         the_oldest_open_delivery_tells_the_age_of_the_backlog
         totals_add_up_the_endpoints_of_one_tenant_or_of_all
         a_removed_endpoint_counts_for_nothing
+    }
+    details {
+        deliveries_list_by_reason
+        deliveries_list_by_their_last_answer
+        an_event_counts_its_deliveries_by_state
+        the_settings_of_many_endpoints_come_together
     }
     replays {
         a_replay_reads_back_in_every_detail

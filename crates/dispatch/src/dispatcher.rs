@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, Notice, Span,
-    Transition,
+    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, Notice,
+    OpenLanes, Span, Transition,
 };
 use railpost_store::{
     AcceptBatch, AttemptDetail, AuditEntry, Change, Epoch, NewEndpoint, NewSecret, PageRequest,
@@ -356,6 +356,18 @@ impl Dispatcher {
     /// once, and `Retry-After` is lifted. Answers how the endpoint was doing before.
     pub async fn end_wait(&self, id: EndpointId) -> Result<Option<ServedHealth>, Stopped> {
         self.ask(|answer| LoopCommand::EndWait(id, answer)).await
+    }
+
+    /// A tenant's lanes with anything open, or those of one endpoint of it: counts of all, and at most `limit` of
+    /// them, the held ones first, then those whose head waits longest.
+    pub async fn open_lanes(
+        &self,
+        tenant: &TenantId,
+        endpoint: Option<EndpointId>,
+        limit: usize,
+    ) -> Result<OpenLanes, Stopped> {
+        let tenant = Box::new(tenant.clone());
+        self.ask(|answer| LoopCommand::OpenLanes { tenant, endpoint, limit, answer }).await
     }
 
     /// What the engine has done since it started.

@@ -53,12 +53,12 @@ use railpost_store::backend::figures::by_bucket;
 use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch,
-    ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
-    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger, Listing,
-    PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
-    RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoredEvent, Sweep, SweepPage,
-    Tenant, Upkeep,
+    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, EndpointSettings,
+    Epoch, ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health,
+    HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger,
+    Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch,
+    Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StateCounts,
+    StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a PostgreSQL database.
@@ -252,6 +252,14 @@ impl Registry for PostgresStore {
         registry::endpoint(&self.node, id).await
     }
 
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        check::page_of("endpoints", &endpoints)?;
+        registry::settings_of(&self.node, &endpoints).await
+    }
+
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
@@ -353,6 +361,15 @@ impl Archive for PostgresStore {
         archive::deliveries_of(&self.node, tenant, event).await
     }
 
+    async fn state_counts(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, StateCounts)>> {
+        check::page_of("events", &events)?;
+        archive::state_counts(&self.node, tenant, &events).await
+    }
+
     async fn attempts(
         &self,
         delivery: DeliveryId,
@@ -365,7 +382,7 @@ impl Archive for PostgresStore {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
-        check::page_of(&deliveries)?;
+        check::page_of("deliveries", &deliveries)?;
         archive::last_attempts(&self.node, &deliveries).await
     }
 

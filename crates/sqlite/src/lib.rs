@@ -60,11 +60,12 @@ use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
-    Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope,
-    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake,
-    LastAttempt, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned,
-    Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup,
-    StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    EndpointSettings, Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures,
+    FiguresScope, Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup,
+    IdempotencyRecord, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, Partition,
+    Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay,
+    Resolution, Result, Setup, StateCounts, StoreError, StoredEvent, Sweep, SweepPage, Tenant,
+    Upkeep,
 };
 
 /// A store in a SQLite file.
@@ -271,6 +272,14 @@ impl Registry for SqliteStore {
         self.readers.read(move |db| registry::endpoint(db, id, &key)).await
     }
 
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        check::page_of("endpoints", &endpoints)?;
+        self.readers.read(move |db| registry::settings_of(db, &endpoints)).await
+    }
+
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
@@ -389,6 +398,16 @@ impl Archive for SqliteStore {
         self.read_shown(move |db| archive::deliveries_of(db, &tenant, &event)).await
     }
 
+    async fn state_counts(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, StateCounts)>> {
+        check::page_of("events", &events)?;
+        let tenant = tenant.clone();
+        self.read_shown(move |db| archive::state_counts(db, &tenant, events)).await
+    }
+
     async fn attempts(
         &self,
         delivery: DeliveryId,
@@ -401,7 +420,7 @@ impl Archive for SqliteStore {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
-        check::page_of(&deliveries)?;
+        check::page_of("deliveries", &deliveries)?;
         self.read_shown(move |db| archive::last_attempts(db, &deliveries)).await
     }
 

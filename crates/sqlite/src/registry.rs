@@ -324,6 +324,22 @@ pub(super) fn endpoint(
     one(db, sql, [id.to_bytes()], |columns| rows::endpoint(columns, key))
 }
 
+/// One after the other, in one look-up: the file is near.
+pub(super) fn settings_of(
+    db: &Connection,
+    endpoints: &[EndpointId],
+) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+    let sql = "SELECT p.settings FROM endpoints AS p \
+               JOIN tenants AS t ON t.num = p.tenant AND NOT t.erasing WHERE p.id = ?1";
+    let mut found = Vec::with_capacity(endpoints.len());
+    for id in endpoints {
+        let settings =
+            one(db, sql, [id.to_bytes()], |columns| columns.json("an endpoint's settings"))?;
+        found.extend(settings.map(|settings| (*id, settings)));
+    }
+    Ok(found)
+}
+
 pub(super) fn endpoints(
     db: &Connection,
     tenant: Option<&TenantId>,

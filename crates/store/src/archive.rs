@@ -1,7 +1,10 @@
 //! What people look at: events, deliveries, attempts, lanes and counts.
 
 use async_trait::async_trait;
-use railpost_engine::{AttemptResult, DeadReason, Delivery, DeliveryStage, LaneId, Timestamp};
+use railpost_engine::{
+    AttemptResult, DeadReason, Delivery, DeliveryStage, DeliveryState, DiscardReason, Failure,
+    LaneId, Timestamp,
+};
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +31,15 @@ pub trait Archive: Send + Sync {
 
     /// All deliveries of one event, the earliest first.
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>>;
+
+    /// How many deliveries each of these events of a tenant has in which state, in any order; unknown events
+    /// are left out. At most [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) events: those of a page. It
+    /// costs as much as they have deliveries.
+    async fn state_counts(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, StateCounts)>>;
 
     /// The attempts of one delivery, the first one first.
     async fn attempts(
@@ -100,6 +112,22 @@ pub struct EventHead {
     pub time: Timestamp,
     /// When it was accepted.
     pub accepted_at: Timestamp,
+}
+
+impl From<&StoredEvent> for EventHead {
+    fn from(stored: &StoredEvent) -> Self {
+        let event = &stored.event;
+        Self {
+            id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            key: event.key.clone(),
+            content_type: event.content_type.clone(),
+            payload_len: event.payload.len(),
+            schema_version: event.schema_version,
+            time: event.time,
+            accepted_at: stored.accepted_at,
+        }
+    }
 }
 
 /// Which events a list shows.
@@ -222,6 +250,15 @@ pub struct DeliveryFilter {
     pub event_type: Option<EventType>,
     /// Of events with this key only.
     pub key: Option<Key>,
+    /// Dead or discarded for this reason only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ClosedReason>,
+    /// Whose last attempt was answered with this status only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Whose last attempt had no answer for this cause only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// Made then only.
     pub created: Period,
 }
@@ -231,15 +268,61 @@ impl DeliveryFilter {
     /// without looking at others.
     pub fn wants_all(&self) -> bool {
         let any_stage = matches!(self.stage, None | Some(DeliveryStage::Dead));
-        any_stage && self.key.is_none() && self.event_type.is_none()
+        let any_event = self.key.is_none() && self.event_type.is_none();
+        any_stage && any_event && self.reason.is_none() && !self.needs_last_attempt()
     }
 
-    /// Whether the list shows `view`, if it is the tenant's and its endpoint is wanted.
+    /// Whether the last attempt of a delivery says if the list shows it.
+    pub fn needs_last_attempt(&self) -> bool {
+        self.status.is_some() || self.failure.is_some()
+    }
+
+    /// Whether the list shows deliveries whose last attempt came to this, or that had none.
+    pub fn wants_last_attempt(&self, result: Option<AttemptResult>) -> bool {
+        let (status, failure) = match result {
+            Some(AttemptResult::Response { status, .. }) => (Some(status), None),
+            Some(AttemptResult::Failed(failure)) => (None, Some(failure)),
+            None => (None, None),
+        };
+        self.status.is_none_or(|wanted| status == Some(wanted))
+            && self.failure.is_none_or(|wanted| failure == Some(wanted))
+    }
+
+    /// Whether the list shows `view`, if it is the tenant's, its endpoint is wanted, and its last attempt is
+    /// ([`wants_last_attempt`](Self::wants_last_attempt)).
     pub fn wants(&self, view: &DeliveryView) -> bool {
-        self.stage.is_none_or(|wanted| view.delivery.state.stage() == wanted)
+        let state = view.delivery.state;
+        self.stage.is_none_or(|wanted| state.stage() == wanted)
+            && self.reason.is_none_or(|wanted| ClosedReason::of(state) == Some(wanted))
             && self.event_type.as_ref().is_none_or(|wanted| view.event_type == *wanted)
             && self.key.as_ref().is_none_or(|wanted| view.key.as_ref() == Some(wanted))
             && self.created.contains(view.created_at)
+    }
+}
+
+/// Why a delivery is dead or discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(
+    untagged,
+    expecting = "expected one of `permanent`, `attempts_exhausted`, `expired`, `single_attempt_failed`, \
+                 `outcome_unknown`, `person`, `endpoint_removed`"
+)]
+pub enum ClosedReason {
+    /// Why it is dead.
+    Dead(DeadReason),
+    /// Why it was discarded.
+    Discarded(DiscardReason),
+}
+
+impl ClosedReason {
+    /// The reason for which a delivery is in this state; nothing unless it is dead or discarded.
+    pub fn of(state: DeliveryState) -> Option<Self> {
+        match state {
+            DeliveryState::Dead { reason, .. } => Some(Self::Dead(reason)),
+            DeliveryState::Discarded { reason } => Some(Self::Discarded(reason)),
+            _ => None,
+        }
     }
 }
 
@@ -259,6 +342,8 @@ pub struct AttemptView {
 pub struct LastAttempt {
     /// Which attempt of its delivery, from 1.
     pub number: u32,
+    /// When it started.
+    pub started_at: Timestamp,
     /// What came of it.
     pub result: AttemptResult,
     /// Why no answer came, in words.
@@ -269,8 +354,9 @@ pub struct LastAttempt {
 
 impl From<AttemptView> for LastAttempt {
     fn from(view: AttemptView) -> Self {
-        let AttemptDetail { number, result, message, response_headers, .. } = view.detail;
-        Self { number, result, message, response_headers }
+        let AttemptDetail { number, started_at, result, message, response_headers, .. } =
+            view.detail;
+        Self { number, started_at, result, message, response_headers }
     }
 }
 
@@ -323,6 +409,41 @@ pub struct Counts {
     pub dead: u64,
     /// When the oldest open one was made; nothing when none is open.
     pub oldest_open_at: Option<Timestamp>,
+}
+
+/// How many deliveries of an event are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateCounts {
+    /// Waiting for their turn.
+    pub pending: u64,
+    /// Recorded as sent, without an outcome yet.
+    pub in_flight: u64,
+    /// Waiting for a retry.
+    pub waiting: u64,
+    /// Acknowledged.
+    pub delivered: u64,
+    /// Dead letters that hold a lane.
+    pub held: u64,
+    /// Dead letters that hold none.
+    pub dead: u64,
+    /// Discarded.
+    pub discarded: u64,
+}
+
+impl StateCounts {
+    /// The counts out of those by state code.
+    pub fn by_state_code(counts: &[u64; codes::STATE_CODES]) -> Self {
+        let of = |code: i64| counts[code as usize];
+        Self {
+            pending: of(codes::PENDING),
+            in_flight: of(codes::IN_FLIGHT),
+            waiting: of(codes::WAITING),
+            delivered: of(codes::DELIVERED),
+            held: of(codes::HELD),
+            dead: of(codes::DEAD),
+            discarded: of(codes::DISCARDED),
+        }
+    }
 }
 
 impl Counts {

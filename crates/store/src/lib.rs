@@ -57,8 +57,8 @@ pub use access::{
     IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
 pub use archive::{
-    Archive, AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventHead,
-    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StoredEvent,
+    Archive, AttemptView, ClosedReason, Counts, DeliveryFilter, DeliveryQuery, DeliveryView,
+    EventHead, EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StateCounts, StoredEvent,
 };
 pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use epoch::{Epoch, Partition};

@@ -44,6 +44,13 @@ pub trait Registry: Send + Sync {
         page: PageRequest,
     ) -> Result<Listing<Endpoint>>;
 
+    /// The settings of these endpoints, removed ones too, in any order; unknown ones are left out. At most
+    /// [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) endpoints: those of a page.
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>>;
+
     /// All secrets of an endpoint, expired ones too, the earliest first.
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>>;
 

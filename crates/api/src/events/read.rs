@@ -5,8 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue, Method, header};
 use railpost_engine::Time;
-use railpost_store::{Event, EventHead, EventQuery, RedeliverBatch, StoredEvent};
+use railpost_store::{Event, EventHead, EventQuery, RedeliverBatch, StateCounts, StoredEvent};
 use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,7 +19,7 @@ use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::{JsonBody, NoBody};
 use crate::call::{AuditAction, Ctx};
-use crate::deliveries::{DeliveryView, period};
+use crate::deliveries::{self, DeliveryView, period};
 use crate::path::{OfEvent, OfTenant};
 use crate::problem::Problem;
 use crate::query::{ListPage, NoQuery, PagedQuery};
@@ -86,11 +87,61 @@ pub(crate) struct EventHeadView {
     pub(crate) time: Time,
     /// When it was accepted.
     pub(crate) accepted_at: Time,
+    /// How many of its deliveries are in which state.
+    pub(crate) deliveries: StateCountsView,
 }
 
-impl From<EventHead> for EventHeadView {
-    fn from(head: EventHead) -> Self {
+/// How many deliveries of an event are in which state.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "StateCounts")]
+pub(crate) struct StateCountsView {
+    /// Waiting for their turn.
+    pub(crate) pending: u64,
+    /// Being sent, where that is recorded before they leave.
+    pub(crate) in_flight: u64,
+    /// Waiting for a retry.
+    pub(crate) waiting: u64,
+    /// Acknowledged.
+    pub(crate) delivered: u64,
+    /// Dead letters that hold a lane.
+    pub(crate) held: u64,
+    /// Dead letters that hold none.
+    pub(crate) dead: u64,
+    /// Discarded.
+    pub(crate) discarded: u64,
+}
+
+impl From<StateCounts> for StateCountsView {
+    fn from(counts: StateCounts) -> Self {
+        let StateCounts { pending, in_flight, waiting, delivered, held, dead, discarded } = counts;
+        Self { pending, in_flight, waiting, delivered, held, dead, discarded }
+    }
+}
+
+/// What a page of events shows beside its rows.
+pub(crate) struct EventDetails(FxHashMap<EventId, StateCounts>);
+
+impl EventDetails {
+    /// The details of a page with these events: at most as many as a page may have.
+    pub(crate) async fn of(
+        ctx: &Ctx,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Self, Problem> {
+        let counts = ctx.app.store.state_counts(tenant, events).await?;
+        Ok(Self(counts.into_iter().collect()))
+    }
+
+    fn deliveries(&self, event: &EventId) -> StateCountsView {
+        self.0.get(event).copied().unwrap_or_default().into()
+    }
+}
+
+impl EventHeadView {
+    /// The event as it is shown on a page with these details.
+    pub(crate) fn of(head: EventHead, details: &EventDetails) -> Self {
         Self {
+            deliveries: details.deliveries(&head.id),
             id: head.id,
             event_type: head.event_type,
             key: head.key,
@@ -123,22 +174,14 @@ pub(crate) struct EventView {
     pub(crate) cloudevent: Option<AttributesView>,
 }
 
-impl From<StoredEvent> for EventView {
-    fn from(StoredEvent { accepted_at, event, .. }: StoredEvent) -> Self {
+impl EventView {
+    fn of(stored: StoredEvent, details: &EventDetails) -> Self {
+        let head = EventHeadView::of(EventHead::from(&stored), details);
+        let event = stored.event;
         let cloudevent = AttributesView::of(&event);
         let json = event.content_type.is_json().then(|| serde_json::from_slice(&event.payload));
         let payload = json.and_then(Result::ok);
         let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));
-        let head = EventHeadView {
-            id: event.id,
-            event_type: event.event_type,
-            key: event.key,
-            content_type: event.content_type,
-            payload_bytes: event.payload.len(),
-            schema_version: event.schema_version,
-            time: event.time.into(),
-            accepted_at: accepted_at.into(),
-        };
         Self { head, payload, payload_base64, traceparent: event.traceparent, cloudevent }
     }
 }
@@ -192,7 +235,11 @@ pub(crate) async fn list(
     let EventFilter { event_type, key, created_after, created_before } = query.filter;
     let accepted = period(created_after, created_before);
     let query = EventQuery { tenant: path.tenant, event_type, key, accepted, page: query.page };
-    Ok(Json(ListPage::of(ctx.app.store.events(query).await?, EventHeadView::from)))
+    let tenant = query.tenant.clone();
+    let listing = ctx.app.store.events(query).await?;
+    let ids = listing.items.iter().map(|head| head.id.clone()).collect();
+    let details = EventDetails::of(&ctx, &tenant, ids).await?;
+    Ok(Json(ListPage::of(listing, |head| EventHeadView::of(head, &details))))
 }
 
 pub(crate) async fn show(
@@ -201,7 +248,9 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EventView>, Problem> {
-    Ok(Json(find(&ctx, &path.tenant, &path.event).await?.into()))
+    let stored = find(&ctx, &path.tenant, &path.event).await?;
+    let details = EventDetails::of(&ctx, &path.tenant, vec![path.event]).await?;
+    Ok(Json(EventView::of(stored, &details)))
 }
 
 pub(crate) async fn payload(
@@ -221,7 +270,7 @@ pub(crate) async fn deliveries(
 ) -> Result<Json<EventDeliveries>, Problem> {
     find(&ctx, &path.tenant, &path.event).await?;
     let items = ctx.app.store.deliveries_of(&path.tenant, &path.event).await?;
-    Ok(Json(EventDeliveries { items: items.into_iter().map(DeliveryView::from).collect() }))
+    Ok(Json(EventDeliveries { items: deliveries::views(&ctx, items).await? }))
 }
 
 pub(crate) async fn redeliver(

@@ -20,7 +20,7 @@ use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::NoBody;
 use crate::call::{AuditAction, Ctx};
-use crate::limits::{PARKED_PAGES_MAX, RETRY_ALL_ROUNDS_MAX};
+use crate::limits::RETRY_ALL_ROUNDS_MAX;
 use crate::path::{OfParkedRow, OfSource};
 use crate::problem::Problem;
 use crate::query::{ListPage, NoQuery, PagedQuery};
@@ -163,18 +163,11 @@ async fn list(
     find(&ctx, &path.source.0).await?;
     let PagedQuery { filter, page } = query;
     filter.check()?;
-    let refused_only = filter.refused || filter.reason.is_some();
-    let mut query = ParkedQuery { source: path.source.0, refused_only, page };
-    let mut pages = 0;
-    loop {
-        let mut listing = ctx.app.store.parked_rows(query.clone()).await?;
-        listing.items.retain(|row| filter.shows(row));
-        pages += 1;
-        if !listing.items.is_empty() || listing.next.is_none() || pages == PARKED_PAGES_MAX {
-            return Ok(Json(ListPage::of(listing, ParkedRowView::from)));
-        }
-        query.page.after = listing.next;
-    }
+    let ParkedFilter { refused, reason, tenant } = filter;
+    let source = path.source.0;
+    let query = ParkedQuery { source, refused_only: refused, code: reason, tenant, page };
+    let listing = ctx.app.store.parked_rows(query).await?;
+    Ok(Json(ListPage::of(listing, ParkedRowView::from)))
 }
 
 impl ParkedFilter {
@@ -186,12 +179,6 @@ impl ParkedFilter {
             }
         }
         Ok(())
-    }
-
-    fn shows(&self, row: &ParkedRow) -> bool {
-        let code = row.refusal.as_ref().map(|refusal| &refusal.code);
-        self.reason.as_ref().is_none_or(|reason| code == Some(reason))
-            && self.tenant.as_ref().is_none_or(|tenant| row.fields.tenant.as_ref() == Some(tenant))
     }
 }
 

@@ -239,6 +239,10 @@ impl RunLoop {
                 self.handle(Input::EndpointWaitEnded(id)).await;
                 let _ = answer.send(before);
             }
+            LoopCommand::OpenLanes { tenant, endpoint, limit, answer } => {
+                self.handle(Input::TimePassed).await;
+                let _ = answer.send(self.engine.open_lanes(&tenant, endpoint, limit));
+            }
             LoopCommand::Counters(answer) => drop(answer.send(*self.engine.counters())),
             LoopCommand::UnderWay(answer) => drop(answer.send(self.under_way)),
             LoopCommand::Stop { drain_timeout, answer } => {

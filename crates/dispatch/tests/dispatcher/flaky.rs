@@ -309,6 +309,13 @@ impl Registry for Flaky {
         inner.endpoint(id).await
     }
 
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        self.up()?.settings_of(endpoints).await
+    }
+
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
@@ -368,6 +375,7 @@ passes_on!(Archive {
     fn delivery(id: DeliveryId) -> Option<DeliveryView>;
     fn deliveries(query: DeliveryQuery) -> Listing<DeliveryView>;
     fn deliveries_of(tenant: &TenantId, event: &EventId) -> Vec<DeliveryView>;
+    fn state_counts(tenant: &TenantId, events: Vec<EventId>) -> Vec<(EventId, StateCounts)>;
     fn attempts(delivery: DeliveryId, page: PageRequest) -> Listing<AttemptView>;
     fn last_attempts(deliveries: Vec<DeliveryId>) -> Vec<(DeliveryId, LastAttempt)>;
     fn held_lanes(query: HeldLaneQuery) -> Listing<HeldLane>;
@@ -403,7 +411,7 @@ passes_on!(Sources {
     fn end_release(step: ReleaseStep) -> ();
     fn forget_source(source: &SourceName) -> ();
     fn known_sources() -> Vec<SourceName>;
-    fn grant_emit(role: &str, tenant: &TenantId) -> ();
-    fn revoke_emit(role: &str) -> ();
+    fn grant_emit(role: &str, tenant: &TenantId, audit: Option<AuditEntry>) -> ();
+    fn revoke_emit(role: &str, audit: Option<AuditEntry>) -> ();
     fn emit_grants() -> Vec<(String, TenantId)>;
 });

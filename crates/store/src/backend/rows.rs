@@ -18,7 +18,7 @@ use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
     EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold,
     IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
-    ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
+    ReleasedRow, Result, StateCounts, StoreError, StoredResponse, Tenant, Timing,
 };
 
 /// The columns of one row, one after the other.
@@ -473,6 +473,29 @@ pub fn counts(columns: &mut impl Columns) -> Result<Counts> {
     Ok(Counts { pending, in_flight, waiting, held, dead, oldest_open_at })
 }
 
+/// For [`state_counts`], over deliveries `d`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! state_count_columns {
+    () => {
+        "count(*) FILTER (WHERE d.standing = 0), count(*) FILTER (WHERE d.standing = 1), \
+         count(*) FILTER (WHERE d.standing = 2), count(*) FILTER (WHERE d.standing = 3), \
+         count(*) FILTER (WHERE d.standing = 4), count(*) FILTER (WHERE d.standing = 5), \
+         count(*) FILTER (WHERE d.standing = 6)"
+    };
+}
+#[doc(inline)]
+pub use state_count_columns;
+
+/// Reads `state_count_columns!`.
+pub fn state_counts(columns: &mut impl Columns) -> Result<StateCounts> {
+    let mut counts = [0; codes::STATE_CODES];
+    for count in &mut counts {
+        *count = columns.number("a count")?;
+    }
+    Ok(StateCounts::by_state_code(&counts))
+}
+
 /// For [`attempt`].
 #[doc(hidden)]
 #[macro_export]
@@ -543,7 +566,7 @@ fn attempt_result(columns: &mut impl Columns) -> Result<AttemptResult> {
 #[macro_export]
 macro_rules! last_attempt_columns {
     () => {
-        "a.number, a.status, a.retry_after, a.failure, a.message, a.headers"
+        "a.number, a.started_at, a.status, a.retry_after, a.failure, a.message, a.headers"
     };
 }
 #[doc(inline)]
@@ -553,6 +576,7 @@ pub use last_attempt_columns;
 pub fn last_attempt(columns: &mut impl Columns) -> Result<LastAttempt> {
     Ok(LastAttempt {
         number: columns.number("an attempt's number")?,
+        started_at: columns.instant()?,
         result: attempt_result(columns)?,
         message: columns.text()?,
         response_headers: response_headers(columns)?,

@@ -1,17 +1,18 @@
 //! The read side in memory.
 
 use async_trait::async_trait;
-use railpost_engine::{DeliveryState, LaneId, Timestamp};
+use railpost_engine::{AttemptResult, DeliveryState, LaneId, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::MemoryStore;
 use super::state::{EventRow, State};
 use crate::backend::check;
+use crate::backend::codes::{STATE_CODES, StateCode};
 use crate::listing::{ListKind, scan};
 use crate::{
     Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, Figures,
     FiguresScope, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Period, Resolution,
-    Result, StoredEvent,
+    Result, StateCounts, StoredEvent,
 };
 
 #[async_trait]
@@ -48,13 +49,34 @@ impl Archive for MemoryStore {
         let rows = state.rows.deliveries.range(..after).rev();
         let rows = rows.filter(|(_, row)| state.shows(&query, row.endpoint));
         let rows = rows.filter_map(|(id, _)| Some(Ok((id.to_bytes(), state.view(*id)?))));
-        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| query.filter.wants(view))
+        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| {
+            query.filter.wants(view)
+                && query.filter.wants_last_attempt(state.last_result(view.delivery.id))
+        })
     }
 
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
         let state = self.state();
         let ids = state.event_row(tenant, event).into_iter().flat_map(|row| &row.deliveries);
         Ok(ids.filter_map(|id| state.view(*id)).collect())
+    }
+
+    async fn state_counts(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, StateCounts)>> {
+        check::page_of("events", &events)?;
+        let state = self.state();
+        let counts = |id: EventId| {
+            let mut counts = [0; STATE_CODES];
+            for delivery in &state.event_row(tenant, &id)?.deliveries {
+                let row = &state.rows.deliveries[delivery];
+                counts[StateCode::from(row.state).code as usize] += 1;
+            }
+            Some((id, StateCounts::by_state_code(&counts)))
+        };
+        Ok(events.into_iter().filter_map(counts).collect())
     }
 
     async fn attempts(
@@ -75,7 +97,7 @@ impl Archive for MemoryStore {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
-        check::page_of(&deliveries)?;
+        check::page_of("deliveries", &deliveries)?;
         let state = self.state();
         let last = |id: DeliveryId| {
             let (_, view) = state.rows.attempts.get(&id)?.last_key_value()?;
@@ -161,6 +183,11 @@ impl State {
     fn event_row(&self, tenant: &TenantId, id: &EventId) -> Option<&EventRow> {
         let num = self.event_nums.get(&(tenant.clone(), id.clone()))?;
         self.rows.events.get(num).filter(|row| self.knows(&row.tenant))
+    }
+
+    fn last_result(&self, id: DeliveryId) -> Option<AttemptResult> {
+        let (_, last) = self.rows.attempts.get(&id)?.last_key_value()?;
+        Some(last.detail.result)
     }
 
     fn view(&self, id: DeliveryId) -> Option<DeliveryView> {
