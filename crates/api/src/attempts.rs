@@ -61,7 +61,7 @@ pub(crate) struct AttemptView {
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// How long the receiver asked to be left alone.
+    /// How long a pause the receiver asked for, with `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_s: Option<u64>,
     /// How long its parts took.

@@ -89,7 +89,7 @@ async fn switch(
     commit_change(ctx, write, action, &before, after).await
 }
 
-/// What a test event is like.
+/// A test event.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = json!({ "type": "railpost.test.order", "payload": { "order": 17 } }))]
