@@ -44,6 +44,13 @@ pub trait Registry: Send + Sync {
         page: PageRequest,
     ) -> Result<Listing<Endpoint>>;
 
+    /// The settings of these endpoints, removed ones too, in any order; unknown ones are left out. At most
+    /// [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) endpoints: those of a page.
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>>;
+
     /// All secrets of an endpoint, expired ones too, the earliest first.
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>>;
 
@@ -299,7 +306,7 @@ pub struct EndpointSettings {
     /// What headers are called.
     #[serde(default)]
     pub header_names: HeaderNames,
-    /// What TLS it insists on.
+    /// The TLS that it requires.
     #[serde(default)]
     pub tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
@@ -387,7 +394,7 @@ pub struct NewSecret {
     pub endpoint: EndpointId,
     /// The secret itself.
     pub value: SecretValue,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -402,7 +409,7 @@ pub struct EndpointSecret {
     pub value: SecretValue,
     /// When it appeared.
     pub created_at: Timestamp,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 

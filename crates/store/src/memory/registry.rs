@@ -11,9 +11,9 @@ use crate::backend::{check, encryption};
 use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::{
-    Change, Endpoint, EndpointPrivate, EndpointSecret, ErasingTenant, EventTypeRecord, Listing,
-    NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup, StoreError, Tenant,
-    Write,
+    Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings, ErasingTenant,
+    EventTypeRecord, Listing, NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup,
+    StoreError, Tenant, Write,
 };
 
 #[async_trait]
@@ -64,6 +64,16 @@ impl Registry for MemoryStore {
         let state = self.state();
         let row = state.registry.endpoints.get(&id);
         Ok(row.map(|row| self.endpoint_of(id, row)))
+    }
+
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        check::page_of("endpoints", &endpoints)?;
+        let state = self.state();
+        let settings = |id| Some((id, state.registry.endpoints.get(&id)?.settings.clone()));
+        Ok(endpoints.into_iter().filter_map(settings).collect())
     }
 
     async fn endpoints(
