@@ -61,7 +61,9 @@ pub(crate) fn filled(route: &Route, things: &Things) -> String {
         let thing = things.get(name);
         thing.unwrap_or_else(|| panic!("{}: what is a tenant's {name}?", route.path)).clone()
     });
-    segments.collect::<Vec<_>>().join("/")
+    let path = segments.collect::<Vec<_>>().join("/");
+    // A search looks for something.
+    if path.ends_with("/find") { format!("{path}?q=order") } else { path }
 }
 
 /// A body that the route would take.
