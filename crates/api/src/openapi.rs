@@ -18,8 +18,9 @@ use operation_id::operation_id;
 const DEFINITIONS: &str = "/components/schemas";
 
 /// The groups of operations, in the order in which people meet them, each with what it is about.
-const TAGS: [(&str, &str); 19] = [
+const TAGS: [(&str, &str); 20] = [
     ("tenants", "The owners of events and endpoints."),
+    ("find", "Searching by id, key, URL or description."),
     ("endpoints", "URLs that events are delivered to, with their policies and secrets."),
     ("event-types", "Types of events and the JSON Schemas of their payloads."),
     ("events", "Events: publishing and reading them."),
