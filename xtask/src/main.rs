@@ -8,6 +8,7 @@ mod interop;
 mod machine;
 #[cfg(test)]
 mod map;
+mod pgbouncer;
 mod postgres;
 mod python;
 mod redis;

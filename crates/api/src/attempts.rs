@@ -3,7 +3,9 @@
 mod of_endpoint;
 
 use http::Method;
-use railpost_engine::{AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify};
+use railpost_engine::{
+    AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify, classify_past,
+};
 use railpost_store::limits::{LIST_LIMIT_MAX, RESPONSE_BODY_LEN_MAX};
 use railpost_store::{AttemptView as Stored, EndpointSettings, LastAttempt, Timing};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
@@ -59,7 +61,7 @@ pub(crate) struct AttemptView {
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// How long the receiver asked to be left alone.
+    /// How long a pause the receiver asked for, with `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_s: Option<u64>,
     /// How long its parts took.
@@ -113,7 +115,7 @@ impl AttemptView {
         Self {
             number: detail.number,
             started_at: detail.started_at.into(),
-            outcome: classify(detail.result, overrides),
+            outcome: classify_past(detail.result, led_to, overrides),
             status,
             failure,
             message: detail.message,

@@ -13,6 +13,8 @@ use railpost_wire::{ApiKeyId, TenantId};
 use ring::digest::{SHA256, digest};
 use rustc_hash::FxHashMap;
 
+pub use railpost_rest::needs::Needs;
+
 use super::problem::{Code, Problem};
 use crate::app::App;
 use crate::client_address::ClientAddress;
@@ -20,39 +22,6 @@ use crate::limits::KEYS_REMEMBERED_MAX;
 
 /// What every API key begins with.
 pub const KEY_PREFIX: &str = "rp_";
-
-/// The least that a route needs of its caller. There is no default: a route without one does not
-/// compile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// Anyone may.
-    Nothing,
-    /// Any valid key.
-    AnyKey,
-    /// A key that may publish events of the tenant.
-    Publish,
-    /// A key that may look at what is the tenant's.
-    Read,
-    /// A key that may change what is the tenant's.
-    Manage,
-    /// A key that may do everything.
-    Admin,
-}
-
-impl Needs {
-    /// Whether a key of this scope is enough.
-    pub fn met_by(self, scope: Scope) -> bool {
-        match self {
-            Needs::Nothing | Needs::AnyKey => true,
-            Needs::Publish => {
-                matches!(scope, Scope::Admin | Scope::Tenant | Scope::PublishOnly)
-            }
-            Needs::Read => matches!(scope, Scope::Admin | Scope::Tenant | Scope::ReadOnly),
-            Needs::Manage => matches!(scope, Scope::Admin | Scope::Tenant),
-            Needs::Admin => scope == Scope::Admin,
-        }
-    }
-}
 
 /// The caller of a request.
 #[derive(Clone, Debug)]

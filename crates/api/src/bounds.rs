@@ -8,7 +8,7 @@ use railpost_store::limits::{
 use railpost_wire::EventTypeFilter;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::limits::{BACKUP_PATH_LEN_MAX, CURSOR_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX};
+use crate::limits::{BACKUP_PATH_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX};
 
 /// What people call something, or say about it: any text without NUL.
 pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
@@ -82,15 +82,6 @@ pub(super) fn find_words(_: &mut SchemaGenerator) -> Schema {
 /// A status that an attempt can be answered with.
 pub(super) fn answer_status(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["integer", "null"], "minimum": 100, "maximum": 599 })
-}
-
-/// Where a list goes on.
-pub(super) fn cursor(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": ["string", "null"],
-        "pattern": "^[A-Za-z0-9_-]+$",
-        "maxLength": CURSOR_LEN_MAX,
-    })
 }
 
 /// A trace, as W3C Trace Context writes it.

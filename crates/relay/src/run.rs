@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Location, Mode, SourceConfig};
 use crate::handover::Handover;
-use crate::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
+use crate::limits::{BACK_OFF_MAX, BACK_OFF_MIN, STANDBY_RETRY_MAX};
 use crate::status::{SourceState, SourceStatus, StatusCell};
 use crate::tools::{Observation, RelayTools, now};
 use crate::trouble::Trouble;
@@ -92,6 +92,9 @@ impl Running {
             }
             self.end_lease().await;
             let Err(trouble) = read else { continue };
+            if matches!(trouble, Trouble::Elsewhere(_)) {
+                back_off = back_off.min(STANDBY_RETRY_MAX);
+            }
             self.in_trouble(trouble, back_off);
             tokio::select! {
                 () = tokio::time::sleep(back_off) => {}

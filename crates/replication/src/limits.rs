@@ -23,6 +23,13 @@ pub const FRAME_OVERHEAD: u32 = 256;
 /// How many bytes are asked of the socket at a time.
 pub const READ_LEN: usize = 64 * 1024;
 
+/// How long the socket is left alone after a read that brought less than [`SMALL_READ_LEN`]. What comes meanwhile is
+/// read at once: a thousand commits a second wake the client 250 times. A commit that comes alone is read at once.
+pub const READ_PAUSE: Duration = Duration::from_millis(3);
+
+/// Below how many bytes a read is a small one. More come where the client is behind the server.
+pub const SMALL_READ_LEN: usize = 8 * 1024;
+
 /// How long connecting to one host may take, with TLS and authentication.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -77,7 +77,7 @@ pub struct ApiKey {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// What an API key opens.
+/// The scope of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -87,7 +87,7 @@ pub enum Scope {
     Tenant,
     /// Publishing events of one tenant.
     PublishOnly,
-    /// Looking at what is one tenant's.
+    /// Reading everything of one tenant, except its keys and its audit trail.
     ReadOnly,
 }
 

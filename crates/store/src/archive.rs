@@ -108,9 +108,9 @@ pub struct EventHead {
     pub id: EventId,
     /// Its type.
     pub event_type: EventType,
-    /// What orders it.
+    /// Its key.
     pub key: Option<Key>,
-    /// What kind of bytes its payload is.
+    /// The content type of its payload.
     pub content_type: ContentType,
     /// How many bytes it is.
     pub payload_len: usize,
@@ -252,7 +252,7 @@ impl DeliveryQuery {
 pub struct DeliveryFilter {
     /// In this stage only.
     pub stage: Option<DeliveryStage>,
-    /// To this endpoint only.
+    /// Only those to this endpoint.
     pub endpoint: Option<EndpointId>,
     /// Of events of this type only.
     pub event_type: Option<EventType>,

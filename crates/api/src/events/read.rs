@@ -78,9 +78,9 @@ pub(crate) struct EventHeadView {
     /// Its type.
     #[serde(rename = "type")]
     pub(crate) event_type: EventType,
-    /// What orders it.
+    /// Its key.
     pub(crate) key: Option<Key>,
-    /// What kind of bytes its payload is.
+    /// The content type of its payload.
     pub(crate) content_type: ContentType,
     /// How many bytes it is.
     pub(crate) payload_bytes: usize,
@@ -245,9 +245,9 @@ pub(crate) struct EventFilter {
     pub(crate) event_type: Option<EventType>,
     /// With this key only.
     pub(crate) key: Option<Key>,
-    /// Accepted at or after this instant only.
+    /// Only those accepted at or after this time.
     pub(crate) created_after: Option<Time>,
-    /// Accepted before this instant only.
+    /// Only those accepted before this time.
     pub(crate) created_before: Option<Time>,
 }
 
@@ -262,7 +262,7 @@ pub(crate) struct EventDeliveries {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Redeliver {
-    /// To this endpoint, whether it had the event or not.
+    /// The endpoint, whether or not it got the event before.
     pub(crate) endpoint: EndpointId,
 }
 

@@ -413,7 +413,7 @@ passes_on!(Sources {
     fn end_release(step: ReleaseStep) -> ();
     fn forget_source(source: &SourceName) -> ();
     fn known_sources() -> Vec<SourceName>;
-    fn grant_emit(role: &str, tenant: &TenantId) -> ();
-    fn revoke_emit(role: &str) -> ();
+    fn grant_emit(role: &str, tenant: &TenantId, audit: Option<AuditEntry>) -> ();
+    fn revoke_emit(role: &str, audit: Option<AuditEntry>) -> ();
     fn emit_grants() -> Vec<(String, TenantId)>;
 });

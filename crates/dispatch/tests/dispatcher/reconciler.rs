@@ -116,7 +116,7 @@ async fn a_pause_whose_answer_was_lost_is_obeyed() {
     flaky.lose_answers(1);
     let pause = Write::SetEndpointStatus(endpoint, EndpointStatus::Paused);
     assert!(harness.dispatcher.commit(pause.into()).await.is_err());
-    let health = async || harness.dispatcher.health(endpoint).await.unwrap().unwrap();
+    let health = async || harness.dispatcher.health(endpoint).await.unwrap().unwrap().health;
     until(async || health().await.status == EndpointStatus::Paused).await;
     harness.publish("one", None).await;
     harness.stop().await;

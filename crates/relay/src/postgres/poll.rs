@@ -16,7 +16,9 @@ use super::connect::{Address, Session};
 use super::mapping::Mapping;
 use crate::config::{SourceConfig, Wake};
 use crate::handover::Handover;
-use crate::limits::{CURSOR_ROWS, FULL_SCAN_EVERY, NEAR_ROWS_MAX, NOTIFY_INTERVAL, PASS_TIME_MAX};
+use crate::limits::{
+    CURSOR_ROWS, FULL_SCAN_EVERY, NEAR_ROWS_MAX, NOTIFY_INTERVAL, PASS_TIME_MAX, READER_IDLE_MAX,
+};
 use crate::row::SourceRow;
 use crate::run::Running;
 use crate::trouble::Trouble;
@@ -67,6 +69,8 @@ impl<'r> Poller<'r> {
         let remover = address.connect(config.name.as_str()).await?;
         refuse_pooler(&reader, &remover).await?;
         let mapping = Mapping::of(&reader.client, config).await?;
+        let interval_max = Duration::from_millis(config.poll_interval.1.as_millis());
+        reader.end_when_idle_for(READER_IDLE_MAX.max(interval_max * 2)).await?;
         lock(&reader, config).await?;
         if config.wake == Wake::Notify {
             reader.client.batch_execute(&format!("LISTEN {NOTIFY_CHANNEL}")).await?;
@@ -228,9 +232,7 @@ pub(crate) async fn refuse_pooler(one: &Session, other: &Session) -> Result<(), 
     if one != other {
         return Ok(());
     }
-    let problem = "a connection pooler in transaction mode answers";
-    let remedy = "connect to PostgreSQL directly: sessions, locks and notifications need it";
-    Err(Trouble::wrong(problem, remedy))
+    Err(Trouble::pooler("two sessions share one process"))
 }
 
 /// One reader of a table at a time, also where two installations name it by mistake.

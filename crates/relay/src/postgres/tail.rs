@@ -20,7 +20,8 @@ use super::table::{Missing, Table};
 use crate::config::{Mode, SourceConfig};
 use crate::handover::Handover;
 use crate::limits::{
-    BACK_OFF_MAX, BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, SLOT_WAIT_MAX, TAIL_TICK,
+    BACK_OFF_MAX, BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, REMOVE_EVERY, SLOT_WAIT_MAX,
+    TAIL_TICK,
 };
 use crate::row::SourceRow;
 use crate::run::Running;
@@ -52,6 +53,9 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         rows: Vec::new(),
         keys: Vec::new(),
         missing: Missing::default(),
+        is_idle: true,
+        taken: Vec::new(),
+        remove_at: Instant::now(),
         done: from.position,
         system: from.system,
         noted: from.position,
@@ -224,6 +228,11 @@ struct Tail<'r> {
     /// What names the rows in their table.
     keys: Vec<String>,
     missing: Missing,
+    /// Nothing of this source has come last.
+    is_idle: bool,
+    /// What names rows in their table that are durable here, and when they are to be removed there.
+    taken: Vec<String>,
+    remove_at: Instant,
     /// All before it is durable here, but for what is in `rows`.
     done: Lsn,
     system: String,
@@ -235,35 +244,28 @@ struct Tail<'r> {
 impl Tail<'_> {
     async fn follow(&mut self, mut stream: Stream, handover: &mut Handover) -> Result<(), Ended> {
         let mut looked_at = Instant::now();
-        let mut idle = true;
         loop {
-            // Rows that wait are handed over as soon as nothing more is at hand.
-            let wait = if self.rows.is_empty() { self.wait() } else { Duration::ZERO };
-            let frame = tokio::select! {
-                frame = timeout(wait, stream.next()) => frame,
+            tokio::select! {
+                frame = timeout(self.wait(), stream.next()) => {
+                    if let Ok(frame) = frame {
+                        let frame = frame.map_err(|error| self.ended(error))?;
+                        self.take(frame)?;
+                    }
+                }
                 () = self.running.wake.notified() => {
                     handover.renew().await?;
                     continue;
                 }
             };
-            match frame {
-                Ok(frame) => {
-                    let frame = frame.map_err(|error| self.ended(error))?;
-                    idle = matches!(frame, Frame::Idle(_));
-                    self.take(frame)?;
-                }
-                Err(_) => self.hand_over(handover).await?,
-            }
-            if self.rows.len() >= self.config.batch {
-                self.hand_over(handover).await?;
+            while self.rows.len() < self.config.batch
+                && let Some(frame) = stream.try_next()
+            {
+                self.take(frame)?;
             }
             handover.keep().await?;
-            if let Some(table) = &self.table {
-                self.missing.remove_from(table).await?;
-            }
-            if self.rows.is_empty() {
-                self.confirm(&stream, handover, idle).await?;
-            }
+            self.hand_over(handover).await?;
+            self.remove_taken().await?;
+            self.confirm(&stream, handover).await?;
             if looked_at.elapsed() >= IDLE_CONFIRM_EVERY {
                 looked_at = Instant::now();
                 self.look_at_slot().await?;
@@ -280,11 +282,13 @@ impl Tail<'_> {
 
     /// How long to wait for the log.
     fn wait(&self) -> Duration {
-        let look = self.missing.next_look().map(|at| at.saturating_duration_since(Instant::now()));
-        look.unwrap_or(TAIL_TICK).min(TAIL_TICK)
+        let removal = (!self.taken.is_empty()).then_some(self.remove_at);
+        let next = removal.into_iter().chain(self.missing.next_look()).min();
+        next.map_or(TAIL_TICK, |at| at.saturating_duration_since(Instant::now())).min(TAIL_TICK)
     }
 
     fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
+        self.is_idle = matches!(frame, Frame::Idle(_));
         if let Some(lsn) = frame.end_lsn() {
             self.done = lsn.max(self.done);
         }
@@ -349,23 +353,27 @@ impl Tail<'_> {
         }
         self.running.reading();
         self.rows.clear();
-        let keys = std::mem::take(&mut self.keys);
-        if let Some(table) = &self.table {
-            self.missing.add(table.remove(keys).await?);
+        if self.taken.is_empty() {
+            self.remove_at = Instant::now() + REMOVE_EVERY;
         }
+        self.taken.append(&mut self.keys);
         Ok(())
     }
 
-    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An
-    /// idle log is in less of a hurry.
-    async fn confirm(
-        &mut self,
-        stream: &Stream,
-        handover: &Handover,
-        idle: bool,
-    ) -> Result<(), Trouble> {
-        let every = if idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
-        if self.done == self.noted || self.noted_at.elapsed() < every {
+    /// Removes what was taken from the table: now and then, because each removal is a transaction there.
+    async fn remove_taken(&mut self) -> Result<(), Trouble> {
+        let Some(table) = &self.table else { return Ok(()) };
+        if self.taken.len() >= self.config.batch || Instant::now() >= self.remove_at {
+            self.missing.add(table.remove(std::mem::take(&mut self.taken)).await?);
+        }
+        self.missing.remove_from(table).await
+    }
+
+    /// Notes how far all is durable, then confirms it: now and then, because each note is a write, and not before
+    /// the table is rid of what was taken: the log does not tell of it again. An idle log is in less of a hurry.
+    async fn confirm(&mut self, stream: &Stream, handover: &Handover) -> Result<(), Trouble> {
+        let every = if self.is_idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
+        if !self.taken.is_empty() || self.done == self.noted || self.noted_at.elapsed() < every {
             return Ok(());
         }
         let position = SourcePosition { system: self.system.clone(), number: self.done.as_u64() };

@@ -10,12 +10,14 @@ use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::{Feedback, Frame, Item, Timing};
+use super::{Feedback, Frame, Item, Timing, Waiting};
 use crate::backend::{self, Backend, POSTGRES_EPOCH_US, StreamData};
 use crate::error::Operation;
-use crate::limits::{BUFFERED_BYTES_MAX, FRAME_OVERHEAD, MESSAGE_LEN_MAX, READ_LEN};
+use crate::limits::{
+    BUFFERED_BYTES_MAX, FRAME_OVERHEAD, MESSAGE_LEN_MAX, READ_LEN, SMALL_READ_LEN,
+};
 use crate::pgoutput::{self, Message};
 use crate::transport::{Socket, closed};
 use crate::{Error, ErrorKind, Lsn};
@@ -36,6 +38,8 @@ pub(super) struct Task {
     /// Why nothing can be written any more. What the server sent before is read first: it may say why.
     broken: Option<Error>,
     items: mpsc::UnboundedSender<Item>,
+    /// Frames that have their room, to be sent together.
+    batch: Vec<Waiting>,
     room: Arc<Semaphore>,
     /// A frame for which there is no room, and how much it needs. Until it has it, nothing is read.
     waiting: Option<(Frame, u32)>,
@@ -49,6 +53,8 @@ pub(super) struct Task {
     status_due: bool,
     /// When the server was last heard of, or last not listened to.
     heard_at: Instant,
+    /// Until when the socket is left alone.
+    paused_until: Option<Instant>,
 }
 
 impl Task {
@@ -70,6 +76,7 @@ impl Task {
             is_writing: false,
             broken: None,
             items,
+            batch: Vec::new(),
             room: Arc::new(Semaphore::new(BUFFERED_BYTES_MAX as usize)),
             waiting: None,
             feedback,
@@ -79,6 +86,7 @@ impl Task {
             timing,
             status_due: true,
             heard_at: Instant::now(),
+            paused_until: None,
         };
         (task, receiver)
     }
@@ -86,6 +94,7 @@ impl Task {
     /// Runs until the stream ends. The connection is closed when this returns.
     pub(super) async fn run(mut self) {
         if let Err(error) = self.work().await {
+            self.send_batch();
             // A caller that is gone needs no error.
             let _ = self.items.send(Err(error));
         }
@@ -96,19 +105,25 @@ impl Task {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.take_messages()?;
+            self.send_batch();
             if self.status_due && self.output.is_empty() && self.broken.is_none() {
                 self.write_status();
             }
             self.input.reserve(READ_LEN);
             let needed = self.waiting.as_ref().map_or(0, |(_, needed)| *needed);
+            let is_paused = self.paused_until.is_some();
+            let pause_end = self.paused_until.unwrap_or_else(Instant::now);
             tokio::select! {
-                read = self.reader.read_buf(&mut self.input), if needed == 0 => {
-                    let len = read.map_err(|error| Error::disconnected(&error));
-                    if len? == 0 {
+                read = self.reader.read_buf(&mut self.input), if needed == 0 && !is_paused => {
+                    let len = read.map_err(|error| Error::disconnected(&error))?;
+                    if len == 0 {
                         return Err(self.broken.take().unwrap_or_else(closed));
                     }
                     self.heard_at = Instant::now();
+                    let pause = (len < SMALL_READ_LEN).then_some(self.timing.read_pause);
+                    self.paused_until = pause.map(|pause| self.heard_at + pause);
                 }
+                () = sleep_until(pause_end), if is_paused => self.paused_until = None,
                 room = self.room.clone().acquire_many_owned(needed), if needed > 0 => {
                     self.hand_over(room.expect("nobody closes the semaphore"));
                 }
@@ -200,8 +215,14 @@ impl Task {
     fn hand_over(&mut self, room: OwnedSemaphorePermit) {
         self.heard_at = Instant::now();
         if let Some((frame, _)) = self.waiting.take() {
+            self.batch.push((frame, room));
+        }
+    }
+
+    fn send_batch(&mut self) {
+        if !self.batch.is_empty() {
             // A caller that is gone also ends `feedback`, and with it the task.
-            let _ = self.items.send(Ok((frame, room)));
+            let _ = self.items.send(Ok(std::mem::take(&mut self.batch)));
         }
     }
 
