@@ -170,11 +170,11 @@ mod tests {
         let at = Some(1_700_000_000_000);
         assert_eq!(
             wait(WaitReason::Breaker, at),
-            "One attempt goes at 2023-11-14T22:13:20Z; if it is acknowledged, sending goes on."
+            "One attempt goes at 2023-11-14T22:13:20.000Z; if it is acknowledged, sending goes on."
         );
         assert_eq!(
             wait(WaitReason::RetryAfter, at),
-            "The receiver asked to wait: sending goes on at 2023-11-14T22:13:20Z."
+            "The receiver asked to wait: sending goes on at 2023-11-14T22:13:20.000Z."
         );
         assert!(wait(WaitReason::Probe, at).starts_with("The next delivery goes alone;"));
         assert!(wait(WaitReason::Probe, None).starts_with("One attempt is in flight;"));

@@ -4,12 +4,14 @@ use futures_util::future::try_join_all;
 use http::Method;
 use railpost_engine::{LaneId, LaneState, OpenLane, OpenLanes, Time};
 use railpost_rest::limits::PAGE_LIMIT_DEFAULT;
+use railpost_store::DeliveryView as Stored;
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_wire::{EndpointId, Key};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Json;
+use super::attempts::PageDetails;
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -92,7 +94,11 @@ pub(crate) async fn list(
     super::tenants::find(&ctx, &path.tenant).await?;
     let open = ctx.app.dispatcher.open_lanes(&path.tenant, query.endpoint, limit as usize).await?;
     let OpenLanes { counts, first } = open;
-    let items = try_join_all(first.into_iter().map(|lane| view(&ctx, lane))).await?;
+    let heads = try_join_all(first.iter().map(|lane| head(&ctx, lane))).await?;
+    let named = heads.iter().flatten().map(|head| (head.delivery.id, head.delivery.endpoint));
+    let details = PageDetails::of(&ctx, named).await?;
+    let lanes = first.into_iter().zip(heads);
+    let items = lanes.map(|(lane, head)| view(lane, head, &details)).collect();
     Ok(Json(OpenLanesView {
         lanes: counts.lanes,
         held: counts.held,
@@ -103,23 +109,23 @@ pub(crate) async fn list(
     }))
 }
 
-async fn view(ctx: &Ctx, lane: OpenLane) -> Result<OpenLaneView, Problem> {
-    let head = match lane.head {
-        Some(id) => ctx.app.store.delivery(id).await?,
-        None => None,
-    };
+/// The delivery at the head of a lane, unless the server is reading it.
+async fn head(ctx: &Ctx, lane: &OpenLane) -> Result<Option<Stored>, Problem> {
+    match lane.head {
+        Some(id) => Ok(ctx.app.store.delivery(id).await?),
+        None => Ok(None),
+    }
+}
+
+fn view(lane: OpenLane, head: Option<Stored>, details: &PageDetails) -> OpenLaneView {
     let key = head.as_ref().filter(|_| lane.by_key).and_then(|head| head.key.clone());
-    let head = match head {
-        Some(head) => Some(super::deliveries::view(ctx, head).await?),
-        None => None,
-    };
-    Ok(OpenLaneView {
+    OpenLaneView {
         lane: lane.lane,
         endpoint: lane.endpoint,
         key,
         state: lane.state,
         until: lane.until.map(Time::from),
-        head,
+        head: head.map(|head| DeliveryView::of(head, details)),
         open: lane.open,
-    })
+    }
 }

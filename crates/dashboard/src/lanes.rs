@@ -43,7 +43,7 @@ pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     let lane = visit.param("id");
     if action != "replay" && !visit.is_confirmed() {
         let held = visit.get("/lanes?limit=500").await?;
-        let held = items(&held).iter().find(|held| held["lane"].to_string() == lane);
+        let held = items(&held).iter().find(|held| held["lane"].as_u64() == lane.parse().ok());
         return question(action, held.unwrap_or(&Value::Null)).ask(&visit);
     }
     let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;

@@ -304,7 +304,7 @@ pub struct EndpointSettings {
     /// What headers are called.
     #[serde(default)]
     pub header_names: HeaderNames,
-    /// What TLS it insists on.
+    /// The TLS that it requires.
     #[serde(default)]
     pub tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
@@ -392,7 +392,7 @@ pub struct NewSecret {
     pub endpoint: EndpointId,
     /// The secret itself.
     pub value: SecretValue,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -407,7 +407,7 @@ pub struct EndpointSecret {
     pub value: SecretValue,
     /// When it appeared.
     pub created_at: Timestamp,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 

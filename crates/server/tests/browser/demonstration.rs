@@ -9,7 +9,8 @@ use tokio::runtime::Runtime;
 #[test]
 fn the_demo_shows_every_scene_and_ends() {
     let options = DemoOptions { down_for: Duration::from_millis(500), ..DemoOptions::default() };
-    let (mut viewer, mut text) = (NoViewer, Vec::new());
+    let mut text = Vec::new();
+    let mut viewer = NoViewer;
     let played = run(0, options, &mut viewer, &mut text, std::future::pending());
     Runtime::new().unwrap().block_on(played).unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -32,8 +33,9 @@ fn the_demo_shows_every_scene_and_ends() {
 
 #[test]
 fn the_demo_ends_when_it_is_told_to() {
-    let (mut viewer, mut text) = (NoViewer, Vec::new());
+    let mut text = Vec::new();
     let options = DemoOptions { ending: DemoEnding::Stay, ..DemoOptions::default() };
+    let mut viewer = NoViewer;
     let ended = run(0, options, &mut viewer, &mut text, std::future::ready(()));
     Runtime::new().unwrap().block_on(ended).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("The demo is over."));

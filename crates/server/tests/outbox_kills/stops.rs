@@ -52,13 +52,13 @@ pub(crate) async fn own_stores(mode: Mode) -> Result<Summary, String> {
     until_relaying(&receiver, 0).await?;
     let mut stood_still = Duration::ZERO;
     // The second one reads after the first was stopped, so the third stop is of a reader that was one before.
-    for (number, server) in [&servers[0], &servers[1], &servers[0]].into_iter().enumerate() {
-        stop(server);
+    for (number, stopped) in [0, 1, 0].into_iter().enumerate() {
+        stop(&servers[stopped]);
         let begun = Instant::now();
         writers.note_kill();
         until_relaying(&receiver, number as u32 + 1).await?;
         stood_still += begun.elapsed();
-        server.signal("CONT");
+        servers[stopped].signal("CONT");
     }
     let written = writers.stop().await;
     until_arrived(&receiver, &written).await;
