@@ -85,6 +85,9 @@ pub const ATTEMPTS_SHOWN_DEFAULT: u32 = 20;
 /// See [`ATTEMPTS_SHOWN_DEFAULT`].
 pub const ATTEMPTS_SHOWN_MAX: u32 = 100;
 
+/// Endpoints to which nothing is sent that a replay names.
+pub const REPLAY_WAITS_MAX: usize = 10;
+
 /// Endpoints in need of attention that an overview names: what a person can look at.
 pub const ATTENTION_MAX: usize = 100;
 

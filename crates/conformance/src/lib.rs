@@ -175,6 +175,7 @@ checks! { $
         a_change_from_an_old_revision_is_refused
         endpoints_list_in_pages_without_those_removed
         switching_an_endpoint_on_forgets_its_failures
+        a_secret_that_comes_later_than_its_endpoint_is_a_rotation
         a_removed_endpoint_has_no_secrets_left
         secrets_of_both_kinds_read_back
         a_secret_is_changed_only_through_its_own_endpoint

@@ -17,6 +17,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
     include_str!("schema/7.sql"),
+    include_str!("schema/8.sql"),
 ];
 
 /// The newest schema known here.

@@ -91,7 +91,8 @@ impl WriteSession<'_> {
             }
             Write::SetEndpointStatus(id, status) => {
                 let sql = "UPDATE endpoints SET status = ?2, updated_at = ?3, failing_since = \
-                           CASE WHEN ?4 THEN NULL ELSE failing_since END \
+                           CASE WHEN ?4 THEN NULL ELSE failing_since END, \
+                           status_since = CASE WHEN status = ?2 THEN status_since ELSE ?3 END \
                            WHERE id = ?1 AND removed_at IS NULL";
                 let on = *status == EndpointStatus::Active;
                 let values = (id.to_bytes(), endpoint_status_code(*status), at, on);

@@ -26,6 +26,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
     include_str!("schema/9.sql"),
+    include_str!("schema/10.sql"),
 ];
 
 /// The newest schema known here.

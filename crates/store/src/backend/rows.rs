@@ -171,8 +171,8 @@ pub fn erasing_tenant(columns: &mut impl Columns) -> Result<ErasingTenant> {
 #[macro_export]
 macro_rules! endpoint_columns {
     () => {
-        "p.id, t.id, p.settings, p.private, p.status, p.failing_since, p.revision, p.created_at, \
-         p.updated_at, p.removed_at"
+        "p.id, t.id, p.settings, p.private, p.status, p.status_since, p.failing_since, p.revision, \
+         p.created_at, p.updated_at, p.removed_at"
     };
 }
 #[doc(inline)]
@@ -203,6 +203,7 @@ fn rest_of_endpoint(
         settings,
         private,
         status: status.ok_or_else(|| corrupt("an endpoint's status", id))?,
+        status_since: columns.maybe_instant()?,
         failing_since: columns.maybe_instant()?,
         revision: columns.number("a revision")?,
         created_at: columns.instant()?,

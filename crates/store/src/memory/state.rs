@@ -109,11 +109,21 @@ pub(crate) struct EndpointRow {
     /// Sealed.
     pub(crate) private: Vec<u8>,
     pub(crate) status: EndpointStatus,
+    pub(crate) status_since: Option<Timestamp>,
     pub(crate) failing_since: Option<Timestamp>,
     pub(crate) revision: u64,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) removed_at: Option<Timestamp>,
+}
+
+impl EndpointRow {
+    pub(crate) fn set_status(&mut self, status: EndpointStatus, at: Timestamp) {
+        if self.status != status {
+            self.status_since = Some(at);
+        }
+        (self.status, self.updated_at) = (status, at);
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
