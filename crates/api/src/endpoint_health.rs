@@ -2,7 +2,8 @@
 
 use railpost_dispatch::ServedHealth;
 use railpost_engine::{
-    BreakerState, ErrorCause, Failure, Health, HealthState, LastError, Time, Wait, WaitReason,
+    BreakerState, EndpointStatus, ErrorCause, Failure, Health, HealthState, LastError, Time, Wait,
+    WaitReason,
 };
 use railpost_store::Endpoint;
 use schemars::JsonSchema;
@@ -76,7 +77,12 @@ impl HealthView {
 
     /// For an endpoint that no engine serves yet: its status is all that is known.
     fn stored(endpoint: &Endpoint) -> Self {
-        let state = HealthState::from(endpoint.status);
+        let since = endpoint.status_since.filter(|_| endpoint.status != EndpointStatus::Active);
+        Self { since: since.map(Time::from), ..Self::in_state(endpoint.status.into()) }
+    }
+
+    /// In a state of which nothing more is known.
+    pub(crate) fn in_state(state: HealthState) -> Self {
         Self {
             state,
             since: None,

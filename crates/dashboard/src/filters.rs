@@ -77,6 +77,7 @@ pub(super) const OF_DELIVERIES: [Filter; 9] =
     [STATE, ENDPOINT, TYPE, KEY, REASON, STATUS, FAILURE, FROM, BEFORE];
 pub(super) const OF_DEAD_LETTERS: [Filter; 8] =
     [ENDPOINT, TYPE, KEY, DEAD_REASON, STATUS, FAILURE, FROM, BEFORE];
+pub(super) const OF_LANES: [Filter; 1] = [ENDPOINT];
 pub(super) const OF_AUDIT: [Filter; 3] = [TARGET, FROM, BEFORE];
 
 /// The query of a page's own filters, for the API and for links: those that are set.

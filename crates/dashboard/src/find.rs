@@ -73,11 +73,7 @@ fn address(hit: &Value) -> String {
         "delivery" => of_tenant(&format!("/deliveries/{id}")),
         "endpoint" => of_tenant(&format!("/endpoints/{id}")),
         "replay" => of_tenant(&format!("/replays/{id}")),
-        "lane" => {
-            let pairs =
-                ["endpoint", "key"].map(|name| (name.to_owned(), text(hit, name).to_owned()));
-            of_tenant(&format!("/deliveries?{}", query(&pairs)))
-        }
+        "lane" => of_tenant(&format!("/lanes?endpoint={}#lane-{id}", text(hit, "endpoint"))),
         _ => of_tenant(""),
     }
 }
@@ -85,9 +81,9 @@ fn address(hit: &Value) -> String {
 fn section(heading: &str, found: &[Value], kind: &str) -> Markup {
     let of_kind = found.iter().filter(|hit| text(hit, "kind") == kind);
     let row = |hit: &Value| {
-        let id = hit["id"].as_str().map_or_else(|| hit["id"].to_string(), str::to_owned);
+        let id = text(hit, "id");
         vec![
-            html! { a href=(address(hit)) { (shown::id(&id)) } },
+            html! { a href=(address(hit)) { (shown::id(id)) } },
             html! { (text(hit, "title")) },
             html! { (shown::words(text(hit, "why"))) },
             html! { (text(hit, "tenant")) },

@@ -10,11 +10,13 @@ use serde_json::Value;
 
 use super::confirm::Question;
 use super::deliveries::{redelivery, replay};
+use super::filters::{OF_LANES, filter_form};
 use super::layout::Tab;
 use super::live::live_part;
 use super::shown::{count, items, number};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
+use crate::limits::HELD_LANES_MAX;
 
 pub(super) async fn page(visit: PageVisit) -> PageResult {
     let board = live(visit.clone()).await?;
@@ -24,6 +26,7 @@ pub(super) async fn page(visit: PageVisit) -> PageResult {
             "Each key is a lane: a delivery leaves when the one before it was acknowledged. Held lanes "
             "come first, then those whose first delivery waits longest."
         }
+        (filter_form(&visit, &OF_LANES).await?)
         (live_part(&visit, "/lanes", &board))
     };
     Reply::page("Lanes", Tab::Lanes, body)
@@ -42,7 +45,7 @@ pub(super) const ACTIONS: [&str; 3] = ["replay", "skip", "discard"];
 pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
     let lane = visit.param("id");
     if action != "replay" && !visit.is_confirmed() {
-        let held = visit.get("/lanes?limit=500").await?;
+        let held = visit.get(&format!("/lanes?limit={HELD_LANES_MAX}")).await?;
         let held = items(&held).iter().find(|held| held["lane"].as_u64() == lane.parse().ok());
         return question(action, held.unwrap_or(&Value::Null)).ask(&visit);
     }

@@ -35,7 +35,9 @@ pub const SIGN_IN_FAILURE_ENTRIES_MAX: u32 = 20;
 /// Rows of a dashboard table's page.
 pub const TABLE_ROWS_MAX: u32 = 50;
 /// Open lanes that the live page shows: what one scrolls through.
-pub const LANES_SHOWN_MAX: usize = 50;
+pub const LANES_SHOWN_MAX: u32 = 50;
+/// Held lanes of which the live page has the cause: what one page of the API holds.
+pub const HELD_LANES_MAX: u32 = 500;
 /// Lanes without anything open that the live page shows below them.
 pub const FINISHED_LANES_SHOWN_MAX: usize = 12;
 /// Deliveries of one lane that the live page draws; of the rest it says how many there are.

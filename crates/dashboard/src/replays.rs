@@ -44,11 +44,10 @@ pub(super) async fn live_list(visit: PageVisit) -> Result<Markup, ApiRefusal> {
     })
 }
 
-/// The state of a job. One that is done has handed its deliveries over: whether they landed, the deliveries say.
+/// The state of a job. One that is finished has handed its deliveries over: whether they landed, the deliveries say.
 fn state(replay: &Value) -> &str {
     match text(replay, "state") {
-        "done" if replay["dry_run"] == true => "dry_run",
-        "done" => "handed_over",
+        "done" => "finished",
         other => other,
     }
 }

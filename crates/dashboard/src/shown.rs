@@ -147,7 +147,7 @@ pub(super) fn counted_badge(number: u64, word: &str) -> Markup {
 /// The mark and the tone of a state.
 fn mark(word: &str) -> (&'static str, &'static str) {
     match word {
-        "delivered" | "active" | "acknowledged" | "done" | "handed_over" | "closed" | "reading"
+        "delivered" | "active" | "acknowledged" | "done" | "finished" | "closed" | "reading"
         | "good" => ("✓", "good"),
         "pending" | "in_flight" | "running" | "ramping" | "probing" | "starting"
         | "handed_over_again" => ("●", "calm"),

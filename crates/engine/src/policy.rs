@@ -236,7 +236,7 @@ impl Policy {
     }
 
     /// Whether a delivery given up on holds its lane.
-    pub(crate) fn dead_letters_hold(&self) -> bool {
+    pub fn dead_letters_hold(&self) -> bool {
         self.guarantee != Guarantee::AtMostOnce && self.on_dead_letter == OnDeadLetter::Hold
     }
 }

@@ -234,6 +234,8 @@ pub struct Endpoint {
     pub private: Result<EndpointPrivate>,
     /// Whether it is switched on.
     pub status: EndpointStatus,
+    /// When its status last changed; nothing if it never did, or before that was written down.
+    pub status_since: Option<Timestamp>,
     /// Since when nothing but failures came back.
     pub failing_since: Option<Timestamp>,
     /// How often its settings were written: 1, 2, 3 …
@@ -254,7 +256,7 @@ impl Endpoint {
             tenant: self.tenant.clone(),
             policy: self.settings.policy.clone(),
             status: self.status,
-            status_since: None,
+            status_since: self.status_since,
             failing_since: self.failing_since,
             rotated_at: self.rotated_at(secrets),
         }

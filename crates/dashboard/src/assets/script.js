@@ -143,33 +143,41 @@ function announce(text) {
   document.getElementById("announcer").textContent = text;
 }
 
-// By which an element is found again when others come before it.
-function keyOf(node) {
+// By which a node is found again: its own key, or its kind and its place among those of its kind.
+function keysOf(nodes) {
+  const counts = new Map();
+  return nodes.map((node) => {
+    const own = ownKey(node);
+    if (own) return own;
+    const kind = `${node.nodeName} ${node.className ?? ""}`;
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+    return `${kind} ${counts.get(kind)}`;
+  });
+}
+
+function ownKey(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return "";
   if (node.id || node.dataset.key) return node.id || node.dataset.key;
   return node.matches("tr, li") ? node.querySelector("a[href]")?.getAttribute("href") ?? "" : "";
 }
 
 function merge(old, drawn) {
-  const keyed = new Map([...old.children].map((child) => [keyOf(child), child]));
+  const nodes = [...old.childNodes], wanted = [...drawn.childNodes];
+  const keys = keysOf(nodes), wantedKeys = keysOf(wanted);
+  const kept = new Set(wantedKeys);
+  const byKey = new Map();
+  nodes.forEach((node, index) => {
+    if (kept.has(keys[index]) && !byKey.has(keys[index])) byKey.set(keys[index], node);
+    else node.remove();
+  });
   let next = old.firstChild;
-  for (const wanted of [...drawn.childNodes]) {
-    const key = keyOf(wanted);
-    const found = key ? keyed.get(key) : next;
-    if (found && found.nodeName === wanted.nodeName && keyOf(found) === key) {
-      keyed.delete(key);
-      if (found === next) next = next.nextSibling;
-      else old.insertBefore(found, next);
-      update(found, wanted);
-    } else {
-      old.insertBefore(wanted, next);
-    }
-  }
-  while (next) {
-    const after = next.nextSibling;
-    next.remove();
-    next = after;
-  }
+  wanted.forEach((node, index) => {
+    const found = byKey.get(wantedKeys[index]);
+    byKey.delete(wantedKeys[index]);
+    if (found && found === next) next = next.nextSibling;
+    else old.insertBefore(found ?? node, next);
+    if (found) update(found, node);
+  });
 }
 
 function update(found, wanted) {

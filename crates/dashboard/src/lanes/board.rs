@@ -6,12 +6,14 @@ use maud::{Markup, html};
 use railpost_api::Needs;
 use serde_json::Value;
 
+use crate::filters::{OF_LANES, set_filters};
 use crate::form::button;
 use crate::limits::{
-    FINISHED_LANES_SHOWN_MAX, LANE_DELIVERIES_SHOWN_MAX, LANES_SHOWN_MAX, LIVE_DELIVERIES_MAX,
+    FINISHED_LANES_SHOWN_MAX, HELD_LANES_MAX, LANE_DELIVERIES_SHOWN_MAX, LANES_SHOWN_MAX,
+    LIVE_DELIVERIES_MAX,
 };
 use crate::shown::{self, count, instant, items, moment, number, text};
-use crate::table::empty;
+use crate::table::{empty, query};
 use crate::visit::{ApiRefusal, PageVisit};
 
 /// The lanes to show.
@@ -40,9 +42,14 @@ type Lanes = BTreeMap<(String, String), Lane>;
 
 /// Looks up what the board shows.
 pub(super) async fn load_board(visit: &PageVisit) -> Result<Board, ApiRefusal> {
-    let counts = visit.get(&format!("/lanes/open?limit={LANES_SHOWN_MAX}")).await?;
-    let held = visit.get("/lanes?limit=500").await?;
-    let newest = visit.get(&format!("/deliveries?limit={LIVE_DELIVERIES_MAX}")).await?;
+    let of = |limit: u32| {
+        let mut pairs = set_filters(visit, &OF_LANES);
+        pairs.push(("limit".to_owned(), limit.to_string()));
+        query(&pairs)
+    };
+    let counts = visit.get(&format!("/lanes/open?{}", of(LANES_SHOWN_MAX))).await?;
+    let held = visit.get(&format!("/lanes?{}", of(HELD_LANES_MAX))).await?;
+    let newest = visit.get(&format!("/deliveries?{}", of(LIVE_DELIVERIES_MAX))).await?;
     let mut lanes = recorded(items(&newest));
     let open = items(&counts).iter().map(|lane| {
         let mut known = lanes.remove(&key_of(lane)).unwrap_or_default();

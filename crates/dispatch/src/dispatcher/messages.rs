@@ -35,11 +35,13 @@ pub(super) enum LoopCommand {
     /// Counts endpoints by their state.
     Survey {
         tenant: Option<Box<TenantId>>,
-        attention_max: usize,
+        named_max: usize,
         answer: oneshot::Sender<EndpointSurvey>,
     },
     /// Ends the wait of an endpoint. Answers how it was doing before.
     EndWait(EndpointId, oneshot::Sender<Option<ServedHealth>>),
+    /// An endpoint as attempts use it.
+    Prepared(EndpointId, oneshot::Sender<Option<Arc<PreparedEndpoint>>>),
     OpenLanes {
         tenant: Box<TenantId>,
         endpoint: Option<EndpointId>,

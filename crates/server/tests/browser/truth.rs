@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use railpost_engine::{EndpointStatus, Timestamp};
+use railpost::config::Config;
+use railpost_engine::Timestamp;
 use railpost_store::{Change, Write as StoreWrite};
 use serde_json::{Value, json};
 
@@ -23,6 +25,7 @@ struct States {
     world: World,
     /// They answer as long as they are here.
     receivers: Vec<Receiver>,
+    _folder: tempfile::TempDir,
     /// The states, with the endpoint that is in it and the words by which pages say it.
     endpoints: Vec<(&'static str, String, &'static str)>,
 }
@@ -53,9 +56,29 @@ impl Steady {
     }
 }
 
+/// A world with an endpoint that was switched off after days of failures: in its store, while it was not running.
+fn with_one_switched_off(folder: &Path) -> (World, String) {
+    let mut config = Config::default();
+    config.server.data_dir = folder.join("data");
+    let world = World::stored(config.clone());
+    let admin = world.admin.clone();
+    let new = json!({"url": "https://example.com/hooks", "types": ["failing"]});
+    let failing = world.endpoint_with(&new);
+    assert!(world.drain());
+    let db = rusqlite::Connection::open(folder.join("data/railpost.db")).unwrap();
+    const FAILING: u8 = 4;
+    assert_eq!(db.execute("UPDATE endpoints SET status = ?1", [FAILING]).unwrap(), 1);
+    drop(db);
+    (World::again(config, admin), failing)
+}
+
 impl States {
     fn new() -> Self {
-        let mut states = Self { world: World::new(), receivers: Vec::new(), endpoints: Vec::new() };
+        let folder = tempfile::tempdir().unwrap();
+        let (world, failing) = with_one_switched_off(folder.path());
+        let failing = ("failing", failing, "switched off after failures");
+        let mut states =
+            Self { world, receivers: Vec::new(), endpoints: vec![failing], _folder: folder };
         states.add("active", "active", &[], &json!({}), 1);
         states.add(
             "waiting",
@@ -67,14 +90,14 @@ impl States {
         states.add("paused", "paused", &[], &json!({}), 0);
         states.add("blocked", "blocked", &[], &json!({}), 0);
         states.add("quarantined", "quarantined", &[422; 9], &json!({"quarantine_after": 2}), 3);
-        states.add("failing", "switched off after failures", &[], &json!({}), 0);
         states.add("gone", "gone", &[410], &json!({}), 1);
         states.add_retry_after();
-        states.pause_block_and_switch_off();
+        states.pause_and_block();
         for (state, endpoint, _) in &states.endpoints {
             let path = format!("endpoints/{endpoint}");
             states.world.look_until(&path, |it| it["health"]["state"] == *state);
         }
+        states.world.publish("waiting-late", "waiting", Some("waiting-late"));
         states
     }
 
@@ -122,7 +145,7 @@ impl States {
         self.world.publish("later-1", "later", Some("later-1"));
     }
 
-    fn pause_block_and_switch_off(&self) {
+    fn pause_and_block(&self) {
         let of = |state: &str| self.of(state).to_owned();
         self.world.act(&format!("endpoints/{}/pause", of("paused"))).expect(200);
         let secrets = self.world.look(&format!("endpoints/{}/secrets", of("blocked")));
@@ -131,12 +154,8 @@ impl States {
             id: secrets["items"][0]["id"].as_str().unwrap().parse().unwrap(),
             at: Timestamp::from_millis(1),
         };
-        let switch_off =
-            StoreWrite::SetEndpointStatus(of("failing").parse().unwrap(), EndpointStatus::Failing);
         let app = self.world.server().app().clone();
-        for write in [expire, switch_off] {
-            self.world.wait_for(app.dispatcher.commit(Change::from(write))).unwrap();
-        }
+        self.world.wait_for(app.dispatcher.commit(Change::from(expire))).unwrap();
         self.world.publish("paused-0", "paused", Some("paused-0"));
     }
 
@@ -210,7 +229,8 @@ fn each_lane_with_anything_open_is_shown_in_the_state_that_the_engine_says() {
     let shown = browser.script(script, &[]);
     for (lane, state) in [
         ("flying", "in_flight"),
-        ("waiting-0", "waiting_for_breaker"),
+        ("waiting-0", "backing_off"),
+        ("waiting-late", "waiting_for_breaker"),
         ("paused-0", "endpoint_off"),
         ("later-1", "waiting_for_retry_after"),
         ("quarantined-0", "held"),
@@ -272,13 +292,11 @@ fn each_state_of_a_delivery_is_said_with_what_happens_next() {
 }
 
 #[test]
-fn a_retry_that_is_due_and_never_left_waits_for_the_breaker() {
+fn a_delivery_that_never_left_waits_for_the_breaker_and_can_be_discarded() {
     let states = States::new();
     let world = &states.world;
-    let waiting = world.look("deliveries?type=waiting&limit=100");
-    let unsent = waiting["items"].as_array().unwrap().iter().find(|it| it["attempts"] == 0);
+    let delivery = world.delivery_in("waiting-late", "pending");
     let browser = Browser::signed_in(world, &world.admin);
-    let delivery = unsent.expect("the breaker opened before the twelfth");
     browser.go(&page(&format!("/deliveries/{}", delivery["id"].as_str().unwrap())));
     browser.says("dl.facts", "not before its endpoint is sent to again");
     browser.says("dl.facts", "waiting for the breaker until");

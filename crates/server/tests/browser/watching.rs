@@ -43,7 +43,7 @@ fn pages_with_figures_change_without_a_reload() {
         ),
         (
             "/lanes",
-            "on the wire",
+            "No lane has moved yet",
             &|| world.publish("e5", "t", Some("new-lane")),
             ".board",
             "new-lane",

@@ -159,6 +159,7 @@ impl MemoryStore {
             settings,
             private,
             status: row.status,
+            status_since: row.status_since,
             failing_since: row.failing_since,
             revision: row.revision,
             created_at: row.created_at,
@@ -225,7 +226,7 @@ impl ChangeTransaction<'_> {
             }
             Write::SetEndpointStatus(id, status) => {
                 let row = self.rows.endpoint_mut(id)?;
-                (row.status, row.updated_at) = (status, now);
+                row.set_status(status, now);
                 row.failing_since = row.failing_since.filter(|_| status != EndpointStatus::Active);
             }
             Write::RemoveEndpoint(id) => {
@@ -295,6 +296,7 @@ impl ChangeTransaction<'_> {
             settings,
             private: encryption::seal_endpoint(self.setup, id, &private),
             status: EndpointStatus::Active,
+            status_since: None,
             failing_since: None,
             revision: 1,
             created_at: self.now,
