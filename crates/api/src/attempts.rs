@@ -1,5 +1,7 @@
 //! Attempts: one HTTP request for one delivery each.
 
+mod of_endpoint;
+
 use http::Method;
 use railpost_engine::{
     AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify, classify_past,
@@ -22,13 +24,22 @@ use super::query::{ListPage, NoFilter, PagedQuery};
 use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::new(
-        Method::GET,
-        "/v1/tenants/{tenant}/deliveries/{delivery}/attempts",
-        Needs::Read,
-        "List the attempts of a delivery, the first one first",
-        list,
-    )]
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/deliveries/{delivery}/attempts",
+            Needs::Read,
+            "List the attempts of a delivery, the first one first",
+            list,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/attempts",
+            Needs::Read,
+            "List the latest attempts of an endpoint, the latest first",
+            of_endpoint::list,
+        ),
+    ]
 }
 
 /// One HTTP request for one delivery.
@@ -50,7 +61,7 @@ pub(crate) struct AttemptView {
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// How long the receiver asked to be left alone.
+    /// How long a pause the receiver asked for, with `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_s: Option<u64>,
     /// How long its parts took.
@@ -94,7 +105,7 @@ impl From<Timing> for TimingView {
 }
 
 impl AttemptView {
-    fn of(stored: Stored, overrides: &Overrides) -> Self {
+    pub(super) fn of(stored: Stored, overrides: &Overrides) -> Self {
         let Stored { detail, led_to, next_at } = stored;
         let (status, retry_after, failure) = match detail.result {
             AttemptResult::Response { status, retry_after } => (Some(status), retry_after, None),

@@ -77,7 +77,7 @@ pub(crate) struct DeadLetterDetail {
     /// What a list shows of it too.
     #[serde(flatten)]
     pub(crate) letter: DeadLetter,
-    /// The SHA-256 of the event's payload, in hex; nothing when the event is gone.
+    /// The SHA-256 of the event's payload, in hex; `null` when the event is gone.
     pub(crate) body_sha256: Option<String>,
 }
 

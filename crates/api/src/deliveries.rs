@@ -146,25 +146,25 @@ pub(super) async fn details_of(ctx: &Ctx, stored: &[Stored]) -> Result<PageDetai
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DeliveryFilter {
-    /// To this endpoint only.
+    /// Only those to this endpoint.
     pub(crate) endpoint: Option<EndpointId>,
-    /// In this state only.
+    /// Only those in this state.
     pub(crate) state: Option<DeliveryStage>,
     /// Of events of this type only.
     #[serde(rename = "type")]
     pub(crate) event_type: Option<EventType>,
     /// Of events with this key only.
     pub(crate) key: Option<Key>,
-    /// Dead or discarded for this reason only.
+    /// Only those that are dead or discarded for this reason.
     pub(crate) reason: Option<ClosedReason>,
-    /// Whose last attempt was answered with this status only.
+    /// Only those whose last attempt was answered with this status.
     #[schemars(schema_with = "crate::bounds::answer_status")]
     pub(crate) status: Option<AnswerStatus>,
-    /// Whose last attempt had no answer for this cause only.
+    /// Only those whose last attempt had no answer, for this cause.
     pub(crate) failure: Option<Failure>,
-    /// Made at or after this instant only.
+    /// Only those made at or after this time.
     pub(crate) created_after: Option<Time>,
-    /// Made before this instant only.
+    /// Only those made before this time.
     pub(crate) created_before: Option<Time>,
 }
 
@@ -217,7 +217,7 @@ impl From<store::DeliveryFilter> for DeliveryFilter {
 }
 
 impl DeliveryFilter {
-    /// The same for dead letters alone; nothing if it asks for another state.
+    /// The same for dead letters alone; `None` if it asks for another state.
     pub(super) fn of_dead_letters(self) -> Option<Self> {
         let dead = Some(DeliveryStage::Dead);
         (self.state.is_none() || self.state == dead).then_some(Self { state: dead, ..self })

@@ -61,7 +61,7 @@ pub(crate) struct HeldLaneView {
     pub(crate) lane: LaneId,
     /// Of which endpoint.
     pub(crate) endpoint: EndpointId,
-    /// The key it is for; nothing when it is the endpoint's one lane for everything.
+    /// The key it is for; `null` when it is the endpoint's one lane for everything.
     pub(crate) key: Option<Key>,
     /// The dead letter that holds it.
     pub(crate) held_by: DeliveryId,

@@ -44,6 +44,8 @@ mod lanes;
 mod open_lanes;
 mod dead_letters;
 mod replays;
+mod story;
+mod find;
 mod thin;
 mod figures;
 mod overview;
@@ -97,6 +99,8 @@ pub fn routes() -> Vec<Route> {
         open_lanes::routes(),
         dead_letters::routes(),
         replays::routes(),
+        story::routes(),
+        find::routes(),
         thin::routes(),
         figures::routes(),
         overview::routes(),

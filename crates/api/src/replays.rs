@@ -76,13 +76,13 @@ pub(crate) enum ActionView {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ReplayState")]
 pub(crate) enum StateView {
-    /// It has more to do, or waits for the tenant's replays before it.
+    /// It runs, or waits for earlier replays of the tenant.
     Running,
-    /// It came to the end.
+    /// All matching deliveries were handled.
     Done,
     /// A person stopped it.
     Cancelled,
-    /// It cannot go on.
+    /// It failed; `problem` says why.
     Failed,
 }
 
@@ -95,11 +95,11 @@ pub(crate) struct NewReplay {
     /// The endpoint of `redeliver`.
     #[serde(default)]
     pub(crate) to: Option<EndpointId>,
-    /// To which deliveries: those made before the replay was asked for. If it names no state, the dead
-    /// letters, or, if events are delivered once more, all.
+    /// Which deliveries, of those made before this request. If it names no state: the dead letters, or all
+    /// deliveries for `redeliver`.
     #[serde(default)]
     pub(crate) filter: DeliveryFilter,
-    /// Most deliveries per second; nothing for as fast as it goes.
+    /// Most deliveries per second; `null` for as fast as it goes.
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::rate_per_s")]
     pub(crate) rate_per_s: Option<u32>,
@@ -128,9 +128,9 @@ pub(crate) struct ReplayView {
     pub(crate) state: StateView,
     /// Deliveries that the filter found so far.
     pub(crate) matched: u64,
-    /// Those it was done to.
+    /// Deliveries that the action was done to.
     pub(crate) done: u64,
-    /// Those whose state did not allow it.
+    /// Deliveries whose state did not allow the action.
     pub(crate) refused: u64,
     /// Deliveries that were read to find the matching ones: the cost of the filter.
     pub(crate) looked_at: u64,

@@ -1,13 +1,14 @@
 //! What a page shows beside its rows: counts, settings and last attempts of all of its items at once.
 
 use railpost_engine::{AttemptResult, DeadReason, DeliveryState, DiscardReason, Failure};
-use railpost_wire::{DeliveryId, EndpointId};
+use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, TenantId};
 
-use super::world::{World, detail};
+use super::world::{START, World, detail};
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{
-    AttemptDetail, ClosedReason, DeliveryFilter, DeliveryQuery, EndpointSettings, PageRequest,
-    RecordBatch, RedeliverBatch, StateCounts, StoreError, TenantSettings, Write,
+    AcceptBatch, AcceptedBy, AttemptDetail, AuditEntry, Change, ClosedReason, DeliveryFilter,
+    DeliveryQuery, EndpointSettings, EventDetails, PageRequest, RecordBatch, RedeliverBatch,
+    StateCounts, StoreError, TenantSettings, Write,
 };
 
 fn dead(reason: DeadReason, holds: bool) -> DeliveryState {
@@ -105,14 +106,15 @@ pub(super) async fn an_event_counts_its_deliveries_by_state(world: World) {
     }
     world.accept(vec![lonely]).await;
     let asked = vec![id.clone(), other.clone(), "unknown".parse().unwrap()];
-    let mut found = world.store.state_counts(&world.tenant, asked.clone()).await.unwrap();
+    let mut found = world.store.event_details(&world.tenant, asked.clone()).await.unwrap();
     found.sort_by_key(|(found, _)| *found != id);
-    let counts = StateCounts { pending: 2, delivered: 1, held: 1, ..StateCounts::default() };
-    assert_eq!(found, [(id, counts), (other, StateCounts::default())]);
+    let states = StateCounts { pending: 2, delivered: 1, held: 1, ..StateCounts::default() };
+    let details = EventDetails { states, accepted_by: None };
+    assert_eq!(found, [(id, details), (other, EventDetails::default())]);
     let stranger = world.add_tenant("other", TenantSettings::default()).await;
-    assert_eq!(world.store.state_counts(&stranger, asked.clone()).await, Ok(vec![]));
+    assert_eq!(world.store.event_details(&stranger, asked.clone()).await, Ok(vec![]));
     let many = vec![asked[0].clone(); LIST_LIMIT_MAX as usize + 1];
-    let refused = world.store.state_counts(&world.tenant, many).await;
+    let refused = world.store.event_details(&world.tenant, many).await;
     assert!(matches!(&refused, Err(StoreError::Invalid { .. })), "{refused:?}");
 }
 
@@ -129,4 +131,50 @@ pub(super) async fn the_settings_of_many_endpoints_come_together(world: World) {
     let many = vec![first; LIST_LIMIT_MAX as usize + 1];
     let refused = world.store.settings_of(many).await;
     assert!(matches!(&refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+}
+
+pub(super) async fn an_event_tells_who_brought_it(world: World) {
+    world.endpoint().await;
+    let key = AcceptedBy::Key(ApiKeyId::from_u128(7));
+    let source = AcceptedBy::Source("orders".parse().unwrap());
+    let mut expected = Vec::new();
+    // One by one and many at once: a backend may write small groups otherwise than large ones.
+    for (by, count) in [(Some(key), 1), (Some(source.clone()), 1), (None, 1), (Some(source), 40)] {
+        let events: Vec<_> = (0..count).map(|_| world.event(Some("k"))).collect();
+        expected.extend(events.iter().map(|event| (event.id.clone(), by.clone())));
+        let batch = AcceptBatch { accepted_by: by, ..world.batch(events) };
+        world.store.accept(batch.into()).await.unwrap();
+    }
+    let asked = expected.iter().map(|(id, _)| id.clone()).collect();
+    let found = world.store.event_details(&world.tenant, asked).await.unwrap();
+    let mut found: Vec<_> =
+        found.into_iter().map(|(id, details)| (id, details.accepted_by)).collect();
+    found.sort_by_key(|(id, _)| id.to_string());
+    expected.sort_by_key(|(id, _)| id.to_string());
+    assert_eq!(found, expected);
+}
+
+pub(super) async fn the_audit_trail_is_found_by_its_targets(world: World) {
+    let tenant = world.tenant.clone();
+    let mut all = Vec::new();
+    for target in ["a", "b", "a", "c", "a"] {
+        let entry = AuditEntry { tenant: Some(tenant.clone()), ..world.audit_entry(target) };
+        world.commit(Change { audit: Some(entry.clone()), ..Change::default() }).await;
+        all.push(entry);
+        world.later(1);
+    }
+    let other = world.add_tenant("other", TenantSettings::default()).await;
+    let since = async |tenant: &TenantId, targets: &[&str], since, limit| {
+        let targets = targets.iter().map(|target| (*target).to_owned()).collect();
+        world.store.audit_about(tenant, targets, since, limit).await.unwrap()
+    };
+    let about = async |tenant: &TenantId, targets: &[&str], limit| {
+        since(tenant, targets, START, limit).await
+    };
+    let some = |indexes: &[usize]| indexes.iter().map(|n| all[*n].clone()).collect::<Vec<_>>();
+    assert_eq!(about(&tenant, &["a", "c", "x", "a"], 9).await, some(&[0, 2, 3, 4]));
+    assert_eq!(about(&tenant, &["b", "a"], 2).await, some(&[0, 1, 2]), "two of each");
+    assert_eq!(about(&tenant, &["\0"], 9).await, []);
+    assert_eq!(about(&other, &["a", "b"], 9).await, []);
+    assert_eq!(since(&tenant, &["a"], all[2].at, 9).await, some(&[2, 4]));
 }

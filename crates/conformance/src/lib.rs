@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod erasing;
+pub mod many;
 pub mod model;
 
 mod world;
@@ -23,6 +24,7 @@ mod registry;
 mod access;
 mod archive;
 mod details;
+mod finding;
 mod replays;
 mod figures;
 mod upkeep;
@@ -227,6 +229,13 @@ checks! { $
         deliveries_list_by_their_last_answer
         an_event_counts_its_deliveries_by_state
         the_settings_of_many_endpoints_come_together
+        an_event_tells_who_brought_it
+        the_audit_trail_is_found_by_its_targets
+    }
+    finding {
+        each_kind_of_thing_is_found_by_its_fields
+        a_search_finds_nothing_of_another_tenant
+        a_search_finds_a_bounded_number_with_what_is_just_the_words_first
     }
     replays {
         a_replay_reads_back_in_every_detail

@@ -74,7 +74,7 @@ pub(super) async fn revoke(visit: PageVisit) -> PageResult {
         return Question {
             title: "Revoke this key?".to_owned(),
             effect: html! { "1 key, " code { (visit.param("id")) } ", opens nothing any more, at once." },
-            undo: "This cannot be undone. Whoever uses the key needs another one.",
+            undo: "This cannot be undone. Everyone who uses the key needs another one.",
             label: "Revoke the key".to_owned(),
             back: "/keys".to_owned(),
             tab: Tab::Keys,

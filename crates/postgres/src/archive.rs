@@ -17,8 +17,8 @@ use railpost_store::backend::rows::{
 };
 use railpost_store::limits::LIST_SCAN_MAX;
 use railpost_store::{
-    AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventHead, EventQuery,
-    HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StateCounts, StoredEvent,
+    AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventDetails, EventHead,
+    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent,
 };
 
 pub(super) async fn event(
@@ -185,13 +185,13 @@ async fn judge_last_attempts(
 }
 
 /// The deliveries of an event are counted by its own index entries, one event after the other.
-pub(super) async fn state_counts(
+pub(super) async fn event_details(
     node: &Node,
     tenant: &TenantId,
     events: &[EventId],
-) -> Result<Vec<(EventId, StateCounts)>> {
+) -> Result<Vec<(EventId, EventDetails)>> {
     let sql = concat!(
-        "SELECT e.id, c.* FROM tenants AS t JOIN events AS e ON e.tenant = t.num AND e.id = ANY ($2) \
+        "SELECT e.id, e.accepted_by, c.* FROM tenants AS t JOIN events AS e ON e.tenant = t.num AND e.id = ANY ($2) \
          CROSS JOIN LATERAL (SELECT ",
         state_count_columns!(),
         " FROM (SELECT standing FROM deliveries WHERE id BETWEEN e.first AND e.last UNION ALL \
@@ -200,7 +200,7 @@ pub(super) async fn state_counts(
     );
     let ids: Vec<String> = events.iter().map(EventId::to_string).collect();
     all(&node.reader().query(sql, &[&tenant.as_str(), &ids]).await?, |columns| {
-        Ok((columns.parsed("an event's id")?, rows::state_counts(columns)?))
+        Ok((columns.parsed("an event's id")?, rows::event_details(columns)?))
     })
 }
 

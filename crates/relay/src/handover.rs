@@ -295,7 +295,7 @@ impl Handover {
             }
             let run = &rest[..run_len(rest, most, parking)];
             let events = run.iter().map(|candidate| candidate.event.clone()).collect();
-            match self.tools.accept.accept(tenant, events).await {
+            match self.tools.accept.accept(&self.config.name, tenant, events).await {
                 Ok(receipts) => {
                     count(&receipts, handed);
                     rest = &rest[run.len()..];
@@ -388,7 +388,7 @@ impl Handover {
         if let Some(refusal) = refusals.into_iter().flatten().next() {
             return Ok(Some(refusal));
         }
-        match self.tools.accept.accept(&tenant, vec![event]).await {
+        match self.tools.accept.accept(&self.config.name, &tenant, vec![event]).await {
             Ok(receipts) => {
                 let mut handed = Handed::default();
                 count(&receipts, &mut handed);

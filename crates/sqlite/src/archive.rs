@@ -14,8 +14,8 @@ use railpost_store::backend::rows::{
 };
 use railpost_store::limits::LIST_SCAN_MAX;
 use railpost_store::{
-    AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventHead, EventQuery,
-    HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StateCounts, StoredEvent,
+    AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventDetails, EventHead,
+    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent,
 };
 
 pub(super) fn event(
@@ -182,14 +182,15 @@ fn event_deliveries(
     })
 }
 
-/// One event after the other, in one look-up: the file is near.
-pub(super) fn state_counts(
+/// One event after the other, in one look-up: the file is near. Who brought an event stands behind its payload,
+/// so it is read for the events of a page alone, and not for all that a list looks at.
+pub(super) fn event_details(
     db: &Connection,
     tenant: &TenantId,
     events: Vec<EventId>,
-) -> Result<Vec<(EventId, StateCounts)>> {
+) -> Result<Vec<(EventId, EventDetails)>> {
     let sql = concat!(
-        "SELECT ",
+        "SELECT (SELECT accepted_by FROM events WHERE num = ?3), ",
         state_count_columns!(),
         " FROM (SELECT standing FROM deliveries WHERE id >= ?1 AND id < ?2 UNION ALL \
            SELECT standing FROM deliveries INDEXED BY deliveries_again \
@@ -198,9 +199,9 @@ pub(super) fn state_counts(
     let mut found = Vec::with_capacity(events.len());
     for event in events {
         let Some(at) = event_deliveries(db, tenant, &event)? else { continue };
-        let counts =
-            one(db, sql, (at.first, at.end, at.num), |columns| rows::state_counts(columns))?;
-        found.push((event, counts.unwrap_or_default()));
+        let values = (at.first, at.end, at.num);
+        let details = one(db, sql, values, |columns| rows::event_details(columns))?;
+        found.push((event, details.unwrap_or_default()));
     }
     Ok(found)
 }

@@ -270,9 +270,10 @@ impl WriteSession<'_> {
     /// Writes an entry unless it is on record, and says how many rows that are.
     pub(super) fn write_audit(&self, entry: &AuditEntry) -> Result<u64> {
         let tenant = entry.tenant.as_ref().map(TenantId::as_str);
-        let sql = "INSERT INTO audit (id, at, tenant, record) VALUES (?1, ?2, ?3, ?4) \
+        let sql = "INSERT INTO audit (id, at, tenant, target, record) VALUES (?1, ?2, ?3, ?4, ?5) \
                    ON CONFLICT DO NOTHING";
-        self.execute(sql, (entry.id.to_bytes(), millis(entry.at), tenant, to_json(entry)))
+        let (id, at) = (entry.id.to_bytes(), millis(entry.at));
+        self.execute(sql, (id, at, tenant, &entry.target, to_json(entry)))
     }
 }
 

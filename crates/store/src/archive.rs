@@ -6,12 +6,14 @@ use railpost_engine::{
     LaneId, Timestamp,
 };
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
-use serde::{Deserialize, Serialize};
+use serde::de::value::StrDeserializer;
+use serde::de::{self, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::backend::codes;
 use crate::{
-    AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution,
-    Result,
+    AcceptedBy, AttemptDetail, Event, Figures, FiguresScope, FindQuery, Found, LinePlace, Listing,
+    PageRequest, Resolution, Result,
 };
 
 /// The read side. Lists are newest first unless they say otherwise.
@@ -32,14 +34,14 @@ pub trait Archive: Send + Sync {
     /// All deliveries of one event, the earliest first.
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>>;
 
-    /// How many deliveries each of these events of a tenant has in which state, in any order; unknown events
-    /// are left out. At most [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) events: those of a page. It
-    /// costs as much as they have deliveries.
-    async fn state_counts(
+    /// What a page shows of these events of a tenant beside their heads, in any order; unknown events are left
+    /// out. At most [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) events: those of a page. It costs as much
+    /// as they have deliveries.
+    async fn event_details(
         &self,
         tenant: &TenantId,
         events: Vec<EventId>,
-    ) -> Result<Vec<(EventId, StateCounts)>>;
+    ) -> Result<Vec<(EventId, EventDetails)>>;
 
     /// The attempts of one delivery, the first one first.
     async fn attempts(
@@ -54,6 +56,12 @@ pub trait Archive: Send + Sync {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>>;
+
+    /// Things whose id, key, URL or description is, begins with or has a part like the words: at most
+    /// [`FIND_RESULTS_MAX`](crate::limits::FIND_RESULTS_MAX) of each kind, those that are just the words first.
+    /// Events are found by their keys and their CloudEvents' ids among the latest
+    /// [`FIND_ROWS_SCANNED`](crate::limits::FIND_ROWS_SCANNED) at least, by their ids among all.
+    async fn find(&self, query: FindQuery) -> Result<Vec<Found>>;
 
     /// A tenant's lanes that a dead letter holds, the longest held first.
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>>;
@@ -100,9 +108,9 @@ pub struct EventHead {
     pub id: EventId,
     /// Its type.
     pub event_type: EventType,
-    /// What orders it.
+    /// Its key.
     pub key: Option<Key>,
-    /// What kind of bytes its payload is.
+    /// The content type of its payload.
     pub content_type: ContentType,
     /// How many bytes it is.
     pub payload_len: usize,
@@ -244,7 +252,7 @@ impl DeliveryQuery {
 pub struct DeliveryFilter {
     /// In this stage only.
     pub stage: Option<DeliveryStage>,
-    /// To this endpoint only.
+    /// Only those to this endpoint.
     pub endpoint: Option<EndpointId>,
     /// Of events of this type only.
     pub event_type: Option<EventType>,
@@ -301,18 +309,29 @@ impl DeliveryFilter {
 }
 
 /// Why a delivery is dead or discarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(
-    untagged,
-    expecting = "expected one of `permanent`, `attempts_exhausted`, `expired`, `single_attempt_failed`, \
-                 `outcome_unknown`, `person`, `endpoint_removed`"
-)]
+#[serde(untagged)]
 pub enum ClosedReason {
     /// Why it is dead.
     Dead(DeadReason),
     /// Why it was discarded.
     Discarded(DiscardReason),
+}
+
+/// By its name alone.
+impl<'de> Deserialize<'de> for ClosedReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let value: StrDeserializer<'_, de::value::Error> = name.as_str().into_deserializer();
+        let dead = DeadReason::deserialize(value).map(Self::Dead);
+        let found = dead.or_else(|_| DiscardReason::deserialize(value).map(Self::Discarded));
+        found.map_err(|_| {
+            let expected = "expected one of `permanent`, `attempts_exhausted`, `expired`, \
+                            `single_attempt_failed`, `outcome_unknown`, `person`, `endpoint_removed`";
+            de::Error::custom(format!("{expected}; got `{name}`"))
+        })
+    }
 }
 
 impl ClosedReason {
@@ -409,6 +428,15 @@ pub struct Counts {
     pub dead: u64,
     /// When the oldest open one was made; nothing when none is open.
     pub oldest_open_at: Option<Timestamp>,
+}
+
+/// What a page shows of an event beside its head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventDetails {
+    /// Who brought it; nothing if it was accepted before that was written down.
+    pub accepted_by: Option<AcceptedBy>,
+    /// How many of its deliveries are in which state.
+    pub states: StateCounts,
 }
 
 /// How many deliveries of an event are in which state.

@@ -262,11 +262,11 @@ impl Endpoint {
         }
     }
 
-    /// When a secret of it was last rotated: the first one comes with the endpoint, any later one replaces
-    /// another.
+    /// When a secret that it signs with was last rotated: the first one comes with the endpoint, any later one
+    /// replaces another.
     fn rotated_at(&self, secrets: &[EndpointSecret]) -> Option<Timestamp> {
         let added = secrets.iter().map(|secret| secret.created_at);
-        added.filter(|at| *at > self.created_at).max()
+        added.filter(|at| *at > self.created_at && self.settings.policy.signed).max()
     }
 }
 
@@ -306,7 +306,7 @@ pub struct EndpointSettings {
     /// What headers are called.
     #[serde(default)]
     pub header_names: HeaderNames,
-    /// What TLS it insists on.
+    /// The TLS that it requires.
     #[serde(default)]
     pub tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
@@ -394,7 +394,7 @@ pub struct NewSecret {
     pub endpoint: EndpointId,
     /// The secret itself.
     pub value: SecretValue,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -409,7 +409,7 @@ pub struct EndpointSecret {
     pub value: SecretValue,
     /// When it appeared.
     pub created_at: Timestamp,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -50,7 +50,7 @@ pub enum ReplayAction {
     Replay,
     /// A held lane moves on; the dead letter stays where people can see it.
     Skip,
-    /// It need not arrive.
+    /// It is closed, and is not sent any more.
     Discard,
     /// Its event is delivered once more, to this endpoint.
     Redeliver {
@@ -65,11 +65,11 @@ pub enum ReplayAction {
 pub enum ReplayState {
     /// It has more to do.
     Running,
-    /// It came to the end.
+    /// All matching deliveries were handled.
     Done,
     /// A person stopped it.
     Cancelled,
-    /// It cannot go on.
+    /// It failed; `problem` says why.
     Failed,
 }
 
@@ -78,9 +78,9 @@ pub enum ReplayState {
 pub struct ReplayProgress {
     /// Deliveries that the filter found.
     pub matched: u64,
-    /// Those it was done to.
+    /// Deliveries that the action was done to.
     pub done: u64,
-    /// Those whose state did not allow it.
+    /// Deliveries whose state did not allow the action.
     pub refused: u64,
     /// Deliveries that were looked at to find those.
     #[serde(default)]

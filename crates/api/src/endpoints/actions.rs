@@ -143,7 +143,7 @@ fn switched(ctx: &Ctx, before: &Endpoint, status: EndpointStatus) -> Endpoint {
     Endpoint { status, failing_since, updated_at: ctx.now(), ..before.clone() }
 }
 
-/// What a test event is like.
+/// A test event.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = json!({ "type": "railpost.test.order", "payload": { "order": 17 } }))]
@@ -179,7 +179,9 @@ pub(crate) async fn test(
     let endpoint = find(&ctx, &path).await?;
     let event = test_event(&ctx, new)?;
     let (tenant, id) = (path.tenant.clone(), event.id.clone());
-    let batch = AcceptBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
+    let accepted_by = ctx.caller.accepted_by();
+    let (to, events) = (tenant.clone(), vec![event]);
+    let batch = AcceptBatch { tenant: to, events, accepted_by, idempotency: None };
     ctx.app.dispatcher.accept(batch).await?;
     let orders = vec![(id.clone(), endpoint.id)];
     let audit = Some(ctx.audit_entry(audit_action(Action::EndpointTest, &endpoint)));

@@ -5,8 +5,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue, Method, header};
 use railpost_engine::Time;
-use railpost_store::{Event, EventHead, EventQuery, RedeliverBatch, StateCounts, StoredEvent};
-use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use railpost_store::{
+    AcceptedBy, Event, EventDetails, EventHead, EventQuery, RedeliverBatch, StateCounts,
+    StoredEvent,
+};
+use railpost_wire::{ApiKeyId, ContentType, EndpointId, EventId, EventType, Key, TenantId};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,9 +78,9 @@ pub(crate) struct EventHeadView {
     /// Its type.
     #[serde(rename = "type")]
     pub(crate) event_type: EventType,
-    /// What orders it.
+    /// Its key.
     pub(crate) key: Option<Key>,
-    /// What kind of bytes its payload is.
+    /// The content type of its payload.
     pub(crate) content_type: ContentType,
     /// How many bytes it is.
     pub(crate) payload_bytes: usize,
@@ -89,6 +92,8 @@ pub(crate) struct EventHeadView {
     pub(crate) accepted_at: Time,
     /// How many of its deliveries are in which state.
     pub(crate) deliveries: StateCountsView,
+    /// Who brought it; nothing if it was accepted before that was written down.
+    pub(crate) accepted_by: Option<AcceptedByView>,
 }
 
 /// How many deliveries of an event are in which state.
@@ -118,30 +123,75 @@ impl From<StateCounts> for StateCountsView {
     }
 }
 
-/// What a page of events shows beside its rows.
-pub(crate) struct EventDetails(FxHashMap<EventId, StateCounts>);
+/// Who brought an event.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(rename = "AcceptedBy")]
+pub(crate) enum AcceptedByView {
+    /// A request with this API key.
+    Key {
+        /// Its id.
+        id: ApiKeyId,
+        /// Its name; nothing if it is gone with its tenant.
+        name: Option<String>,
+    },
+    /// The relay.
+    Source {
+        /// The source's name.
+        name: String,
+    },
+}
 
-impl EventDetails {
+/// What a page of events shows beside its rows.
+pub(crate) struct PageDetails {
+    events: FxHashMap<EventId, EventDetails>,
+    /// The names of the API keys that brought them.
+    keys: FxHashMap<ApiKeyId, String>,
+}
+
+impl PageDetails {
     /// The details of a page with these events: at most as many as a page may have.
     pub(crate) async fn of(
         ctx: &Ctx,
         tenant: &TenantId,
         events: Vec<EventId>,
     ) -> Result<Self, Problem> {
-        let counts = ctx.app.store.state_counts(tenant, events).await?;
-        Ok(Self(counts.into_iter().collect()))
+        let found = ctx.app.store.event_details(tenant, events).await?;
+        let events: FxHashMap<EventId, EventDetails> = found.into_iter().collect();
+        let mut keys = FxHashMap::default();
+        for details in events.values() {
+            if let Some(AcceptedBy::Key(id)) = details.accepted_by
+                && !keys.contains_key(&id)
+            {
+                // A page has few keys: those that publish.
+                let key = ctx.app.store.api_key(id).await?;
+                keys.insert(id, key.map(|key| key.name).unwrap_or_default());
+            }
+        }
+        Ok(Self { events, keys })
     }
 
     fn deliveries(&self, event: &EventId) -> StateCountsView {
-        self.0.get(event).copied().unwrap_or_default().into()
+        self.events.get(event).map(|details| details.states).unwrap_or_default().into()
+    }
+
+    fn accepted_by(&self, event: &EventId) -> Option<AcceptedByView> {
+        Some(match self.events.get(event)?.accepted_by.as_ref()? {
+            AcceptedBy::Key(id) => {
+                let name = self.keys.get(id).filter(|name| !name.is_empty()).cloned();
+                AcceptedByView::Key { id: *id, name }
+            }
+            AcceptedBy::Source(name) => AcceptedByView::Source { name: name.to_string() },
+        })
     }
 }
 
 impl EventHeadView {
     /// The event as it is shown on a page with these details.
-    pub(crate) fn of(head: EventHead, details: &EventDetails) -> Self {
+    pub(crate) fn of(head: EventHead, details: &PageDetails) -> Self {
         Self {
             deliveries: details.deliveries(&head.id),
+            accepted_by: details.accepted_by(&head.id),
             id: head.id,
             event_type: head.event_type,
             key: head.key,
@@ -175,7 +225,7 @@ pub(crate) struct EventView {
 }
 
 impl EventView {
-    fn of(stored: StoredEvent, details: &EventDetails) -> Self {
+    fn of(stored: StoredEvent, details: &PageDetails) -> Self {
         let head = EventHeadView::of(EventHead::from(&stored), details);
         let event = stored.event;
         let cloudevent = AttributesView::of(&event);
@@ -195,9 +245,9 @@ pub(crate) struct EventFilter {
     pub(crate) event_type: Option<EventType>,
     /// With this key only.
     pub(crate) key: Option<Key>,
-    /// Accepted at or after this instant only.
+    /// Only those accepted at or after this time.
     pub(crate) created_after: Option<Time>,
-    /// Accepted before this instant only.
+    /// Only those accepted before this time.
     pub(crate) created_before: Option<Time>,
 }
 
@@ -212,7 +262,7 @@ pub(crate) struct EventDeliveries {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Redeliver {
-    /// To this endpoint, whether it had the event or not.
+    /// The endpoint, whether or not it got the event before.
     pub(crate) endpoint: EndpointId,
 }
 
@@ -238,7 +288,7 @@ pub(crate) async fn list(
     let tenant = query.tenant.clone();
     let listing = ctx.app.store.events(query).await?;
     let ids = listing.items.iter().map(|head| head.id.clone()).collect();
-    let details = EventDetails::of(&ctx, &tenant, ids).await?;
+    let details = PageDetails::of(&ctx, &tenant, ids).await?;
     Ok(Json(ListPage::of(listing, |head| EventHeadView::of(head, &details))))
 }
 
@@ -249,7 +299,7 @@ pub(crate) async fn show(
     _: NoBody,
 ) -> Result<Json<EventView>, Problem> {
     let stored = find(&ctx, &path.tenant, &path.event).await?;
-    let details = EventDetails::of(&ctx, &path.tenant, vec![path.event]).await?;
+    let details = PageDetails::of(&ctx, &path.tenant, vec![path.event]).await?;
     Ok(Json(EventView::of(stored, &details)))
 }
 
@@ -313,7 +363,11 @@ pub(crate) async fn check_target(
     }
 }
 
-async fn find(ctx: &Ctx, tenant: &TenantId, id: &EventId) -> Result<StoredEvent, Problem> {
+pub(crate) async fn find(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    id: &EventId,
+) -> Result<StoredEvent, Problem> {
     ctx.app.store.event(tenant, id).await?.ok_or_else(|| Problem::not_found("event", id))
 }
 

@@ -70,15 +70,15 @@ impl Model {
             let memory = self.memory.deliveries_of(tenant, &event.id).await.unwrap();
             assert_eq!(views, memory, "seed {}", self.seed);
         }
-        self.same_state_counts().await;
+        self.same_event_details().await;
     }
 
-    async fn same_state_counts(&self) {
+    async fn same_event_details(&self) {
         for tenant in &self.tenants {
             let of_tenant = self.events.iter().filter(|(of, _)| of == tenant);
             let ids: Vec<_> = of_tenant.rev().take(20).map(|(_, event)| event.id.clone()).collect();
-            let mut backend = self.backend().state_counts(tenant, ids.clone()).await.unwrap();
-            let mut memory = self.memory.state_counts(tenant, ids).await.unwrap();
+            let mut backend = self.backend().event_details(tenant, ids.clone()).await.unwrap();
+            let mut memory = self.memory.event_details(tenant, ids).await.unwrap();
             backend.sort_by_key(|(id, _)| id.to_string());
             memory.sort_by_key(|(id, _)| id.to_string());
             // An id that was published twice is asked for twice.

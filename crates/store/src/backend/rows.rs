@@ -11,13 +11,14 @@ use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
+use crate::backend::accepted_by;
 use crate::backend::codes::{self, StateCode, timestamp};
 use crate::backend::encryption;
 use crate::backend::fanout::Subscriber;
 use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold,
-    IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
+    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventDetails, EventHead, HeldLane,
+    Hold, IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
     ReleasedRow, Result, StateCounts, StoreError, StoredResponse, Tenant, Timing,
 };
 
@@ -91,6 +92,11 @@ pub trait Columns {
         let text = String::from_utf8(bytes).ok();
         let key = text.and_then(|text| text.parse().ok());
         key.map(Some).ok_or_else(|| corrupt("a key", "bytes that are none"))
+    }
+
+    /// A key that must be there.
+    fn parsed_key(&mut self) -> Result<Key> {
+        self.key()?.ok_or_else(|| corrupt("a key", "nothing"))
     }
 
     /// A seq, or nothing.
@@ -474,7 +480,7 @@ pub fn counts(columns: &mut impl Columns) -> Result<Counts> {
     Ok(Counts { pending, in_flight, waiting, held, dead, oldest_open_at })
 }
 
-/// For [`state_counts`], over deliveries `d`.
+/// For [`event_details`], over deliveries `d`; who brought the event comes before them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! state_count_columns {
@@ -488,13 +494,14 @@ macro_rules! state_count_columns {
 #[doc(inline)]
 pub use state_count_columns;
 
-/// Reads `state_count_columns!`.
-pub fn state_counts(columns: &mut impl Columns) -> Result<StateCounts> {
+/// Reads `accepted_by` and `state_count_columns!`.
+pub fn event_details(columns: &mut impl Columns) -> Result<EventDetails> {
+    let accepted_by = columns.blob()?.map(|bytes| accepted_by::decode(&bytes)).transpose()?;
     let mut counts = [0; codes::STATE_CODES];
     for count in &mut counts {
         *count = columns.number("a count")?;
     }
-    Ok(StateCounts::by_state_code(&counts))
+    Ok(EventDetails { accepted_by, states: StateCounts::by_state_code(&counts) })
 }
 
 /// For [`attempt`].

@@ -8,11 +8,12 @@ use super::MemoryStore;
 use super::state::{EventRow, State};
 use crate::backend::check;
 use crate::backend::codes::{STATE_CODES, StateCode};
+use crate::backend::needle::Needle;
 use crate::listing::{ListKind, scan};
 use crate::{
-    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, Figures,
-    FiguresScope, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Period, Resolution,
-    Result, StateCounts, StoredEvent,
+    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventDetails, EventHead, EventQuery,
+    Figures, FiguresScope, FindQuery, Found, HeldLane, HeldLaneQuery, LastAttempt, Listing,
+    PageRequest, Period, Resolution, Result, StateCounts, StoredEvent,
 };
 
 #[async_trait]
@@ -61,22 +62,25 @@ impl Archive for MemoryStore {
         Ok(ids.filter_map(|id| state.view(*id)).collect())
     }
 
-    async fn state_counts(
+    async fn event_details(
         &self,
         tenant: &TenantId,
         events: Vec<EventId>,
-    ) -> Result<Vec<(EventId, StateCounts)>> {
+    ) -> Result<Vec<(EventId, EventDetails)>> {
         check::page_of("events", &events)?;
         let state = self.state();
-        let counts = |id: EventId| {
+        let details = |id: EventId| {
+            let event = state.event_row(tenant, &id)?;
             let mut counts = [0; STATE_CODES];
-            for delivery in &state.event_row(tenant, &id)?.deliveries {
+            for delivery in &event.deliveries {
                 let row = &state.rows.deliveries[delivery];
                 counts[StateCode::from(row.state).code as usize] += 1;
             }
-            Some((id, StateCounts::by_state_code(&counts)))
+            let accepted_by = event.accepted_by.clone();
+            let states = StateCounts::by_state_code(&counts);
+            Some((id, EventDetails { accepted_by, states }))
         };
-        Ok(events.into_iter().filter_map(counts).collect())
+        Ok(events.into_iter().filter_map(details).collect())
     }
 
     async fn attempts(
@@ -104,6 +108,11 @@ impl Archive for MemoryStore {
             Some((id, LastAttempt::from(view.clone())))
         };
         Ok(deliveries.into_iter().filter_map(last).collect())
+    }
+
+    async fn find(&self, query: FindQuery) -> Result<Vec<Found>> {
+        let needle = Needle::new(&query)?;
+        Ok(self.state().find(&needle, &query))
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {

@@ -18,7 +18,7 @@ use crate::backend::delivery_ids::DeliveryIds;
 use crate::backend::fanout::Subscriber;
 use crate::figures::Bucket;
 use crate::{
-    ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
+    AcceptedBy, ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
     EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
     Replay, SourceName, SourcePosition, Tenant,
 };
@@ -139,6 +139,9 @@ pub(crate) struct EventRow {
     pub(crate) tenant: TenantId,
     pub(crate) event: Event,
     pub(crate) accepted_at: Timestamp,
+    /// Since schema 6.
+    #[serde(default)]
+    pub(crate) accepted_by: Option<AcceptedBy>,
     /// In the order in which they were made.
     pub(crate) deliveries: Vec<DeliveryId>,
 }

@@ -286,13 +286,11 @@ impl Terminals {
                 self.ids.insert(name, id.to_owned());
             }
         }
-        let mut rows = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let is_lane = |row: &Vec<&str>| {
-            let number = row.first().is_some_and(|word| word.parse::<u64>().is_ok());
-            number && row.get(1).is_some_and(|word| word.starts_with("ep_"))
-        };
-        if let Some(row) = rows.find(is_lane) {
-            self.ids.insert("LANE", row[0].to_owned());
+        // A table of lanes has their numbers in its first column.
+        let mut rows = printed.lines().skip_while(|line| !line.starts_with("LANE"));
+        if let Some(row) = rows.nth(1) {
+            let lane = row.split_whitespace().next().unwrap_or_default();
+            self.ids.insert("LANE", lane.to_owned());
         }
     }
 }
