@@ -266,8 +266,11 @@ impl Browser {
         let Some(folder) = std::env::var_os("RAILPOST_SCREENSHOTS").map(PathBuf::from) else {
             return;
         };
-        let size = "return [innerWidth, Math.min(document.documentElement.scrollHeight, 1600)]";
-        let size = self.script(size, &[]);
+        // A story is told to its end.
+        let height_max = if name.starts_with("story") { 3000 } else { 1600 };
+        let size =
+            "return [innerWidth, Math.min(document.documentElement.scrollHeight, arguments[0])]";
+        let size = self.script(size, &[height_max.into()]);
         let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
         let shot = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         let shot = self.chromium("Page.captureScreenshot", &shot);
