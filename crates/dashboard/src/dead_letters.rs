@@ -10,7 +10,7 @@ use super::filters::{OF_DEAD_LETTERS, filter_form, set_filters};
 use super::form::form;
 use super::layout::Tab;
 use super::live::live_part;
-use super::shown::{self, badge, count, endpoint_link, items, number, text, time};
+use super::shown::{self, badge, counted, endpoint_link, items, number, text, time};
 use super::table::{empty, page_query, pager, table};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
@@ -170,7 +170,7 @@ fn question(action: &str, letters: u64, back: String) -> Question {
             "The events stay: each can be redelivered from its page, at the end of its lane.",
         ),
     };
-    let letters = counted(letters);
+    let letters = counted(letters, "dead letter", "dead letters");
     Question {
         title: format!("{verb} {letters}?"),
         effect: html! { (verb) "s " (letters) ". " (effect) },
@@ -185,20 +185,12 @@ fn question(action: &str, letters: u64, back: String) -> Question {
 fn result(action: &str, letters: u64) -> String {
     let letters = match letters {
         0 => return String::new(),
-        letters => counted(letters),
+        letters => counted(letters, "dead letter", "dead letters"),
     };
     match action {
         "replay" => format!("Sent again: {letters}."),
         "skip" => format!("Skipped: {letters}. They stay on record; the lanes move on."),
         _ => format!("Discarded: {letters}."),
-    }
-}
-
-fn counted(letters: u64) -> String {
-    if letters == 1 {
-        "1 dead letter".to_owned()
-    } else {
-        format!("{} dead letters", count(letters))
     }
 }
 

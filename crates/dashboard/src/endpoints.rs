@@ -17,7 +17,7 @@ use super::health;
 use super::layout::Tab;
 use super::live::live_part;
 use super::session::Undo;
-use super::shown::{count, items, number, sentence, text, time};
+use super::shown::{counted, items, number, sentence, text, time};
 use super::table::{empty, page_query, pager, table};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
@@ -166,7 +166,7 @@ async fn question(visit: &PageVisit, action: &str) -> Result<Option<Question>, A
         (
             "Rotate without an overlap?",
             html! {
-                "Ends " (count(signing as u64)) " secrets at once. Receivers that check signatures refuse everything "
+                "Ends " (counted(signing as u64, "secret", "secrets")) " at once. Receivers that check signatures refuse everything "
                 "until they have the new secret."
             },
             "This cannot be undone. With an overlap such as 24h, old and new secrets sign side by side.",
@@ -188,11 +188,7 @@ async fn question(visit: &PageVisit, action: &str) -> Result<Option<Question>, A
 }
 
 fn deliveries(open: u64) -> String {
-    if open == 1 {
-        "1 open delivery".to_owned()
-    } else {
-        format!("{} open deliveries", count(open))
-    }
+    counted(open, "open delivery", "open deliveries")
 }
 
 /// Shows the value of a secret, once.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::shown::{count, moment, number, sentence, text, time};
+use super::shown::{count, counted, moment, number, sentence, text, time};
 
 /// What the endpoint does, as a badge: never "active" while nothing is sent.
 pub(super) fn badge(health: &Value) -> Markup {
@@ -73,8 +73,8 @@ pub(super) fn section(health: &Value) -> Markup {
                     dt { "Failing since" } dd { (time(&health["failing_since"])) }
                 }
                 dt { "Waiting" } dd {
-                    (count(number(health, "open"))) " deliveries"
-                    @if number(health, "waiting") > 0 { ", " (count(number(health, "waiting"))) " of them back off" }
+                    (counted(number(health, "open"), "delivery", "deliveries"))
+                    @if number(health, "waiting") > 0 { ", " (counted(number(health, "waiting"), "of them backs off", "of them back off")) }
                     @if !health["oldest_open_at"].is_null() { ", the oldest from " (time(&health["oldest_open_at"])) }
                 }
                 dt { "On the wire" } dd { (count(number(health, "in_flight"))) }

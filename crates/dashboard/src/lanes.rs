@@ -13,7 +13,7 @@ use super::deliveries::{redelivery, replay};
 use super::filters::{OF_LANES, filter_form};
 use super::layout::Tab;
 use super::live::live_part;
-use super::shown::{count, items, number};
+use super::shown::{counted, items, number};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
 use crate::limits::HELD_LANES_MAX;
@@ -81,7 +81,7 @@ fn question(action: &str, held: &Value) -> Question {
     Question {
         title: format!("{verb} the dead letter that holds this lane?"),
         effect: html! {
-            (effect) " The lane " code.key { (key) } " moves on with the " (count(behind)) " deliveries behind it."
+            (effect) " The lane " code.key { (key) } " moves on: " (counted(behind, "delivery waits", "deliveries wait")) " behind it."
         },
         undo,
         label: format!("{verb} 1 dead letter"),

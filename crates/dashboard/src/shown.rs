@@ -109,6 +109,11 @@ pub(super) fn count(number: u64) -> String {
     shown
 }
 
+/// So many of something, by its words for one and for several.
+pub(super) fn counted(number: u64, one: &str, several: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{} {several}", count(number)) }
+}
+
 /// A length of bytes.
 pub(super) fn bytes(len: u64) -> String {
     match len {

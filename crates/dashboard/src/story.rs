@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::attempts;
-use super::shown::{self, count, number, sentence, text, time};
+use super::shown::{self, count, counted, number, sentence, text, time};
 use super::visit::PageVisit;
 
 /// What happened, the earliest first.
@@ -74,7 +74,7 @@ pub(super) fn not_matched(visit: &PageVisit, story: &Value) -> Markup {
     html! {
         @if !endpoints.is_empty() {
             details.not-matched open[list(story, "matched").is_empty()] {
-                summary { (count(endpoints.len() as u64)) " endpoints did not get it" }
+                summary { (counted(endpoints.len() as u64, "endpoint", "endpoints")) " did not get it" }
                 ul {
                     @for endpoint in endpoints {
                         li {

@@ -27,13 +27,14 @@ impl Teller<'_> {
     /// other.
     pub(super) fn entries(&self) -> Vec<StoryEntry> {
         let mut entries = vec![self.accepted()];
+        // What a person did comes before what followed from it within the same millisecond.
+        entries.extend(self.facts.audit.iter().filter_map(|entry| self.audited(entry)));
         for view in &self.facts.deliveries {
             entries.push(self.made(view));
             self.attempts(view, &mut entries);
             entries.extend(self.closed_without_attempt(view));
             entries.extend(self.replays_of(view));
         }
-        entries.extend(self.facts.audit.iter().filter_map(|entry| self.audited(entry)));
         entries.sort_by_key(|entry| entry.at);
         entries
     }
@@ -284,10 +285,24 @@ impl Teller<'_> {
         if kind == EntryKind::Person && !self.is_within(audit.at) {
             return None;
         }
-        let told = entry(audit.at, kind, text);
+        let at = match delivery {
+            Some(view) if kind == EntryKind::Replayed => self.replayed_at(view, audit.at),
+            _ => audit.at,
+        };
+        let told = entry(at, kind, text);
         let told = delivery.map_or_else(|| told.clone(), |view| of(view, told.clone()));
         let by = self.facts.actor(&audit.actor);
         Some(StoryEntry { by, endpoint: told.endpoint.or(endpoint), ..told })
+    }
+
+    /// When a dead letter was replayed: not after the attempt that this led to. The engine's clock, which attempts
+    /// are told by, may be a little behind the audit trail's.
+    fn replayed_at(&self, view: &Delivery, audited_at: Timestamp) -> Timestamp {
+        let mut pairs = self.facts.attempts_of(view.delivery.id).windows(2);
+        let followed = pairs.rfind(|pair| {
+            pair[0].led_to == DeliveryStage::Dead && pair[0].detail.started_at < audited_at
+        });
+        followed.map_or(audited_at, |pair| audited_at.min(pair[1].detail.started_at))
     }
 
     /// Whether anything of the event was still open then.

@@ -87,7 +87,8 @@ fn an_event_tells_its_story_in_order() {
     }
     let place = |kind: &str| told.iter().rposition(|it| it == kind).unwrap();
     assert!(place("held") < place("replayed"), "{told:?}");
-    assert!(place("replayed") < place("delivered"), "{told:?}");
+    assert!(place("replayed") < place("attempt"), "{told:?}");
+    assert!(place("attempt") < place("delivered"), "{told:?}");
     for words in ["HTTP 503", "HTTP 422", "HTTP 200", "webhook-id", "x-told", "in all"] {
         browser.says(".story", words);
     }

@@ -192,7 +192,7 @@ fn each_state_of_an_endpoint_is_said_as_the_engine_has_it_on_every_page() {
         let health = states.world.look(&format!("endpoints/{endpoint}/health"));
         assert_eq!(health["state"], *state);
         let facts = browser.text(".health-panel dl");
-        let waiting = format!("{} deliveries", health["open"]);
+        let waiting = format!("{} deliver", health["open"]);
         assert!(facts.contains(&waiting), "{state}: {waiting} in {facts}");
         let next = health["next"].as_str().unwrap().split("20").next().unwrap();
         assert!(facts.contains(next), "{state}: {next} in {facts}");
@@ -368,7 +368,7 @@ fn rotating_without_an_overlap_asks_once_and_with_one_it_does_not() {
     browser.go(&page(&format!("/endpoints/{endpoint}")));
     browser.fill("#overlap", "0s");
     browser.click("form[action$=rotate] button");
-    browser.says(".question", "Ends 1 secrets at once");
+    browser.says(".question", "Ends 1 secret at once");
     assert_eq!(secrets().as_array().unwrap().len(), 1, "nothing is done yet");
     browser.click(".question button.danger");
     browser.wait_for("code.secret");
