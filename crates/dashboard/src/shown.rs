@@ -103,7 +103,7 @@ pub(super) fn badge(word: &str) -> Markup {
         | "handed_over_again" => ("●", "calm"),
         "waiting" | "retryable" | "paused" | "warning" => ("◷", "wait"),
         "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held"
-        | "blocked" | "not_read" | "lost" | "bad" => ("✕", "bad"),
+        | "blocked" | "not_read" | "not_configured" | "lost" | "bad" => ("✕", "bad"),
         _ => ("○", "plain"),
     };
     html! { span class={ "badge " (tone) } { span aria-hidden="true" { (mark) " " } (words(word)) } }

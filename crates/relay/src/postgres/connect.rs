@@ -18,8 +18,8 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQuer
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::{Location, SourceConfig};
+use crate::context::StoreAddress;
 use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT};
-use crate::tools::StoreAddress;
 use crate::trouble::Trouble;
 
 /// A setting of each session, and its value: behind a pooler it is not there.
