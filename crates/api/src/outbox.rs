@@ -320,8 +320,7 @@ const REMOVED: &str = "the configuration does not have it, and the store still k
 
 fn removed_fix(name: &SourceName) -> String {
     format!(
-        "put its section back to retry its parked rows, or discard them; stop the server and run `railpost outbox drop {name}`; \
-         then take the section out"
+        "put its section back, retry or discard its parked rows, stop the server: railpost outbox drop {name}"
     )
 }
 

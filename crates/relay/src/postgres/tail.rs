@@ -21,8 +21,8 @@ use crate::config::{Mode, SourceConfig};
 use crate::context::Observation;
 use crate::handover::Handover;
 use crate::limits::{
-    BACK_OFF_MAX, BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, REMOVE_EVERY, SLOT_WAIT_MAX,
-    TAIL_TICK,
+    BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, LEASE_RENEW_AFTER, REMOVE_EVERY,
+    SLOT_WAIT_MAX, TAIL_TICK,
 };
 use crate::row::SourceRow;
 use crate::run::SourceTask;
@@ -116,7 +116,7 @@ struct Began {
     position: Lsn,
 }
 
-/// Makes sure of the slot, reads the table if the log cannot tell all, and starts the stream.
+/// Makes sure of the slot, starts the stream, and reads the table if the log cannot tell all.
 async fn begin(
     task: &SourceTask,
     handover: &mut Handover,
@@ -133,6 +133,15 @@ async fn begin(
         .filter(|saved| saved.system == system.system_id)
         .map(|saved| Lsn::from_u64(saved.number));
     let plan = plan(&mut connection, config, known, &system).await?;
+    let publications = [config.slot.as_str()];
+    let start = Start {
+        slot: &config.slot,
+        from: plan.from,
+        publications: &publications,
+        messages: config.mode == Mode::Messages,
+    };
+    // Whoever has the slot reads the source. Until then the table is another reader's.
+    let stream = connection.start(&start).await.map_err(failed)?;
     if let Some(alarm) = &plan.alarm {
         task.context.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
@@ -144,14 +153,6 @@ async fn begin(
     // before the table was read, so that it is read again if that was interrupted.
     let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
     sources.save_source_position(&config.name, handover.epoch(), position).await?;
-    let publications = [config.slot.as_str()];
-    let start = Start {
-        slot: &config.slot,
-        from: plan.from,
-        publications: &publications,
-        messages: config.mode == Mode::Messages,
-    };
-    let stream = connection.start(&start).await.map_err(failed)?;
     Ok((stream, began))
 }
 
@@ -345,7 +346,8 @@ impl Tail<'_> {
                 Err(trouble) => return Err(trouble),
             }
             tokio::time::sleep(back_off).await;
-            back_off = (back_off * 2).min(BACK_OFF_MAX);
+            // A lease that ends meanwhile would end the stream too.
+            back_off = (back_off * 2).min(LEASE_RENEW_AFTER);
             handover.renew().await.or_else(|trouble| match trouble {
                 Trouble::Store(_) => Ok(()),
                 trouble => Err(trouble),
