@@ -140,7 +140,7 @@ async fn begin(
         publications: &publications,
         messages: config.mode == Mode::Messages,
     };
-    // Whoever has the slot reads the source. Until then the table is another reader's.
+    // The process that has the slot reads the source: without it the table is another reader's.
     let stream = connection.start(&start).await.map_err(failed)?;
     if let Some(alarm) = &plan.alarm {
         task.context.observer.observe(&config.name, &Observation::Alarm(alarm));
