@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Every crate of the workspace, and the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 20] = [
+const ROOMS: [(&str, &[&str]); 21] = [
     ("railpost-wire", &[]),
     ("railpost-engine", &["railpost-wire"]),
     ("railpost-store", &["railpost-wire", "railpost-engine"]),
@@ -20,6 +20,10 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ),
     ("railpost-schema", &["railpost-wire", "railpost-engine", "railpost-store"]),
     (
+        "railpost-rest",
+        &["railpost-engine", "railpost-store", "railpost-dispatch", "railpost-schema"],
+    ),
+    (
         "railpost-api",
         &[
             "railpost-wire",
@@ -28,6 +32,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
             "railpost-dispatch",
             "railpost-telemetry",
             "railpost-schema",
+            "railpost-rest",
         ],
     ),
     (

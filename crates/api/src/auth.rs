@@ -8,10 +8,12 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use railpost_engine::Span;
-use railpost_store::{ApiKey, Digest, Scope};
+use railpost_store::{AcceptedBy, ApiKey, Digest, Scope};
 use railpost_wire::{ApiKeyId, TenantId};
 use ring::digest::{SHA256, digest};
 use rustc_hash::FxHashMap;
+
+pub use railpost_rest::needs::Needs;
 
 use super::problem::{Code, Problem};
 use crate::app::App;
@@ -20,39 +22,6 @@ use crate::limits::KEYS_REMEMBERED_MAX;
 
 /// What every API key begins with.
 pub const KEY_PREFIX: &str = "rp_";
-
-/// The least that a route needs of its caller. There is no default: a route without one does not
-/// compile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// Anyone may.
-    Nothing,
-    /// Any valid key.
-    AnyKey,
-    /// A key that may publish events of the tenant.
-    Publish,
-    /// A key that may look at what is the tenant's.
-    Read,
-    /// A key that may change what is the tenant's.
-    Manage,
-    /// A key that may do everything.
-    Admin,
-}
-
-impl Needs {
-    /// Whether a key of this scope is enough.
-    pub fn met_by(self, scope: Scope) -> bool {
-        match self {
-            Needs::Nothing | Needs::AnyKey => true,
-            Needs::Publish => {
-                matches!(scope, Scope::Admin | Scope::Tenant | Scope::PublishOnly)
-            }
-            Needs::Read => matches!(scope, Scope::Admin | Scope::Tenant | Scope::ReadOnly),
-            Needs::Manage => matches!(scope, Scope::Admin | Scope::Tenant),
-            Needs::Admin => scope == Scope::Admin,
-        }
-    }
-}
 
 /// The caller of a request.
 #[derive(Clone, Debug)]
@@ -67,6 +36,11 @@ impl Caller {
     /// The actor in the audit trail.
     pub(crate) fn actor(&self) -> String {
         self.key.as_ref().map_or_else(|| "nobody".to_owned(), |key| key.id.to_string())
+    }
+
+    /// Who brings the events that they publish.
+    pub(crate) fn accepted_by(&self) -> Option<AcceptedBy> {
+        self.key.as_ref().map(|key| AcceptedBy::Key(key.id))
     }
 
     /// Whose idempotency keys are theirs: a tenant's keys share them, so that a new key may retry

@@ -1,16 +1,12 @@
 //! The built-in documentation: the specification, a page to browse it, and the error codes. Pages are rendered
 //! here, load nothing from other hosts, and run no script.
 
-mod operations;
-mod schemas;
-mod errors;
-
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
+use railpost_rest::pages;
 use schemars::SchemaGenerator;
 
 use super::answer::{DescribedAnswer, HtmlPage, Media, RawResponse, Stylesheet};
@@ -44,7 +40,6 @@ pub(crate) struct DocsPages {
 const HTML: &str = "text/html; charset=utf-8";
 const CONTENT_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'self'; frame-ancestors 'none'";
-const STYLE: &str = include_str!("docs_page/style.css");
 
 /// The document itself.
 struct Document;
@@ -72,7 +67,7 @@ async fn browse(
     _: NoQuery,
     _: NoBody,
 ) -> Result<RawResponse<HtmlPage>, Problem> {
-    let text = ctx.app.pages.operations.get_or_init(|| operations::page(&openapi()).into());
+    let text = ctx.app.pages.operations.get_or_init(|| pages::operations(&openapi()).into());
     Ok(page(HTML, text.clone()))
 }
 
@@ -82,7 +77,7 @@ async fn error_codes(
     _: NoQuery,
     _: NoBody,
 ) -> Result<RawResponse<HtmlPage>, Problem> {
-    let text = ctx.app.pages.errors.get_or_init(|| errors::page().into());
+    let text = ctx.app.pages.errors.get_or_init(|| pages::errors().into());
     Ok(page(HTML, text.clone()))
 }
 
@@ -92,7 +87,7 @@ async fn style(
     _: NoQuery,
     _: NoBody,
 ) -> Result<RawResponse<Stylesheet>, Problem> {
-    Ok(page("text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes())))
+    Ok(page("text/css; charset=utf-8", Bytes::from_static(pages::STYLE.as_bytes())))
 }
 
 fn page<M>(kind: &'static str, text: Bytes) -> RawResponse<M> {
@@ -104,56 +99,13 @@ fn page<M>(kind: &'static str, text: Bytes) -> RawResponse<M> {
     RawResponse::new(response)
 }
 
-/// A whole page around its parts.
-fn html(title: &str, navigation: &str, main: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<link rel=\"stylesheet\" href=\"/docs/style.css\">\n</head>\n<body>\n\
-         <nav aria-label=\"Contents\">\n<p class=\"name\"><a href=\"/docs\">Railpost API</a></p>\n\
-         {navigation}</nav>\n<main>\n{main}</main>\n</body>\n</html>\n"
-    )
-}
-
-/// A list of links for the side of a page.
-fn links<'a>(entries: impl Iterator<Item = (String, &'a str)>) -> String {
-    let mut list = "<ul>\n".to_owned();
-    for (target, text) in entries {
-        let _ = writeln!(list, "<li><a href=\"{}\">{}</a></li>", escape(&target), escape(text));
-    }
-    list + "</ul>\n"
-}
-
-/// Text that means itself in HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// A sentence in HTML: what stands between backticks is code.
-fn prose(text: &str) -> String {
-    let parts = text.split('`').enumerate();
-    let parts = parts.map(|(index, part)| match index % 2 {
-        0 => escape(part),
-        _ => format!("<code>{}</code>", escape(part)),
-    });
-    parts.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_a_text_means_itself() {
-        assert_eq!(
-            prose("a < b & `<i>` \"c\""),
-            "a &lt; b &amp; <code>&lt;i&gt;</code> &quot;c&quot;"
-        );
-    }
-
-    #[test]
     fn pages_bring_no_script_and_no_style_of_their_own_and_load_nothing_from_elsewhere() {
-        for page in [operations::page(&openapi()), errors::page()] {
+        for page in [pages::operations(&openapi()), pages::errors()] {
             for part in ["<script", "<style", " style=", " onclick", "src=", "<iframe"] {
                 let found = page.find(part).map(|at| &page[at..page.len().min(at + 80)]);
                 assert_eq!(found, None, "{part}");

@@ -3,9 +3,10 @@
 mod shape;
 mod settings;
 mod actions;
+mod health;
+mod probe;
 mod changes;
 
-use futures_util::future::join_all;
 use http::Method;
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{Endpoint, EndpointPrivate, NewSecret, PageRequest, SecretValue, Write};
@@ -41,7 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::PATCH, ONE, Needs::Manage, "Change an endpoint", change),
         Route::new(Method::DELETE, ONE, Needs::Manage, "Remove an endpoint", remove),
     ];
-    [own, actions::routes()].concat()
+    [own, actions::routes(), probe::routes(), health::routes()].concat()
 }
 
 pub(crate) async fn list(
@@ -52,13 +53,11 @@ pub(crate) async fn list(
 ) -> Result<Json<ListPage<EndpointView>>, Problem> {
     tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.endpoints(Some(&path.tenant), query.page).await?;
-    let mut page = ListPage::of(listing, EndpointView::from);
-    let blocked = page.items.iter().map(|endpoint| blocked(&ctx, endpoint.id));
-    let blocked = join_all(blocked).await;
-    for (endpoint, blocked) in page.items.iter_mut().zip(blocked) {
-        endpoint.blocked = blocked;
-    }
-    Ok(Json(page))
+    let ids: Vec<EndpointId> = listing.items.iter().map(|endpoint| endpoint.id).collect();
+    let mut served = ctx.app.dispatcher.health_of(&ids).await?.into_iter();
+    Ok(Json(ListPage::of(listing, |endpoint| {
+        EndpointView::with_health(endpoint, served.next().flatten())
+    })))
 }
 
 /// Creates an endpoint with one shared secret, which is shown in the answer and not again.
@@ -80,6 +79,7 @@ pub(crate) async fn create(
         settings,
         private: Ok(private.clone()),
         status: Default::default(),
+        status_since: None,
         failing_since: None,
         revision: 1,
         created_at: now,
@@ -114,9 +114,9 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EndpointView>, Problem> {
-    let mut endpoint = EndpointView::from(find(&ctx, &path).await?);
-    endpoint.blocked = blocked(&ctx, endpoint.id).await;
-    Ok(Json(endpoint))
+    let endpoint = find(&ctx, &path).await?;
+    let served = ctx.app.dispatcher.health(endpoint.id).await?;
+    Ok(Json(EndpointView::with_health(endpoint, served)))
 }
 
 pub(crate) async fn change(
@@ -126,7 +126,7 @@ pub(crate) async fn change(
     mut change: MergePatch<EndpointInput>,
 ) -> Result<Json<EndpointView>, Problem> {
     let expected: Option<u64> = change.take("revision")?;
-    let before = find(&ctx, &path).await?;
+    let before = find_served(&ctx, &path).await?;
     let mut endpoint = before.clone();
     let revision = endpoint.revision;
     if let Some(expected) = expected.filter(|expected| *expected != revision) {
@@ -201,16 +201,19 @@ async fn commit_change(
     ctx.commit(vec![write], audit_action, Json(after.into())).await
 }
 
-/// Why nothing can be sent to the endpoint as it is, if that is so and known here.
-async fn blocked(ctx: &Ctx, id: EndpointId) -> Option<String> {
-    ctx.app.dispatcher.blocked(id).await.unwrap_or_default()
-}
-
 /// The endpoint, if it is this tenant's and was not removed.
 pub(crate) async fn find(ctx: &Ctx, path: &OfEndpoint) -> Result<Endpoint, Problem> {
     let found = ctx.app.store.endpoint(path.endpoint).await?;
     let own = found.filter(|found| found.tenant == path.tenant && found.removed_at.is_none());
     own.ok_or_else(|| Problem::not_found("endpoint", path.endpoint))
+}
+
+/// The same, with failures as the engine knows them: the store has only those that lasted.
+async fn find_served(ctx: &Ctx, path: &OfEndpoint) -> Result<Endpoint, Problem> {
+    let endpoint = find(ctx, path).await?;
+    let served = ctx.app.dispatcher.health(endpoint.id).await?;
+    let failing_since = served.map_or(endpoint.failing_since, |served| served.health.failing_since);
+    Ok(Endpoint { failing_since, ..endpoint })
 }
 
 /// Refuses one endpoint too many. Two requests at once may both be the last one: the bound is there to

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::Method;
-use railpost_schema::{EventTypes, Rejection, SchemaError, ThreadError};
+use railpost_schema::{EventTypes, Rejection, SchemaError};
 use railpost_store::{Event, EventTypeRecord, StoreError, Validation, Write};
 use railpost_wire::{EventType, TenantId};
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 use super::tenants;
 use crate::app::App;
-use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, RETRY_AFTER_DEFAULT, SCHEMAS_PER_TENANT_LEN_MAX};
+use crate::limits::{EVENT_TYPES_PER_TENANT_MAX, SCHEMAS_PER_TENANT_LEN_MAX};
 
 const ALL: &str = "/v1/tenants/{tenant}/event-types";
 const ONE: &str = "/v1/tenants/{tenant}/event-types/{name}";
@@ -215,29 +215,6 @@ pub(crate) async fn check_batch(
 
 async fn types(ctx: &Ctx, tenant: &TenantId) -> Result<Arc<EventTypes>, Problem> {
     Ok(ctx.app.catalogue.types(&*ctx.app.store, ctx.now(), tenant).await?)
-}
-
-impl From<Rejection> for Problem {
-    fn from(rejection: Rejection) -> Self {
-        let problem = match rejection {
-            Rejection::Mismatch(_) => Problem::new(Code::SchemaMismatch, ""),
-            Rejection::TooCostly(_) => Problem::new(Code::SchemaBudget, ""),
-            Rejection::NotValidated(error) => error.into(),
-        };
-        let (field, detail) = rejection.into_parts();
-        Problem { field: Some(field), detail, ..problem }
-    }
-}
-
-impl From<ThreadError> for Problem {
-    fn from(error: ThreadError) -> Self {
-        let problem = |code| Problem::new(code, error.to_string());
-        match error {
-            ThreadError::Busy => problem(Code::ValidationBusy).retry_after(RETRY_AFTER_DEFAULT),
-            ThreadError::Overran => problem(Code::SchemaBudget),
-            ThreadError::Panicked => problem(Code::Internal),
-        }
-    }
 }
 
 async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem> {

@@ -52,7 +52,7 @@ pub(crate) struct Ready {
     pub(crate) ready: bool,
     /// Why it cannot.
     pub(crate) reasons: Vec<String>,
-    /// Where it writes; nothing when that is in trouble.
+    /// Where it writes; `null` when that is in trouble.
     pub(crate) store: Option<StoreView>,
     /// The version of the server.
     pub(crate) version: &'static str,
@@ -78,9 +78,9 @@ impl Media for Ready {
         let ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::OK);
         let not_ready = DescribedAnswer::json::<Ready>(schemas, StatusCode::SERVICE_UNAVAILABLE);
         vec![
-            DescribedAnswer { about: "The server can accept events.", ..ready },
+            DescribedAnswer { about: Some("The server can accept events."), ..ready },
             DescribedAnswer {
-                about: "The server cannot accept events; `reasons` has the causes.",
+                about: Some("The server cannot accept events; `reasons` has the causes."),
                 ..not_ready
             },
         ]

@@ -10,6 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
+use railpost_rest::limits::{IDEMPOTENCY_KEY_LEN_MAX, RETRY_AFTER_DEFAULT};
 use railpost_store::{
     Digest, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, StoredResponse,
 };
@@ -20,7 +21,6 @@ use super::answer::response;
 use super::auth::Caller;
 use super::problem::{Code, Problem};
 use crate::app::App;
-use crate::limits::{IDEMPOTENCY_KEY_LEN_MAX, RETRY_AFTER_DEFAULT};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

@@ -13,26 +13,17 @@
 pub mod limits;
 
 mod settings;
-mod client_address;
 mod seal;
 mod thin_links;
 mod app;
 
-mod problem;
 mod path;
-mod query;
-mod strict;
 mod bounds;
-mod body;
-mod members;
-mod merge;
-mod answer;
 mod auth;
 mod key_ring;
 mod unknown_keys;
 mod idempotency;
 mod call;
-mod run_despite_disconnect;
 mod route;
 mod table;
 mod openapi;
@@ -41,6 +32,7 @@ mod health;
 mod docs_page;
 mod metrics;
 mod tenants;
+mod endpoint_health;
 mod endpoints;
 mod secrets;
 mod event_types;
@@ -49,8 +41,11 @@ mod deliveries;
 mod attempts;
 mod commands;
 mod lanes;
+mod open_lanes;
 mod dead_letters;
 mod replays;
+mod story;
+mod find;
 mod thin;
 mod figures;
 mod overview;
@@ -60,8 +55,9 @@ mod retention;
 mod maintenance;
 mod outbox;
 
-use axum::response::Response;
-use http::{HeaderName, HeaderValue};
+use railpost_rest::{
+    answer, body, client_address, members, merge, problem, query, run_despite_disconnect,
+};
 
 pub use app::{App, AppParts, TenantWatch};
 pub use audit::{AUDIT_TENANT_ERASED, Action};
@@ -78,6 +74,7 @@ pub use outbox::{
     SourceView,
 };
 pub use problem::{Code, Problem, ProblemView};
+pub use railpost_rest::answer::with_security_headers;
 pub use retention::prune;
 pub use route::{Route, ServeFuture};
 pub use seal::Seal;
@@ -99,8 +96,11 @@ pub fn routes() -> Vec<Route> {
         deliveries::routes(),
         attempts::routes(),
         lanes::routes(),
+        open_lanes::routes(),
         dead_letters::routes(),
         replays::routes(),
+        story::routes(),
+        find::routes(),
         thin::routes(),
         figures::routes(),
         overview::routes(),
@@ -110,25 +110,4 @@ pub fn routes() -> Vec<Route> {
         outbox::routes(),
     ]
     .concat()
-}
-
-/// Headers that every answer carries, unless a page says otherwise: nothing is cached, sniffed, framed,
-/// run or referred to.
-const HEADERS: [(HeaderName, HeaderValue); 5] = [
-    (
-        http::header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
-    ),
-    (http::header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (http::header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-    (http::header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-];
-
-/// The answer with the headers that every answer carries.
-pub fn with_security_headers(mut response: Response) -> Response {
-    for (name, value) in HEADERS {
-        response.headers_mut().entry(name).or_insert(value);
-    }
-    response
 }

@@ -7,27 +7,11 @@ use railpost_store::limits::{PARKED_COMMAND_HEADS_MAX, PARKED_ROWS_MAX};
 /// hold, and its JSON around it.
 pub const BODY_LEN_MAX_DEFAULT: usize = 20 * 1024 * 1024;
 
-/// Bytes of a body that is not events: an endpoint with certificates, a JSON Schema in all versions.
-pub const SMALL_BODY_LEN_MAX: usize = 4 * 1024 * 1024;
-
-/// Bytes of a body that is too large which are read and thrown away, so that the client sees the answer.
-pub const DISCARDED_LEN_MAX: usize = 16 * 1024 * 1024;
-
-/// Bytes of an unexpected body that are read and thrown away, so that the connection stays open: what a
-/// client sends out of habit, such as `{}`.
-pub const UNASKED_LEN_MAX: u64 = 16 * 1024;
-
 /// Bytes of one line of an event stream: a payload and what is around it.
 pub const STREAM_LINE_LEN_MAX: usize = railpost_store::limits::PAYLOAD_LEN_MAX + 16 * 1024;
 
 /// Events of a stream that are accepted in one commit: past a few hundred, nothing is gained.
 pub const STREAM_GROUP_MAX: usize = 500;
-
-/// Longest idempotency key that a client may choose, in bytes.
-pub const IDEMPOTENCY_KEY_LEN_MAX: usize = railpost_store::limits::IDEMPOTENCY_TEXT_LEN_MAX;
-
-/// Longest cursor of a list that is looked at, in bytes: the longest that is given out names an event type.
-pub const CURSOR_LEN_MAX: usize = 512;
 
 /// Longest path of a backup within its folder, in bytes; file systems take names of 255.
 pub const BACKUP_PATH_LEN_MAX: usize = 255;
@@ -35,9 +19,6 @@ pub const BACKUP_PATH_LEN_MAX: usize = 255;
 pub const BACKUP_NAME_LEN_MAX: usize = 100;
 /// Folders around a backup: a year, a month and a day.
 pub const BACKUP_FOLDERS_MAX: usize = 3;
-
-/// Items of a page when the client names no number.
-pub const PAGE_LIMIT_DEFAULT: u32 = 50;
 
 /// How long an API key that was looked up is believed without asking the store again. Another node's
 /// revocation counts after this at the latest; this node's own at once.
@@ -72,9 +53,6 @@ pub const API_KEY_CHOSEN_LEN_MIN: usize = 32;
 /// Longest API key, in bytes; a longer one is invalid.
 pub const API_KEY_LEN_MAX: usize = 256;
 
-/// When a client that must wait for something without a known end should come back.
-pub const RETRY_AFTER_DEFAULT: Span = Span::from_secs(1);
-
 /// Characters of a value that an audit entry tells: what a person reads. Of what is longer it has the
 /// beginning, the length and a hash.
 pub const AUDIT_VALUE_CHARS_MAX: usize = 200;
@@ -89,11 +67,29 @@ pub const COMMAND_RETRIES_MAX: u32 = 8;
 /// See [`COMMAND_RETRIES_MAX`].
 pub const COMMAND_RETRY_DELAY: Span = Span::from_millis(2);
 
+/// Entries of an event's story: what a person reads, and what an answer holds.
+pub const STORY_ENTRIES_MAX: usize = 1_000;
+/// Attempts that a story tells, each with its headers and the beginning of its answer.
+pub const STORY_ATTEMPTS_MAX: u32 = 300;
+/// Deliveries that a story tells of: each is a few look-ups.
+pub const STORY_DELIVERIES_MAX: usize = 100;
+/// Audit entries about each delivery and endpoint that a story tells.
+pub const STORY_AUDIT_MAX: u32 = 50;
+/// Replays that a story looks at: a tenant's latest.
+pub const STORY_REPLAYS_MAX: u32 = 100;
+/// Endpoints of which a story tells why the event did not go there.
+pub const STORY_UNMATCHED_MAX: usize = 100;
+
+/// Attempts of an endpoint that are shown, and most that are: each may be a look-up.
+pub const ATTEMPTS_SHOWN_DEFAULT: u32 = 20;
+/// See [`ATTEMPTS_SHOWN_DEFAULT`].
+pub const ATTEMPTS_SHOWN_MAX: u32 = 100;
+
+/// Endpoints to which nothing is sent that a replay names.
+pub const REPLAY_WAITS_MAX: usize = 10;
+
 /// Endpoints in need of attention that an overview names: what a person can look at.
 pub const ATTENTION_MAX: usize = 100;
-
-/// Endpoints whose breaker an overview asks for: each is a question to the dispatcher's one task.
-pub const OVERVIEW_HEALTH_MAX: usize = 1_000;
 
 /// Fastest rate of a replay, in deliveries a second: past it, no rate is a rate.
 pub const REPLAY_RATE_MAX: u32 = 1_000_000;

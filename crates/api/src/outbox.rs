@@ -53,7 +53,7 @@ pub trait RunningSources: fmt::Debug + Send + Sync {
     /// How each of them is, in the order of the configuration.
     fn status(&self) -> Vec<SourceView>;
 
-    /// Checks every condition of a source at its database; nothing if the configuration does not have it.
+    /// Checks every condition of a source at its database; `None` if the configuration does not have it.
     async fn check(&self, source: &SourceName) -> Option<Vec<FindingView>>;
 
     /// Lets them look at once: a person has released parked rows.
@@ -92,9 +92,9 @@ pub struct SourceView {
     pub last_row_at: Option<Time>,
     /// How far it was read: the last number of a SQLite source, the position in the log of a tailed one.
     pub position: Option<String>,
-    /// How often the clock made the reader look.
+    /// Reads because the poll interval was over.
     pub wakes_by_poll: u64,
-    /// How often a notification, the log or a person did.
+    /// Reads after a notification, a change in the log, or a command.
     pub wakes_by_notify: u64,
     /// The replication slot of a tailed source.
     pub slot: Option<SlotView>,
@@ -148,7 +148,7 @@ pub struct SourceTrouble {
 pub struct SlotView {
     /// How many bytes of its log the database keeps for it.
     pub retained_bytes: u64,
-    /// How many more it may keep before the slot is lost; nothing if there is no bound.
+    /// How many more it may keep before the slot is lost; `null` if there is no bound.
     pub safe_bytes: Option<u64>,
     /// Whether it is lost.
     pub lost: bool,
@@ -168,11 +168,11 @@ pub struct FindingView {
     pub fix: Option<String>,
 }
 
-/// How a condition is.
+/// Whether a condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingVerdict {
-    /// As it has to be.
+    /// The condition is met.
     Good,
     /// The source works, at a price.
     Warning,

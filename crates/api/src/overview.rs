@@ -1,9 +1,9 @@
 //! The overview of one tenant, or of all.
 
 use http::Method;
-use railpost_engine::{BreakerState, EndpointStatus, Time};
-use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_store::{Endpoint, PageRequest};
+use railpost_dispatch::{EndpointSurvey, ServedHealth};
+use railpost_engine::{HealthState, Time};
+use railpost_store::Endpoint;
 use railpost_wire::{EndpointId, TenantId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +16,8 @@ use super::path::{NoPath, OfTenant};
 use super::problem::Problem;
 use super::query::NoQuery;
 use super::route::Route;
-use crate::limits::{ATTENTION_MAX, OVERVIEW_HEALTH_MAX};
+use crate::endpoint_health::HealthView;
+use crate::limits::ATTENTION_MAX;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -60,34 +61,41 @@ pub(crate) struct Overview {
     pub(crate) attention: Vec<Attention>,
 }
 
-/// Endpoints by status.
+/// Endpoints by state.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct EndpointCounts {
     /// Sent to.
     pub(crate) active: u64,
+    /// Not sent to for a while: the breaker is open, or the receiver asked to wait.
+    pub(crate) waiting: u64,
     /// Paused by a person.
     pub(crate) paused: u64,
+    /// Not sent to, because something is missing, such as a secret.
+    pub(crate) blocked: u64,
     /// Paused because too many lanes failed for good.
     pub(crate) quarantined: u64,
-    /// Said to be gone by the receiver.
-    pub(crate) gone: u64,
     /// Disabled because nothing but failures came back for too long.
     pub(crate) failing: u64,
+    /// Said to be gone by the receiver.
+    pub(crate) gone: u64,
 }
 
 impl EndpointCounts {
-    fn count(&mut self, status: EndpointStatus) {
-        *match status {
-            EndpointStatus::Active => &mut self.active,
-            EndpointStatus::Paused => &mut self.paused,
-            EndpointStatus::Quarantined => &mut self.quarantined,
-            EndpointStatus::Gone => &mut self.gone,
-            EndpointStatus::Failing => &mut self.failing,
-        } += 1;
+    fn of(survey: &EndpointSurvey) -> Self {
+        let of = |state: HealthState| survey.counts[state as usize];
+        Self {
+            active: of(HealthState::Active),
+            waiting: of(HealthState::Waiting),
+            paused: of(HealthState::Paused),
+            blocked: of(HealthState::Blocked),
+            quarantined: of(HealthState::Quarantined),
+            failing: of(HealthState::Failing),
+            gone: of(HealthState::Gone),
+        }
     }
 }
 
-/// An endpoint that someone should look at.
+/// An endpoint that someone should look at: it is neither active nor paused.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Attention {
     /// Which.
@@ -96,22 +104,8 @@ pub(crate) struct Attention {
     pub(crate) tenant: TenantId,
     /// Its URL.
     pub(crate) url: String,
-    /// Why.
-    pub(crate) why: AttentionReason,
-}
-
-/// Why someone should look at an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum AttentionReason {
-    /// It was paused because too many lanes failed for good.
-    Quarantined,
-    /// The receiver said that it is gone.
-    Gone,
-    /// It was disabled because nothing but failures came back for too long.
-    Failing,
-    /// Too much fails: hardly anything is sent to it just now.
-    BreakerOpen,
+    /// How it is doing.
+    pub(crate) health: HealthView,
 }
 
 pub(crate) async fn of_all(
@@ -135,7 +129,8 @@ pub(crate) async fn of_tenant(
 
 async fn of(ctx: &Ctx, tenant: Option<&TenantId>) -> Result<Overview, Problem> {
     let counts = ctx.app.store.totals(tenant).await?;
-    let mut overview = Overview {
+    let survey = ctx.app.dispatcher.survey(tenant, ATTENTION_MAX).await?;
+    Ok(Overview {
         open: counts.open(),
         pending: counts.pending,
         waiting: counts.waiting,
@@ -143,56 +138,25 @@ async fn of(ctx: &Ctx, tenant: Option<&TenantId>) -> Result<Overview, Problem> {
         held: counts.held,
         dead: counts.dead,
         oldest_open_at: counts.oldest_open_at.map(Time::from),
-        ..Overview::default()
-    };
-    look_at_endpoints(ctx, tenant, &mut overview).await?;
-    Ok(overview)
+        endpoints: EndpointCounts::of(&survey),
+        attention: attention(ctx, survey.attention).await?,
+    })
 }
 
-async fn look_at_endpoints(
+/// Endpoints that need attention, with their URLs. One that was removed a moment ago needs none.
+async fn attention(
     ctx: &Ctx,
-    tenant: Option<&TenantId>,
-    overview: &mut Overview,
-) -> Result<(), Problem> {
-    let mut page = PageRequest::first(LIST_LIMIT_MAX);
-    let mut asked = 0;
-    loop {
-        let listing = ctx.app.store.endpoints(tenant, page).await?;
-        for endpoint in listing.items {
-            overview.endpoints.count(endpoint.status);
-            if overview.attention.len() < ATTENTION_MAX
-                && let Some(why) = why(ctx, &endpoint, &mut asked).await?
-            {
-                let Endpoint { id, tenant, settings, .. } = endpoint;
-                overview.attention.push(Attention { endpoint: id, tenant, url: settings.url, why });
-            }
-        }
-        match listing.next {
-            Some(next) => page = PageRequest::after(LIST_LIMIT_MAX, next),
-            None => return Ok(()),
-        }
+    found: Vec<(EndpointId, ServedHealth)>,
+) -> Result<Vec<Attention>, Problem> {
+    let mut attention = Vec::with_capacity(found.len());
+    for (id, served) in found {
+        let Some(Endpoint { tenant, settings, removed_at: None, .. }) =
+            ctx.app.store.endpoint(id).await?
+        else {
+            continue;
+        };
+        let health = HealthView::served(&served);
+        attention.push(Attention { endpoint: id, tenant, url: settings.url, health });
     }
-}
-
-/// Why someone should look at an endpoint, if anyone should. Of breakers only the dispatcher knows, and
-/// it has better things to do than to answer for everyone: it is `asked` a bounded number of times.
-async fn why(
-    ctx: &Ctx,
-    endpoint: &Endpoint,
-    asked: &mut usize,
-) -> Result<Option<AttentionReason>, Problem> {
-    match endpoint.status {
-        EndpointStatus::Quarantined => return Ok(Some(AttentionReason::Quarantined)),
-        EndpointStatus::Gone => return Ok(Some(AttentionReason::Gone)),
-        EndpointStatus::Failing => return Ok(Some(AttentionReason::Failing)),
-        EndpointStatus::Paused => return Ok(None),
-        EndpointStatus::Active => *asked += 1,
-    }
-    if *asked > OVERVIEW_HEALTH_MAX {
-        return Ok(None);
-    }
-    let health = ctx.app.dispatcher.health(endpoint.id).await?;
-    let breaker = health.map(|health| health.breaker);
-    let open = matches!(breaker, Some(BreakerState::Open { .. } | BreakerState::Probing));
-    Ok(open.then_some(AttentionReason::BreakerOpen))
+    Ok(attention)
 }

@@ -10,19 +10,19 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{Method, StatusCode};
+use railpost_rest::operation::{HandlerTypes, Operation};
 use railpost_telemetry::AnsweredRequest;
-use schemars::{Schema, SchemaGenerator};
 
-use super::answer::{Answer, DescribedAnswer};
+use super::answer::{Answer, with_security_headers};
 use super::auth::{self, Needs};
 use super::body::FromBody;
 use super::call::Ctx;
 use super::idempotency::{self, IdempotencyCheck};
+use super::openapi::meaning;
 use super::path::{FromPath, Params};
 use super::problem::{Code, Problem};
 use super::query::FromQuery;
 use super::run_despite_disconnect::run_despite_disconnect;
-use super::with_security_headers;
 use crate::app::App;
 use crate::client_address::ClientAddress;
 
@@ -33,31 +33,10 @@ pub type ServeFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// One route of the API.
 #[derive(Clone)]
 pub struct Route {
-    /// Its method.
-    pub method: Method,
-    /// Its path, with parameters between braces.
-    pub path: &'static str,
-    /// What it needs of its caller.
-    pub needs: Needs,
-    /// What it does, in a line.
-    pub summary: &'static str,
-    /// Statuses with which it refuses beside those that all like it have.
-    pub(crate) refusals: &'static [StatusCode],
-    pub(crate) describe: fn(&mut SchemaGenerator) -> HandlerTypes,
+    /// What it is, for callers.
+    pub operation: Operation,
     /// Serves a request to the route with this number.
     pub(super) serve: Serve,
-}
-
-/// What the types of a route's handler say about it.
-pub(crate) struct HandlerTypes {
-    /// The parameters, each with what it is and its schema.
-    pub(crate) path: Vec<(&'static str, &'static str, Schema)>,
-    pub(crate) query: Vec<Schema>,
-    pub(crate) body: Vec<(&'static str, Schema)>,
-    /// Whether a request that comes again can be known as such.
-    pub(crate) repeatable: bool,
-    /// The answers when all went well.
-    pub(crate) answers: Vec<DescribedAnswer>,
 }
 
 impl Route {
@@ -116,25 +95,16 @@ impl Route {
                 with_security_headers(response)
             })
         });
-        let describe = describe::<P, Q, B, A>;
-        Self { method, path, needs, summary, refusals: &[], describe, serve }
+        let describe = HandlerTypes::of::<P, Q, B, A>;
+        let meaning = meaning(&method, path);
+        let operation =
+            Operation { method, path, needs, summary, meaning, refusals: &[], describe };
+        Self { operation, serve }
     }
 
     /// The same, which refuses with these statuses too.
     pub(crate) fn also_refuses(self, refusals: &'static [StatusCode]) -> Self {
-        Self { refusals, ..self }
-    }
-}
-
-fn describe<P: FromPath, Q: FromQuery, B: FromBody, A: Answer>(
-    schemas: &mut SchemaGenerator,
-) -> HandlerTypes {
-    HandlerTypes {
-        path: P::describe(schemas),
-        query: Q::schemas(schemas),
-        body: B::describe(schemas),
-        repeatable: B::REPEATABLE,
-        answers: A::describe(schemas),
+        Self { operation: Operation { refusals, ..self.operation }, ..self }
     }
 }
 
@@ -169,7 +139,7 @@ where
         let caller = auth::authorize(app, parts, kind.needs, tenant, client).await?;
         let (path, query) =
             (P::from_path(&params)?, Q::from_query(parts.uri.query().unwrap_or_default())?);
-        let (body, bytes) = B::from_body(app, parts, body).await?;
+        let (body, bytes) = B::from_body(app.settings.limits.of_bodies(), parts, body).await?;
         let ctx = Ctx::new(app.clone(), caller);
         let check = match kind.mutates {
             true => idempotency::begin(app, &ctx.caller, parts, bytes.as_ref(), tenant).await?,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use railpost_engine::Span;
+use railpost_rest::body::BodyLimits;
 use serde::{Deserialize, Serialize};
 
 use super::limits::BODY_LEN_MAX_DEFAULT;
@@ -40,6 +41,13 @@ pub struct LimitsConfig {
     pub endpoints_per_tenant: u32,
     /// Connections at once.
     pub connections_max: u32,
+}
+
+impl LimitsConfig {
+    /// Those of requests' bodies.
+    pub fn of_bodies(&self) -> BodyLimits {
+        BodyLimits { events_len_max: self.body_bytes_max, timeout: self.request_timeout }
+    }
 }
 
 impl Default for LimitsConfig {

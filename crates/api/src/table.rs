@@ -7,9 +7,10 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, header};
 
+use super::answer::with_security_headers;
 use super::problem::{Code, Problem};
 use super::route::{Route, ServeFuture};
-use super::{routes, with_security_headers};
+use super::routes;
 use crate::app::App;
 use crate::client_address::ClientAddress;
 
@@ -34,9 +35,9 @@ impl Api {
     pub fn new(app: &Arc<App>) -> Self {
         let mut by_path: Vec<(&str, Methods)> = Vec::new();
         for (number, route) in routes().into_iter().enumerate() {
-            match by_path.iter_mut().find(|(path, _)| *path == route.path) {
+            match by_path.iter_mut().find(|(path, _)| *path == route.operation.path) {
                 Some((_, methods)) => methods.push((number, route)),
-                None => by_path.push((route.path, vec![(number, route)])),
+                None => by_path.push((route.operation.path, vec![(number, route)])),
             }
         }
         let mut paths = matchit::Router::new();
@@ -60,7 +61,7 @@ impl Api {
             Method::HEAD => &Method::GET,
             ref method => method,
         };
-        match found.value.iter().find(|(_, route)| route.method == *wanted) {
+        match found.value.iter().find(|(_, route)| route.operation.method == *wanted) {
             Some((number, route)) => {
                 Ok((route.serve)(self.0.app.clone(), *number, request, client))
             }
@@ -93,7 +94,7 @@ pub fn not_found(path: &str) -> Response {
 fn wrong_method(methods: &Methods) -> Response {
     let detail = "the path exists, but not with this method";
     let mut response = Problem::new(Code::MethodNotAllowed, detail).into_response();
-    let names = methods.iter().flat_map(|(_, route)| match route.method {
+    let names = methods.iter().flat_map(|(_, route)| match route.operation.method {
         Method::GET => vec!["GET", "HEAD"],
         ref method => vec![method.as_str()],
     });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Span;
+use crate::{DeliveryStage, Span};
 
 /// What came of one attempt, as the sender saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub enum Failure {
     BlockedAddress,
     /// The host refused the connection.
     Refused,
-    /// The network knows no way there.
+    /// There is no route to the host.
     Unreachable,
     /// No connection within the connect timeout.
     ConnectTimeout,
@@ -71,7 +71,7 @@ impl AttemptResult {
 pub enum Outcome {
     /// The receiver has it.
     Acknowledged,
-    /// It may go better another time.
+    /// A retry may succeed.
     Retryable,
     /// No retry fixes it.
     Permanent,
@@ -96,6 +96,30 @@ pub fn classify(result: AttemptResult, overrides: &Overrides) -> Outcome {
         }
         AttemptResult::Failed(Failure::PayloadMissing) => Outcome::Permanent,
         AttemptResult::Failed(_) => Outcome::Retryable,
+    }
+}
+
+/// The same soon after a secret was rotated: a receiver that gets its new secret late refuses what it cannot
+/// verify, and 401 and 403 are retried.
+pub(crate) fn classify_after_rotation(result: AttemptResult, overrides: &Overrides) -> Outcome {
+    match result {
+        AttemptResult::Response { status: status @ (401 | 403), .. } => {
+            overrides.get(&status).copied().unwrap_or(Outcome::Retryable)
+        }
+        _ => classify(result, overrides),
+    }
+}
+
+/// What the result of a past attempt meant, which left its delivery in this state: a 401 or 403 that was retried
+/// came soon after a rotation.
+pub fn classify_past(
+    result: AttemptResult,
+    led_to: DeliveryStage,
+    overrides: &Overrides,
+) -> Outcome {
+    match led_to {
+        DeliveryStage::Waiting => classify_after_rotation(result, overrides),
+        _ => classify(result, overrides),
     }
 }
 
@@ -194,5 +218,28 @@ mod tests {
         assert_eq!(classify(answered(200), &overrides), Outcome::Permanent);
         assert_eq!(classify(answered(302), &overrides), Outcome::Acknowledged);
         assert_eq!(classify(answered(403), &overrides), Outcome::Permanent);
+    }
+
+    #[test]
+    fn after_a_rotation_401_and_403_are_retried_unless_an_override_says_otherwise() {
+        use Outcome::*;
+        let overrides = Overrides::from([(403, Permanent)]);
+        for (status, without, with) in [
+            (401, Retryable, Retryable),
+            (403, Retryable, Permanent),
+            (404, Permanent, Permanent),
+            (200, Acknowledged, Acknowledged),
+        ] {
+            let result = answered(status);
+            assert_eq!(classify_after_rotation(result, &Overrides::new()), without, "{status}");
+            assert_eq!(classify_after_rotation(result, &overrides), with, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_past_refusal_that_was_retried_is_shown_as_retryable() {
+        let meant = |led_to| classify_past(answered(401), led_to, &Overrides::new());
+        assert_eq!(meant(DeliveryStage::Waiting), Outcome::Retryable);
+        assert_eq!(meant(DeliveryStage::Dead), Outcome::Permanent);
     }
 }

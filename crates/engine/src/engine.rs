@@ -16,6 +16,8 @@ mod intake;
 mod attempts;
 mod commands;
 mod look_ahead;
+mod health;
+mod open_lanes;
 
 use std::collections::VecDeque;
 
@@ -27,9 +29,8 @@ pub(crate) use tables::{DeliveryKey, EndpointKey, TenantKey};
 use crate::limits::{ENGINE_IN_FLIGHT_MAX, LANE_WINDOW_MAX, TIME_MAX};
 use crate::policy::check_rate_limit;
 use crate::{
-    AttemptToken, BreakerState, DeliveryState, Effect, Endpoint, EndpointRecord, EndpointStatus,
-    Ignored, IgnoredReason, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Timestamp,
-    Transition,
+    AttemptToken, DeliveryState, Effect, Endpoint, EndpointRecord, EndpointStatus, Ignored,
+    IgnoredReason, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Timestamp, Transition,
 };
 use attempts::Orphan;
 use intake::PendingLoad;
@@ -39,7 +40,7 @@ use schedule::Schedule;
 use served_endpoint::ServedEndpoint;
 use tables::Table;
 use timers::{Alarm, Timers};
-use tracked_delivery::{Flight, Phase, TrackedDelivery};
+use tracked_delivery::{Flight, HeadStage, Phase, TrackedDelivery};
 
 /// How much the engine may hold and have under way. Values out of bounds are taken as the nearest
 /// one within.
@@ -101,29 +102,6 @@ pub struct Counters {
     pub ignored: [u64; IgnoredReason::ALL.len()],
 }
 
-/// How an endpoint is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// Whether it is switched on.
-    pub status: EndpointStatus,
-    /// Since when nothing but failures came back.
-    pub failing_since: Option<Timestamp>,
-    /// Whether nothing can be sent to it as it is: it must sign and cannot.
-    pub blocked: bool,
-    /// What its breaker does.
-    pub breaker: BreakerState,
-    /// Until when its receiver asked to be left alone, if that lies ahead.
-    pub held_until: Option<Timestamp>,
-    /// Attempts under way.
-    pub in_flight: u32,
-    /// Deliveries in memory that only wait for a gate to open.
-    pub ready: usize,
-    /// Lanes in memory, those included that have nothing open.
-    pub lanes: usize,
-    /// Deliveries without a lane in memory.
-    pub unkeyed: usize,
-}
-
 /// The delivery engine. See the crate's page for how to drive it.
 #[derive(Debug)]
 pub struct Engine {
@@ -174,9 +152,12 @@ impl Engine {
         self.ring_alarms();
         match input {
             Input::EndpointAppeared(endpoint) => self.endpoint_appeared(endpoint),
-            Input::EndpointChanged { endpoint, policy } => self.endpoint_changed(endpoint, policy),
+            Input::EndpointChanged { endpoint, policy, rotated_at } => {
+                self.endpoint_changed(endpoint, policy, rotated_at);
+            }
             Input::EndpointPaused(endpoint) => self.endpoint_paused(endpoint),
             Input::EndpointResumed(endpoint) => self.endpoint_resumed(endpoint),
+            Input::EndpointWaitEnded(endpoint) => self.endpoint_wait_ended(endpoint),
             Input::EndpointBlocked { endpoint, blocked } => {
                 self.endpoint_blocked(endpoint, blocked);
             }
@@ -215,22 +196,6 @@ impl Engine {
         self.schedule.in_flight()
     }
 
-    /// How an endpoint is doing; nothing if it is not served here.
-    pub fn health(&self, endpoint: EndpointId) -> Option<Health> {
-        let served = &self.endpoints[*self.endpoint_keys.get(&endpoint)?];
-        Some(Health {
-            status: served.status,
-            failing_since: served.failing_since(),
-            blocked: served.blocked,
-            breaker: served.breaker_state(),
-            held_until: Some(served.held_until).filter(|until| *until > self.now),
-            in_flight: served.in_flight,
-            ready: served.ready.len(),
-            lanes: served.lanes.len(),
-            unkeyed: served.unkeyed.len(),
-        })
-    }
-
     fn ring_alarms(&mut self) {
         while let Some(alarm) = self.timers.pop_due(self.now) {
             match alarm {
@@ -255,30 +220,36 @@ impl Engine {
         self.load_backlog(key);
     }
 
-    fn endpoint_changed(&mut self, id: EndpointId, policy: Policy) {
-        let now = self.now;
+    fn endpoint_changed(&mut self, id: EndpointId, policy: Policy, rotated_at: Option<Timestamp>) {
         if let Some(key) = self.served_or_ignore(id) {
-            self.endpoints[key].change(policy, now);
+            self.change_endpoint(key, |served, now| served.change(policy, rotated_at, now));
             self.enqueue_endpoint(key);
         }
     }
 
     fn endpoint_paused(&mut self, id: EndpointId) {
         if let Some(key) = self.served_or_ignore(id) {
-            self.endpoints[key].status = EndpointStatus::Paused;
+            self.change_endpoint(key, |served, _| served.status = EndpointStatus::Paused);
         }
     }
 
     fn endpoint_resumed(&mut self, id: EndpointId) {
         if let Some(key) = self.served_or_ignore(id) {
-            self.endpoints[key].resume();
+            self.change_endpoint(key, |served, _| served.resume());
+            self.enqueue_endpoint(key);
+        }
+    }
+
+    fn endpoint_wait_ended(&mut self, id: EndpointId) {
+        if let Some(key) = self.served_or_ignore(id) {
+            self.change_endpoint(key, ServedEndpoint::end_wait);
             self.enqueue_endpoint(key);
         }
     }
 
     fn endpoint_blocked(&mut self, id: EndpointId, blocked: bool) {
         if let Some(key) = self.served_or_ignore(id) {
-            self.endpoints[key].blocked = blocked;
+            self.change_endpoint(key, |served, _| served.blocked = blocked);
             self.enqueue_endpoint(key);
         }
     }
@@ -315,7 +286,8 @@ impl Engine {
     }
 
     fn switch_off(&mut self, key: EndpointKey, status: EndpointStatus) {
-        let was = std::mem::replace(&mut self.endpoints[key].status, status);
+        let was =
+            self.change_endpoint(key, |served, _| std::mem::replace(&mut served.status, status));
         self.record_endpoint(key, was);
         self.notify(key, NoticeKind::SwitchedOff(status));
     }

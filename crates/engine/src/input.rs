@@ -17,11 +17,15 @@ pub enum Input {
         endpoint: EndpointId,
         /// The policy from here on.
         policy: Policy,
+        /// When a secret of it was last rotated.
+        rotated_at: Option<Timestamp>,
     },
     /// A person paused it, and that is recorded. Nothing starts; the backlog is kept.
     EndpointPaused(EndpointId),
     /// A person switched it on again, whatever had switched it off, and that is recorded.
     EndpointResumed(EndpointId),
+    /// A person ends its wait: an open breaker lets its probe go at once, and `Retry-After` is lifted.
+    EndpointWaitEnded(EndpointId),
     /// Nothing can be sent to it as it is: it must sign and has no secret, or its settings cannot be
     /// read. Nothing starts until it is unblocked; its status stays as it is and the backlog is kept.
     EndpointBlocked {
@@ -90,8 +94,12 @@ pub struct Endpoint {
     pub policy: Policy,
     /// Whether it is switched on, as last recorded.
     pub status: EndpointStatus,
+    /// Since when its status is that, if that is known.
+    pub status_since: Option<Timestamp>,
     /// Since when nothing but failures came back, as last recorded.
     pub failing_since: Option<Timestamp>,
+    /// When a secret of it was last rotated: one was added after its first.
+    pub rotated_at: Option<Timestamp>,
 }
 
 /// Whether an endpoint is switched on, and if not, who switched it off.

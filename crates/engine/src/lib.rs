@@ -30,6 +30,8 @@ mod retry;
 mod policy;
 mod token_bucket;
 mod breaker;
+mod health;
+mod open_lanes;
 mod input;
 mod effect;
 mod engine;
@@ -37,15 +39,17 @@ mod engine;
 mod schema;
 
 pub use breaker::BreakerState;
-pub use classify::{AttemptResult, Failure, Outcome, Overrides, classify};
+pub use classify::{AttemptResult, Failure, Outcome, Overrides, classify, classify_past};
 pub use effect::{
     Attempt, Effect, EndpointRecord, Ignored, IgnoredReason, Load, Notice, NoticeKind, Transition,
 };
-pub use engine::{Config, Counters, Engine, Health};
+pub use engine::{Config, Counters, Engine};
+pub use health::{ErrorCause, Health, HealthState, HealthSurvey, LastError, Wait, WaitReason};
 pub use input::{
     Accepted, AttemptToken, Command, Delivery, Endpoint, EndpointStatus, Input, LaneId, LanePage,
     LoadTicket, LoadedPage, Place,
 };
+pub use open_lanes::{LaneCounts, LaneState, OpenLane, OpenLanes};
 pub use policy::{
     BreakerPolicy, Guarantee, LaneChoice, OnDeadLetter, Ordering, Policy, PolicyError,
     PolicyFields, RateLimit,

@@ -27,10 +27,10 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-/// How a condition is.
+/// Whether a condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As it has to be.
+    /// The condition is met.
     Good,
     /// The source works, at a price.
     Warning,

@@ -15,10 +15,11 @@ use crate::trouble::Trouble;
 /// Where events go. The server hands them to the store, and lets the engine hear of them at once.
 #[async_trait]
 pub trait Accept: Send + Sync {
-    /// Accepts events of one tenant, all or none, as [`Intake::accept`](railpost_store::Intake::accept)
-    /// does.
+    /// Accepts events of one tenant from a source, all or none, as
+    /// [`Intake::accept`](railpost_store::Intake::accept) does.
     async fn accept(
         &self,
+        source: &SourceName,
         tenant: &TenantId,
         events: Vec<Event>,
     ) -> Result<Vec<Receipt>, StoreError>;

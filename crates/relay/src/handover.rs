@@ -296,7 +296,7 @@ impl Handover {
             }
             let run = &rest[..run_len(rest, most, parking)];
             let events = run.iter().map(|candidate| candidate.event.clone()).collect();
-            match self.context.accept.accept(tenant, events).await {
+            match self.context.accept.accept(&self.config.name, tenant, events).await {
                 Ok(receipts) => {
                     count(&receipts, handed);
                     rest = &rest[run.len()..];
@@ -389,7 +389,7 @@ impl Handover {
         if let Some(refusal) = refusals.into_iter().flatten().next() {
             return Ok(Some(refusal));
         }
-        match self.context.accept.accept(&tenant, vec![event]).await {
+        match self.context.accept.accept(&self.config.name, &tenant, vec![event]).await {
             Ok(receipts) => {
                 let mut handed = Handed::default();
                 count(&receipts, &mut handed);

@@ -116,7 +116,8 @@ impl Server {
             trusted_proxies.map_err(|error| failed("server.trusted_proxies", error))?;
         let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
         let routes = railpost_api::routes();
-        let routes = routes.iter().map(|route| (route.method.to_string(), route.path));
+        let routes =
+            routes.iter().map(|route| (route.operation.method.to_string(), route.operation.path));
         let collector = collector(&config)?;
         let telemetry = Telemetry::new(log, routes, collector.as_ref(), source.clone());
         let (telemetry, exporter) = telemetry.map_err(StartError)?;

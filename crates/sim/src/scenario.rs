@@ -122,7 +122,9 @@ impl Scenario {
             tenant: rng.pick(&self.tenants),
             policy: policy(rng),
             status: EndpointStatus::Active,
+            status_since: None,
             failing_since: None,
+            rotated_at: None,
         };
         Disturbance::Create(endpoint, receiver, receiver_plan(rng))
     }

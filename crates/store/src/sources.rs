@@ -216,9 +216,9 @@ pub struct SourceFields {
     /// The event's type.
     #[serde(rename = "type")]
     pub event_type: Option<String>,
-    /// What orders it.
+    /// Its key.
     pub key: Option<String>,
-    /// What kind of bytes its payload has.
+    /// The content type of its payload.
     pub content_type: Option<String>,
     /// The version of its type's schema.
     pub schema_version: Option<i64>,

@@ -1,5 +1,6 @@
 //! Endpoints as the API writes and reads them.
 
+use railpost_dispatch::ServedHealth;
 use railpost_engine::{EndpointStatus, Policy, PolicyFields, Span, Time};
 use railpost_store::{Endpoint, EndpointPrivate, EndpointSettings, TlsVersion};
 use railpost_wire::{EndpointId, Envelope, EventTypeFilter, HeaderNames, Secret, TenantId};
@@ -7,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::endpoint_health::HealthView;
 use crate::members::{FromMembers, Members};
 use crate::merge;
 use crate::problem::Problem;
@@ -28,7 +30,7 @@ pub(crate) struct EndpointFields {
     #[serde(default = "all_types")]
     #[schemars(schema_with = "crate::bounds::event_type_filters")]
     pub(super) types: Vec<EventTypeFilter>,
-    /// How it is delivered to. Fields that are left out have their defaults.
+    /// Its policy. Fields that are left out have their defaults.
     #[serde(default)]
     #[schemars(with = "Policy")]
     pub(super) policy: PolicyFields,
@@ -36,7 +38,7 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     pub(super) envelope: Envelope,
     /// Deliver payloads of more bytes than this as a reference, in the thin envelope, whatever `envelope`
-    /// says: 0 to 1048576. Nothing means that all are delivered as `envelope` says.
+    /// says: 0 to 1048576. `null`: all are delivered as `envelope` says.
     #[serde(default)]
     #[schemars(range(max = 1_048_576))]
     pub(super) thin_above: Option<u32>,
@@ -50,7 +52,7 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::optional_pem")]
     pub(super) authorities_pem: Option<String>,
-    /// The longest that one attempt may take; nothing means the server's default.
+    /// The longest that one attempt may take; `null` means the server's default.
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::timeout")]
     pub(super) timeout: Option<Span>,
@@ -109,9 +111,9 @@ impl FromMembers for EndpointInput {
 impl merge::Settings for EndpointInput {
     const CHANGE: (&'static str, &'static str) = (
         "EndpointChange",
-        "What is to change about an endpoint: a JSON merge patch. What is left out stays, at every depth; \
-         `null` takes away what may be absent, and sets anything else back to its default. Another `strategy` \
-         of `backoff` begins with nothing of the one before.",
+        "Changes of an endpoint: a JSON merge patch. Fields that are left out stay as they are, at every depth. \
+         `null` removes an optional field, and sets any other field to its default. With another `strategy` of \
+         `backoff`, the fields of the old one are dropped.",
     );
 
     fn beside(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
@@ -127,7 +129,7 @@ impl merge::Settings for EndpointInput {
     }
 }
 
-/// An endpoint that is to be created.
+/// A new endpoint.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[schemars(example = example_endpoint())]
@@ -173,6 +175,9 @@ pub(crate) struct EndpointView {
     pub(crate) client_certificate: bool,
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
+    /// How it is doing. Answers to changes leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) health: Option<HealthView>,
     /// Why nothing can be sent to it, such as a missing secret. Nothing if it can; answers to
     /// changes leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,6 +223,7 @@ impl From<Endpoint> for EndpointView {
             client_certificate: private.client_identity.is_some(),
             headers: private.headers.into_keys().collect(),
             status: endpoint.status,
+            health: None,
             blocked: None,
             failing_since: endpoint.failing_since.map(Time::from),
             revision: endpoint.revision,
@@ -227,12 +233,23 @@ impl From<Endpoint> for EndpointView {
     }
 }
 
+impl EndpointView {
+    /// The endpoint as it is served, if it is.
+    pub(crate) fn with_health(endpoint: Endpoint, served: Option<ServedHealth>) -> Self {
+        let health = HealthView::of(&endpoint, served.as_ref());
+        let view = Self { health: Some(health), ..Self::from(endpoint) };
+        let Some(ServedHealth { health, blocked }) = served else { return view };
+        let failing_since = health.failing_since.map(Time::from);
+        Self { status: health.status, blocked, failing_since, ..view }
+    }
+}
+
 /// An endpoint that was created, and the secret that signs its attempts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct EndpointCreated {
     #[serde(flatten)]
     pub(crate) endpoint: EndpointView,
-    /// Its secret. The value is shown here and not again, unless someone asks for it by name.
+    /// Its secret, with the value. `reveal` shows the value again.
     pub(crate) secret: SecretCreated,
 }
 

@@ -18,9 +18,8 @@ use serde_json::value::RawValue;
 
 use super::cloudevents::{self, IdentityView};
 use crate::answer::Accepted;
-use crate::app::App;
 use crate::auth::Needs;
-use crate::body::{FromBody, media_type, parse_json, unsupported};
+use crate::body::{BodyLimits, FromBody, media_type, parse_json, unsupported};
 use crate::call::Ctx;
 use crate::limits::WARNING_LEN_MAX;
 use crate::path::OfTenant;
@@ -141,12 +140,12 @@ pub(crate) struct Published<const BATCH: bool> {
 
 impl<const BATCH: bool> FromBody for Published<BATCH> {
     async fn from_body(
-        app: &App,
+        limits: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
         let form = form_of(parts, BATCH)?;
-        let bytes = body::read(app, body, app.settings.limits.body_bytes_max).await?;
+        let bytes = body::read(limits, body, limits.events_len_max).await?;
         let published = Self { form, bytes: bytes.clone(), traceparent: trace_of(&parts.headers) };
         Ok((published, Some(bytes)))
     }
@@ -299,7 +298,9 @@ async fn accept<A: crate::answer::Answer>(
     let stored = receipts.clone();
     let body = move |outcomes: &[EventOutcome]| answer(stored(outcomes)).to_bytes();
     let idempotency = ctx.accept_record(A::STATUS, events.len(), Arc::new(body));
-    let accepted = ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency }).await?;
+    let accepted_by = ctx.caller.accepted_by();
+    let batch = AcceptBatch { tenant, events, accepted_by, idempotency };
+    let accepted = ctx.app.dispatcher.accept(batch).await?;
     let outcomes: Vec<EventOutcome> = accepted.iter().map(EventOutcome::from).collect();
     Ok(answer(receipts(&outcomes)))
 }

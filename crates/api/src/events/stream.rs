@@ -12,18 +12,17 @@ use axum::response::IntoResponse;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{FutureExt, Stream, StreamExt};
 use http::request::Parts;
-use http::{Method, header};
+use http::{Method, StatusCode, header};
 use railpost_store::limits::BATCH_BYTES_MAX;
 use railpost_store::{AcceptBatch, Event};
 use railpost_wire::TenantId;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use super::publish::{NewEvent, Receipt, bounded, event, trace_of};
-use crate::answer::{JsonLines, RawResponse};
-use crate::app::App;
+use crate::answer::{DescribedAnswer, Media, RawResponse};
 use crate::auth::Needs;
-use crate::body::{FromBody, media_type, parse_json, too_slow, unsupported};
+use crate::body::{BodyLimits, FromBody, media_type, parse_json, too_slow, unsupported};
 use crate::call::Ctx;
 use crate::event_types;
 use crate::limits::{STREAM_GROUP_MAX, STREAM_LINE_LEN_MAX};
@@ -54,7 +53,7 @@ impl FromBody for EventLines {
     const REPEATABLE: bool = false;
 
     async fn from_body(
-        _: &App,
+        _: BodyLimits,
         parts: &Parts,
         body: Body,
     ) -> Result<(Self, Option<Bytes>), Problem> {
@@ -69,15 +68,34 @@ impl FromBody for EventLines {
     }
 }
 
-/// What became of one line.
-#[derive(Serialize)]
-struct AnswerLine<'a> {
-    /// Which line, from 1.
-    line: u64,
-    #[serde(flatten)]
-    receipt: Option<&'a Receipt>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<ProblemView<'a>>,
+/// What became of one line of a stream.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum AnswerLine<'a> {
+    /// The event is durable, with its deliveries.
+    Accepted {
+        /// Which line, from 1. Empty lines count.
+        line: u64,
+        #[serde(flatten)]
+        receipt: &'a Receipt,
+    },
+    /// The line was refused; the others are not affected.
+    Refused {
+        /// Which line, from 1. Empty lines count.
+        line: u64,
+        /// What is wrong with it.
+        problem: ProblemView<'a>,
+    },
+}
+
+/// The answer to a stream. The schema is that of each line.
+pub(crate) struct AnswerLines;
+
+impl Media for AnswerLines {
+    fn describe(schemas: &mut SchemaGenerator) -> Vec<DescribedAnswer> {
+        let line = schemas.subschema_for::<AnswerLine<'static>>();
+        vec![DescribedAnswer::of(StatusCode::OK, NDJSON, line)]
+    }
 }
 
 async fn publish_stream(
@@ -85,7 +103,7 @@ async fn publish_stream(
     path: OfTenant,
     _: NoQuery,
     lines: EventLines,
-) -> Result<RawResponse<JsonLines>, Problem> {
+) -> Result<RawResponse<AnswerLines>, Problem> {
     let patience = Duration::from(ctx.app.settings.limits.request_timeout);
     let publisher = Publisher {
         input: LineReader { body: lines.body, buffer: BytesMut::new(), skipping: false, patience },
@@ -171,7 +189,7 @@ impl Publisher {
     /// Why the stream ends before its client says so.
     fn broken(&self, code: Code) -> Problem {
         match code {
-            Code::RequestTimeout => too_slow(&self.ctx.app),
+            Code::RequestTimeout => too_slow(self.ctx.app.settings.limits.of_bodies()),
             code => Problem::new(code, "the body ended early"),
         }
     }
@@ -218,7 +236,8 @@ impl Publisher {
     /// Goes on to its end when the client goes away: what is committed must reach the dispatcher too.
     async fn commit(&mut self, events: Vec<Event>) -> Result<Vec<Receipt>, Problem> {
         let ids: Vec<_> = events.iter().map(|event| event.id.clone()).collect();
-        let batch = AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None };
+        let (tenant, accepted_by) = (self.tenant.clone(), self.ctx.caller.accepted_by());
+        let batch = AcceptBatch { tenant, events, accepted_by, idempotency: None };
         let dispatcher = self.ctx.app.dispatcher.clone();
         let accepted = tokio::spawn(async move { dispatcher.accept(batch).await });
         let receipts = accepted.await.map_err(|_| defect())?;
@@ -237,8 +256,10 @@ fn defect() -> Problem {
 }
 
 fn write_answer(answers: &mut Vec<u8>, line: u64, outcome: &Result<Receipt, Problem>) {
-    let problem = outcome.as_ref().err().map(Problem::view);
-    let answer = AnswerLine { line, receipt: outcome.as_ref().ok(), problem };
+    let answer = match outcome {
+        Ok(receipt) => AnswerLine::Accepted { line, receipt },
+        Err(problem) => AnswerLine::Refused { line, problem: problem.view() },
+    };
     serde_json::to_writer(&mut *answers, &answer).expect("what the API answers is JSON");
     answers.push(b'\n');
 }

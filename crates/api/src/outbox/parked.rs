@@ -82,7 +82,7 @@ pub(crate) struct ParkedRowView {
     number: u64,
     /// When it was parked.
     parked_at: Time,
-    /// Why it was refused; nothing if it only waits behind another row of its key.
+    /// Why it was refused; `null` if it only waits behind another row of its key.
     refusal: Option<RefusalView>,
     /// Whether it is to be handed over again.
     released: bool,
@@ -95,9 +95,9 @@ pub(crate) struct ParkedRowView {
     /// The event's type.
     #[serde(rename = "type")]
     event_type: Option<String>,
-    /// What orders it.
+    /// Its key.
     key: Option<String>,
-    /// What kind of bytes its payload has.
+    /// The content type of its payload.
     content_type: Option<String>,
     /// The version of its type's schema.
     schema_version: Option<i64>,
@@ -146,7 +146,7 @@ pub(crate) struct ParkedFilter {
     tenant: Option<String>,
 }
 
-/// What a command was about.
+/// What a command did.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ParkedCommand")]
 pub(crate) struct CommandView {

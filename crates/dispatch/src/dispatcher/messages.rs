@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use railpost_engine::{Accepted, Attempt, Counters, Endpoint, Health, IgnoredReason, Input};
+use railpost_engine::{Accepted, Attempt, Counters, Endpoint, IgnoredReason, Input, OpenLanes};
 use railpost_store::{AttemptDetail, AuditEntry, Parcel, StoreError};
-use railpost_wire::{DeliveryId, EndpointId};
+use railpost_wire::{DeliveryId, EndpointId, TenantId};
 use tokio::sync::oneshot;
 
 use super::prepared_endpoint::PreparedEndpoint;
+use super::{EndpointSurvey, ServedHealth};
 use crate::TraceParent;
 
 /// What the run loop is asked to do. Small, because every accept sends one.
@@ -30,8 +31,23 @@ pub(super) enum LoopCommand {
     /// Answers when all decisions so far are written.
     Written(oneshot::Sender<()>),
     Input(Box<Input>),
-    Health(EndpointId, oneshot::Sender<Option<Health>>),
-    Blocked(EndpointId, oneshot::Sender<Option<String>>),
+    Health(Vec<EndpointId>, oneshot::Sender<Vec<Option<ServedHealth>>>),
+    /// Counts endpoints by their state.
+    Survey {
+        tenant: Option<Box<TenantId>>,
+        named_max: usize,
+        answer: oneshot::Sender<EndpointSurvey>,
+    },
+    /// Ends the wait of an endpoint. Answers how it was doing before.
+    EndWait(EndpointId, oneshot::Sender<Option<ServedHealth>>),
+    /// An endpoint as attempts use it.
+    Prepared(EndpointId, oneshot::Sender<Option<Arc<PreparedEndpoint>>>),
+    OpenLanes {
+        tenant: Box<TenantId>,
+        endpoint: Option<EndpointId>,
+        limit: usize,
+        answer: oneshot::Sender<OpenLanes>,
+    },
     Counters(oneshot::Sender<Counters>),
     UnderWay(oneshot::Sender<usize>),
     /// Starts nothing more, and ends when all attempts have, or aborts them when the time is over. Answers whether

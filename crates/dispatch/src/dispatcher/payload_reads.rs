@@ -168,7 +168,9 @@ mod tests {
             tenant: "acme".parse().unwrap(),
             policy: Policy::default(),
             status: railpost_engine::EndpointStatus::Active,
+            status_since: None,
             failing_since: None,
+            rotated_at: None,
         };
         let now = Timestamp::from_millis(1);
         engine.handle(now, Input::EndpointAppeared(endpoint));

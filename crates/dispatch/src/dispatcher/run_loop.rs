@@ -1,5 +1,6 @@
 //! The run loop: inputs in, effects out.
 
+mod health;
 mod payloads;
 
 use std::collections::BTreeSet;
@@ -224,11 +225,26 @@ impl RunLoop {
             LoopCommand::Input(input) => {
                 self.handle(*input).await;
             }
-            LoopCommand::Health(id, answer) => drop(answer.send(self.engine.health(id))),
-            LoopCommand::Blocked(id, answer) => {
-                let prepared = self.prepared.get(&id);
-                let _ =
-                    answer.send(prepared.and_then(|prepared| prepared.blocked(self.time_of_day())));
+            LoopCommand::Health(ids, answer) => {
+                self.handle(Input::TimePassed).await;
+                let _ = answer.send(ids.into_iter().map(|id| self.health(id)).collect());
+            }
+            LoopCommand::Survey { tenant, named_max, answer } => {
+                self.handle(Input::TimePassed).await;
+                let _ = answer.send(self.survey(tenant.as_deref(), named_max));
+            }
+            LoopCommand::EndWait(id, answer) => {
+                self.handle(Input::TimePassed).await;
+                let before = self.health(id);
+                self.handle(Input::EndpointWaitEnded(id)).await;
+                let _ = answer.send(before);
+            }
+            LoopCommand::Prepared(id, answer) => {
+                let _ = answer.send(self.prepared.get(&id).cloned());
+            }
+            LoopCommand::OpenLanes { tenant, endpoint, limit, answer } => {
+                self.handle(Input::TimePassed).await;
+                let _ = answer.send(self.engine.open_lanes(&tenant, endpoint, limit));
             }
             LoopCommand::Counters(answer) => drop(answer.send(*self.engine.counters())),
             LoopCommand::UnderWay(answer) => drop(answer.send(self.under_way)),
@@ -280,8 +296,8 @@ impl RunLoop {
                 self.handle(Input::EndpointAppeared(endpoint)).await;
             }
             Some(_) => {
-                let policy = endpoint.policy;
-                self.handle(Input::EndpointChanged { endpoint: id, policy }).await;
+                let railpost_engine::Endpoint { policy, rotated_at, .. } = endpoint;
+                self.handle(Input::EndpointChanged { endpoint: id, policy, rotated_at }).await;
                 self.switch(id, status).await;
             }
         }

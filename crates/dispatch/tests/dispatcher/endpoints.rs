@@ -13,7 +13,7 @@ async fn a_paused_endpoint_keeps_its_backlog_until_it_is_resumed() {
     let endpoint = harness.endpoint(&receiver, quick()).await;
     harness.switch(endpoint, EndpointStatus::Paused).await;
     harness.publish("one", Some("a")).await;
-    let health = harness.dispatcher.health(endpoint).await.unwrap().unwrap();
+    let health = harness.dispatcher.health(endpoint).await.unwrap().unwrap().health;
     assert_eq!((health.status, health.ready, health.in_flight), (EndpointStatus::Paused, 1, 0));
     harness.switch(endpoint, EndpointStatus::Active).await;
     assert_eq!(receiver.texts(1).await, ["one"]);

@@ -17,7 +17,12 @@ use crate::receiver::Receiver;
 use crate::trouble::{shop_on_flaky, trouble};
 
 fn batch(name: &str, key: Option<&str>) -> AcceptBatch {
-    AcceptBatch { tenant: tenant(), events: vec![event(name, key)], idempotency: None }
+    AcceptBatch {
+        tenant: tenant(),
+        events: vec![event(name, key)],
+        accepted_by: None,
+        idempotency: None,
+    }
 }
 
 /// Asks until it is so: there is no signal for it.
@@ -111,7 +116,7 @@ async fn a_pause_whose_answer_was_lost_is_obeyed() {
     flaky.lose_answers(1);
     let pause = Write::SetEndpointStatus(endpoint, EndpointStatus::Paused);
     assert!(harness.dispatcher.commit(pause.into()).await.is_err());
-    let health = async || harness.dispatcher.health(endpoint).await.unwrap().unwrap();
+    let health = async || harness.dispatcher.health(endpoint).await.unwrap().unwrap().health;
     until(async || health().await.status == EndpointStatus::Paused).await;
     harness.publish("one", None).await;
     harness.stop().await;

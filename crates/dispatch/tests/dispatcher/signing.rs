@@ -1,6 +1,6 @@
 //! Signed means signed: nothing leaves without a signature that should have one.
 
-use railpost_dispatch::Dispatcher;
+use railpost_dispatch::{Dispatcher, ServedHealth};
 use railpost_engine::{EndpointStatus, Span, Timestamp};
 use railpost_store::{Source, SystemSource, Write};
 use railpost_wire::{EndpointId, Verifier};
@@ -14,9 +14,9 @@ async fn secret_of(harness: &Harness, endpoint: EndpointId) -> railpost_wire::Se
 }
 
 async fn is_blocked(dispatcher: &Dispatcher, endpoint: EndpointId) -> bool {
-    let health = dispatcher.health(endpoint).await.unwrap().unwrap();
+    let ServedHealth { health, blocked } = dispatcher.health(endpoint).await.unwrap().unwrap();
     assert_eq!(health.status, EndpointStatus::Active);
-    assert_eq!(dispatcher.blocked(endpoint).await.unwrap().is_some(), health.blocked);
+    assert_eq!(blocked.is_some(), health.blocked);
     health.blocked
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::retry::Retry;
 use crate::{
     Attempt, AttemptResult, AttemptToken, DeadReason, DeliveryState, Effect, Guarantee,
-    IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition, classify,
+    IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition,
 };
 
 /// An attempt under way whose endpoint was removed: it still takes a place.
@@ -79,6 +79,7 @@ impl Engine {
             Phase::Waiting { until } => self.timers.set(until, Alarm::Delivery(key)),
             Phase::InFlight(_) | Phase::Dead(_) => {}
         }
+        self.count_head(key);
     }
 
     pub(super) fn delivery_due(&mut self, key: DeliveryKey) {
@@ -86,6 +87,7 @@ impl Engine {
             && matches!(tracked.phase, Phase::Waiting { until } if until <= self.now)
         {
             self.make_ready(key);
+            self.count_head(key);
         }
     }
 
@@ -129,6 +131,7 @@ impl Engine {
             true => record_first(key, tracked, served, self.now),
             false => start_effect(key, tracked, served),
         });
+        self.count_head(key);
     }
 
     /// An at-most-once delivery is recorded as sent: it may leave.
@@ -176,11 +179,11 @@ impl Engine {
     fn flight_ended(&mut self, token: AttemptToken, flight: Flight, result: AttemptResult) {
         let key = token.delivery;
         let endpoint = self.release(key);
-        let served = &mut self.endpoints[endpoint];
-        let outcome = classify(result, &served.policy.outcomes);
+        let outcome = self.endpoints[endpoint].classify(result, self.now);
         let TrackedDelivery { id: delivery, place, .. } = self.deliveries[key];
         let ended = EndedAttempt { result, delivery, place, probe: flight.probe };
-        let verdict = served.attempt_ended(&ended, outcome, self.now);
+        let verdict = self
+            .change_endpoint(endpoint, |served, now| served.attempt_ended(&ended, outcome, now));
         self.announce(endpoint, &verdict);
         self.decide(token, flight, result, outcome);
         self.enqueue_endpoint(endpoint);
@@ -262,6 +265,7 @@ impl Engine {
             Some(place) if self.endpoints[endpoint].policy.dead_letters_hold() => {
                 self.record(key, DeliveryState::Dead { reason, holds: true }, attempt);
                 self.deliveries[key].phase = Phase::Dead(reason);
+                self.count_head(key);
                 self.notify(endpoint, NoticeKind::LaneHeld { lane: place.lane, delivery: id });
             }
             _ => self.close(key, DeliveryState::Dead { reason, holds: false }, attempt),

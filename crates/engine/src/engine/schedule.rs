@@ -67,6 +67,10 @@ impl Schedule {
         key
     }
 
+    pub(super) fn find_tenant(&self, id: &TenantId) -> Option<TenantKey> {
+        self.by_id.get(id).copied()
+    }
+
     pub(super) fn set_limit(&mut self, key: TenantKey, limit: Option<RateLimit>, now: Timestamp) {
         let tenant = &mut self.tenants[key];
         match (&mut tenant.bucket, limit) {

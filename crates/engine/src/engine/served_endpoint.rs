@@ -3,15 +3,17 @@
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
+use super::open_lanes::Heads;
 use super::seen_ids::SeenIds;
 use super::unkeyed::Unkeyed;
 use super::{Lane, Ready, TenantKey};
 use crate::breaker::{self, Breaker, BreakerPermit, BreakerState};
-use crate::classify::{GONE, holds_endpoint};
-use crate::limits::{FAILING_RECORD_AFTER, QUARANTINE_AFTER_MAX};
+use crate::classify::{GONE, classify, classify_after_rotation, holds_endpoint};
+use crate::limits::{FAILING_RECORD_AFTER, QUARANTINE_AFTER_MAX, ROTATION_LENIENCY};
 use crate::token_bucket::TokenBucket;
 use crate::{
-    AttemptResult, Endpoint, EndpointStatus, LaneId, NoticeKind, Outcome, Place, Policy, Timestamp,
+    AttemptResult, Endpoint, EndpointStatus, LaneId, LastError, NoticeKind, Outcome, Place, Policy,
+    Timestamp,
 };
 
 #[derive(Debug)]
@@ -23,6 +25,12 @@ pub(super) struct ServedEndpoint {
     /// Whether nothing can be sent to it as it is.
     pub(super) blocked: bool,
     failing: Failing,
+    /// Since when it is in its state, but for the end of a `Retry-After`.
+    pub(super) since: Option<Timestamp>,
+    pub(super) last_error: Option<LastError>,
+    pub(super) last_success_at: Option<Timestamp>,
+    /// When a secret of it was last rotated.
+    rotated_at: Option<Timestamp>,
     /// Attempts under way, those included that were under way when it was last removed.
     pub(super) in_flight: u32,
     pub(super) ready: Ready,
@@ -36,6 +44,7 @@ pub(super) struct ServedEndpoint {
     pub(super) breaker: Breaker,
     refusals: Refusals,
     pub(super) lanes: FxHashMap<LaneId, Lane>,
+    pub(super) heads: Heads,
     /// The least id that a delivery made since its appearance here can have. What is older may have
     /// a past under another owner.
     appeared: DeliveryId,
@@ -73,7 +82,8 @@ impl ServedEndpoint {
         in_flight: u32,
         now: Timestamp,
     ) -> Self {
-        let Endpoint { id, policy, status, failing_since, .. } = endpoint;
+        let Endpoint { id, policy, status, status_since, failing_since, rotated_at, .. } = endpoint;
+        let is_off = status != EndpointStatus::Active;
         Self {
             id,
             tenant,
@@ -85,6 +95,11 @@ impl ServedEndpoint {
                 since: failing_since.map(|since| since.min(now)),
                 recorded: failing_since.is_some(),
             },
+            // Whether one that is on had to wait before it appeared here is not known.
+            since: status_since.filter(|_| is_off).map(|since| since.min(now)),
+            last_error: None,
+            last_success_at: None,
+            rotated_at,
             in_flight,
             ready: Ready::default(),
             queued: false,
@@ -93,6 +108,7 @@ impl ServedEndpoint {
             breaker: Breaker::new(),
             refusals: Refusals::default(),
             lanes: FxHashMap::default(),
+            heads: Heads::default(),
             appeared: DeliveryId::generate(now.as_millis(), [0; 10]),
             seen_lanes: SeenIds::default(),
             lanes_loading: false,
@@ -104,7 +120,8 @@ impl ServedEndpoint {
         self.failing.since
     }
 
-    pub(super) fn change(&mut self, policy: Policy, now: Timestamp) {
+    pub(super) fn change(&mut self, policy: Policy, rotated_at: Option<Timestamp>, now: Timestamp) {
+        self.rotated_at = rotated_at;
         self.bucket = match (self.bucket.take(), policy.rate_limit) {
             (Some(mut bucket), Some(limit)) => {
                 bucket.set_limit(limit, now);
@@ -125,6 +142,23 @@ impl ServedEndpoint {
         self.failing = Failing::default();
         self.refusals = Refusals::default();
         self.breaker = Breaker::ramping();
+        self.held_until = Timestamp::default();
+    }
+
+    /// A person vouches for it while it waits: the next delivery goes at once, and decides what follows if the
+    /// breaker was open.
+    pub(super) fn end_wait(&mut self, now: Timestamp) {
+        self.breaker.half_open(now);
+        self.held_until = self.held_until.min(now);
+    }
+
+    /// What a result means for it, as it is set up now.
+    pub(super) fn classify(&self, result: AttemptResult, now: Timestamp) -> Outcome {
+        let lately = |at| now.since(at) < ROTATION_LENIENCY;
+        match self.rotated_at.is_some_and(lately) {
+            true => classify_after_rotation(result, &self.policy.outcomes),
+            false => classify(result, &self.policy.outcomes),
+        }
     }
 
     /// Whether a delivery was made since the endpoint appeared here.
@@ -155,7 +189,7 @@ impl ServedEndpoint {
         }
     }
 
-    fn breaker_permit(&self, now: Timestamp) -> BreakerPermit {
+    pub(super) fn breaker_permit(&self, now: Timestamp) -> BreakerPermit {
         match self.policy.breaker {
             Some(_) => self.breaker.permit(now),
             None => BreakerPermit::UpTo(u32::MAX),
@@ -190,6 +224,7 @@ impl ServedEndpoint {
         outcome: Outcome,
         now: Timestamp,
     ) -> EndpointVerdict {
+        self.note_result(ended.result, outcome, now);
         if !ended.result.concerns_endpoint() {
             return EndpointVerdict {
                 notice: self.probe_without_verdict(ended, now),
@@ -210,6 +245,17 @@ impl ServedEndpoint {
                     record,
                     switch_off: self.why_switch_off(ended, outcome, now),
                 }
+            }
+        }
+    }
+
+    fn note_result(&mut self, result: AttemptResult, outcome: Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Acknowledged => {
+                (self.last_error, self.last_success_at) = (None, Some(now));
+            }
+            Outcome::Permanent | Outcome::Retryable => {
+                self.last_error = Some(LastError { at: now, cause: result.into() });
             }
         }
     }

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use railpost_engine::{
     Accepted, Attempt, AttemptResult, AttemptToken, Command, Config, DeadReason, Delivery,
     DeliveryState, Effect, Endpoint, EndpointStatus, Engine, Failure, Input, LaneId, LanePage,
-    LoadTicket, LoadedPage, Place, Policy, Progress, RateLimit, Span, Timestamp,
+    LaneState, LoadTicket, LoadedPage, OpenLanes, Place, Policy, Progress, RateLimit, Span,
+    Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 use serde_json::json;
@@ -18,6 +19,7 @@ enum Step {
     Change(u128, Policy),
     Pause(u128),
     Resume(u128),
+    EndWait(u128),
     Block(u128, bool),
     Remove(u128),
     LimitTenant(Option<RateLimit>),
@@ -180,6 +182,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (endpoint(), any_policy()).prop_map(|(e, p)| Step::Change(e, p)),
         1 => endpoint().prop_map(Step::Pause),
         1 => endpoint().prop_map(Step::Resume),
+        1 => endpoint().prop_map(Step::EndWait),
         1 => (endpoint(), any::<bool>()).prop_map(|(e, blocked)| Step::Block(e, blocked)),
         1 => endpoint().prop_map(Step::Remove),
         1 => prop::option::of(limit).prop_map(Step::LimitTenant),
@@ -245,13 +248,16 @@ impl Chaos {
                 tenant: if endpoint == 1 { "one" } else { "two" }.parse().unwrap(),
                 policy,
                 status,
+                status_since: None,
                 failing_since: None,
+                rotated_at: None,
             }),
             Step::Change(endpoint, policy) => {
-                Input::EndpointChanged { endpoint: id(endpoint), policy }
+                Input::EndpointChanged { endpoint: id(endpoint), policy, rotated_at: None }
             }
             Step::Pause(endpoint) => Input::EndpointPaused(id(endpoint)),
             Step::Resume(endpoint) => Input::EndpointResumed(id(endpoint)),
+            Step::EndWait(endpoint) => Input::EndpointWaitEnded(id(endpoint)),
             Step::Block(endpoint, blocked) => {
                 Input::EndpointBlocked { endpoint: id(endpoint), blocked }
             }
@@ -317,6 +323,21 @@ impl Chaos {
             }
         }
     }
+
+    /// The counts that are kept are what counting the lanes would say.
+    fn check_counts(&self) {
+        for tenant in ["one", "two"] {
+            let OpenLanes { counts, first } =
+                self.engine.open_lanes(&tenant.parse().unwrap(), None, usize::MAX);
+            let of = |state| first.iter().filter(|lane| lane.state == state).count() as u64;
+            assert_eq!(counts.lanes, first.len() as u64);
+            assert_eq!(counts.held, of(LaneState::Held));
+            assert_eq!(counts.in_flight, of(LaneState::InFlight));
+            let loading = of(LaneState::Loading);
+            let counted = counts.held + counts.in_flight + counts.backing_off + counts.ready;
+            assert_eq!(counted + loading, counts.lanes);
+        }
+    }
 }
 
 proptest! {
@@ -331,6 +352,7 @@ proptest! {
         for step in steps {
             chaos.take(step);
             chaos.check_lanes();
+            chaos.check_counts();
             prop_assert!(chaos.engine.in_flight() <= 4);
         }
     }

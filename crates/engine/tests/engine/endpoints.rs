@@ -83,15 +83,16 @@ fn inputs_about_an_unknown_endpoint_are_ignored_and_counted() {
     let inputs = [
         Input::EndpointPaused(endpoint),
         Input::EndpointResumed(endpoint),
+        Input::EndpointWaitEnded(endpoint),
         Input::EndpointRemoved(endpoint),
-        Input::EndpointChanged { endpoint, policy: Default::default() },
+        Input::EndpointChanged { endpoint, policy: Default::default(), rotated_at: None },
         Input::Accepted(vec![accepted]),
     ];
     for input in inputs {
         harness.handle(input);
         assert_eq!(harness.last_ignored(), Some(IgnoredReason::EndpointUnknown));
     }
-    assert_eq!(harness.engine.counters().ignored[IgnoredReason::EndpointUnknown as usize], 5);
+    assert_eq!(harness.engine.counters().ignored[IgnoredReason::EndpointUnknown as usize], 6);
 }
 
 #[test]

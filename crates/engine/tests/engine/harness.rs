@@ -143,7 +143,9 @@ impl Harness {
             tenant: tenant.parse::<TenantId>().expect("a tenant id"),
             policy: policy(json),
             status: EndpointStatus::Active,
+            status_since: None,
             failing_since: None,
+            rotated_at: None,
         }));
     }
 

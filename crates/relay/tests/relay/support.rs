@@ -10,8 +10,8 @@ use railpost_relay::{
     SourceSection, SourceState, SourceStatus, StoreAddress, Trouble,
 };
 use railpost_store::{
-    AcceptBatch, Event, MasterKey, MemoryStore, Receipt, RowRefusal, Setup, SourceName, Store,
-    StoreError, SystemSource, TenantSettings, Write,
+    AcceptBatch, AcceptedBy, Event, MasterKey, MemoryStore, Receipt, RowRefusal, Setup, SourceName,
+    Store, StoreError, SystemSource, TenantSettings, Write,
 };
 use railpost_wire::TenantId;
 use tokio::sync::Notify;
@@ -182,13 +182,15 @@ impl World {
 impl Accept for World {
     async fn accept(
         &self,
+        source: &SourceName,
         tenant: &TenantId,
         events: Vec<Event>,
     ) -> Result<Vec<Receipt>, StoreError> {
         if let Some(error) = self.failure.lock().unwrap().clone() {
             return Err(error);
         }
-        let batch = AcceptBatch { tenant: tenant.clone(), events, idempotency: None };
+        let accepted_by = Some(AcceptedBy::Source(source.clone()));
+        let batch = AcceptBatch { tenant: tenant.clone(), events, accepted_by, idempotency: None };
         let batch = Arc::new(batch);
         let receipts = self.store.accept(batch.clone()).await?;
         let mut accepted = self.accepted.lock().unwrap();

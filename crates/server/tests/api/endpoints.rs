@@ -28,6 +28,8 @@ fn an_endpoint_is_created_shown_changed_and_removed() {
     assert_eq!(changed["revision"], json!(2));
     let mut stored = world.get(&path).expect(200).json();
     stored["updated_at"] = changed["updated_at"].clone();
+    let health = stored.as_object_mut().unwrap().remove("health");
+    assert_eq!(health.unwrap()["state"], "active", "answers to changes leave it out");
     assert_eq!(stored, changed);
     assert_eq!(world.patch(&path, &json!({"timeout": null})).json()["timeout"], json!(null));
     assert_eq!(world.get(ENDPOINTS).expect(200).json()["items"].as_array().unwrap().len(), 1);

@@ -84,6 +84,6 @@ fn an_overview_counts_what_is_open_and_names_who_needs_attention() {
         assert_eq!(overview["endpoints"]["active"], 1);
         assert_eq!(overview["endpoints"]["gone"], 1);
         let needy = &overview["attention"][0];
-        assert_eq!((&needy["endpoint"], &needy["why"]), (&json!(away), &json!("gone")));
+        assert_eq!((&needy["endpoint"], &needy["health"]["state"]), (&json!(away), &json!("gone")));
     }
 }

@@ -13,14 +13,15 @@ const SCOPES: [&str; 3] = ["tenant", "read-only", "publish-only"];
 fn call(world: &World, route: &Route, things: &Things, key: &str) -> Answer {
     let (path, body) = (filled(route, things), body(route, things));
     let headers: &[(&str, &str)] = if body.is_empty() { &[] } else { &JSON };
-    world.call(route.method.as_str(), &path, key, headers, body.as_bytes())
+    world.call(route.operation.method.as_str(), &path, key, headers, body.as_bytes())
 }
 
 /// The routes of a tenant's own, but for the one whose URL is its credential.
 fn of_tenant() -> Vec<Route> {
-    let routes = routes().into_iter().filter(|route| route.path.contains("{tenant}"));
-    let (keyed, open): (Vec<Route>, Vec<Route>) = routes.partition(|r| r.needs != Needs::Nothing);
-    let open: Vec<&str> = open.iter().map(|route| route.path).collect();
+    let routes = routes().into_iter().filter(|route| route.operation.path.contains("{tenant}"));
+    let (keyed, open): (Vec<Route>, Vec<Route>) =
+        routes.partition(|r| r.operation.needs != Needs::Nothing);
+    let open: Vec<&str> = open.iter().map(|route| route.operation.path).collect();
     assert_eq!(open, ["/v1/thin/{tenant}/{endpoint}/{event}"], "no other needs no key");
     keyed
 }
@@ -36,7 +37,8 @@ fn a_key_of_another_tenant_finds_nothing_anywhere() {
     for route in &routes {
         for key in &keys {
             let answer = call(&world, route, &victim, key);
-            let what = format!("{} {}: {}", route.method, route.path, answer.text);
+            let what =
+                format!("{} {}: {}", route.operation.method, route.operation.path, answer.text);
             assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{what}");
             refused += 1;
         }
@@ -44,7 +46,8 @@ fn a_key_of_another_tenant_finds_nothing_anywhere() {
     assert_eq!(refused, routes.len() * SCOPES.len());
     println!("wrong tenant: {} routes with {} keys: {refused} refused", routes.len(), keys.len());
     let thin = "/v1/thin/{tenant}/{endpoint}/{event}";
-    let thin = railpost_api::routes().into_iter().find(|route| route.path == thin).unwrap();
+    let thin =
+        railpost_api::routes().into_iter().find(|route| route.operation.path == thin).unwrap();
     let forged = format!("{}?expires=99999999999&signature=AAAA", filled(&thin, &victim));
     assert_eq!(world.call("GET", &forged, &keys[0], &[], b"").expect(404).code(), "not_found");
 }
@@ -59,7 +62,7 @@ fn nobody_learns_whether_a_tenant_exists() {
     for route in of_tenant() {
         let (there, absent) =
             (call(&world, &route, &victim, &key), call(&world, &route, &missing, &key));
-        assert_eq!(there.text.replace("victim", "nobody"), absent.text, "{}", route.path);
+        assert_eq!(there.text.replace("victim", "nobody"), absent.text, "{}", route.operation.path);
     }
 }
 
@@ -69,21 +72,23 @@ fn what_is_another_tenants_is_not_found_under_ones_own_path() {
     let (own, victim) = (furnish(&world, "own"), furnish(&world, "victim"));
     let key = world.key("own", "tenant");
     // An event type is known by a name of the tenant's choosing: to describe one is to make it.
-    let makes =
-        |route: &Route| route.method == "PUT" && route.path.ends_with("/event-types/{name}");
-    let named = |route: &Route| route.path.matches('{').count() > 1 && !makes(route);
-    let may = |route: &Route| route.needs != Needs::Admin;
+    let makes = |route: &Route| {
+        route.operation.method == "PUT" && route.operation.path.ends_with("/event-types/{name}")
+    };
+    let named = |route: &Route| route.operation.path.matches('{').count() > 1 && !makes(route);
+    let may = |route: &Route| route.operation.needs != Needs::Admin;
     let routes: Vec<Route> = of_tenant().into_iter().filter(|r| named(r) && may(r)).collect();
     let mut mixed = victim.clone();
     mixed.insert("tenant", own["tenant"].clone());
     for route in &routes {
         let answer = call(&world, route, &mixed, &key);
-        let what = format!("{} {}: {}", route.method, route.path, answer.text);
+        let what = format!("{} {}: {}", route.operation.method, route.operation.path, answer.text);
         assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{what}");
     }
     // A secret of one's own endpoint, but the other's secret.
     let path = "/v1/tenants/{tenant}/endpoints/{endpoint}/secrets/{secret}";
-    let secrets: Vec<&Route> = routes.iter().filter(|r| r.path.starts_with(path)).collect();
+    let secrets: Vec<&Route> =
+        routes.iter().filter(|r| r.operation.path.starts_with(path)).collect();
     assert!(!secrets.is_empty());
     mixed.insert("endpoint", own["endpoint"].clone());
     for route in secrets {
@@ -97,10 +102,10 @@ fn what_one_may_look_at_is_there() {
     let world = World::new();
     let own = furnish(&world, "own");
     let key = world.key("own", "read-only");
-    let looks = |route: &&Route| route.needs == Needs::Read;
+    let looks = |route: &&Route| route.operation.needs == Needs::Read;
     for route in of_tenant().iter().filter(looks) {
         let answer = call(&world, route, &own, &key);
-        assert_eq!(answer.status, 200, "{}: {}", route.path, answer.text);
+        assert_eq!(answer.status, 200, "{}: {}", route.operation.path, answer.text);
     }
 }
 
@@ -109,10 +114,15 @@ fn of_a_tenant_that_does_not_exist_nothing_is_shown() {
     let world = World::new();
     let mut things = furnish(&world, "own");
     things.insert("tenant", "nobody".to_owned());
-    let looks = |route: &&Route| route.method == "GET";
+    let looks = |route: &&Route| route.operation.method == "GET";
     for route in of_tenant().iter().filter(looks) {
         let answer = call(&world, route, &things, &world.admin);
-        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{}", route.path);
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (404, "not_found"),
+            "{}",
+            route.operation.path
+        );
     }
 }
 
@@ -126,11 +136,12 @@ fn without_a_valid_key_every_door_is_closed() {
     let expired = "rp_this-key-was-valid-until-just-a-moment-ago";
     put_expired(&world, expired);
     let keys = ["", "rp_", "rp_unknown", "Bearer", expired, revoked["key"].as_str().unwrap()];
-    let routes: Vec<Route> = routes().into_iter().filter(|r| r.needs != Needs::Nothing).collect();
+    let routes: Vec<Route> =
+        routes().into_iter().filter(|r| r.operation.needs != Needs::Nothing).collect();
     for route in &routes {
         for key in keys {
             let answer = call(&world, route, &things, key);
-            let what = format!("{} {} with `{key}`", route.method, route.path);
+            let what = format!("{} {} with `{key}`", route.operation.method, route.operation.path);
             assert_eq!((answer.status, answer.code().as_str()), (401, "unauthorized"), "{what}");
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
@@ -163,7 +174,7 @@ fn a_scope_that_is_too_small_is_forbidden() {
     let keys = SCOPES.map(|scope| (scope, world.key("own", scope)));
     let mut refused = 0;
     for route in routes() {
-        let too_small: &[&str] = match route.needs {
+        let too_small: &[&str] = match route.operation.needs {
             Needs::Nothing | Needs::AnyKey => &[],
             Needs::Publish => &["read-only"],
             Needs::Read => &["publish-only"],
@@ -172,7 +183,7 @@ fn a_scope_that_is_too_small_is_forbidden() {
         };
         for (scope, key) in keys.iter().filter(|(scope, _)| too_small.contains(scope)) {
             let answer = call(&world, &route, &things, key);
-            let what = format!("{} {} as {scope}", route.method, route.path);
+            let what = format!("{} {} as {scope}", route.operation.method, route.operation.path);
             assert_eq!((answer.status, answer.code().as_str()), (403, "forbidden"), "{what}");
             refused += 1;
         }
@@ -188,8 +199,8 @@ fn no_answer_lets_other_sites_in_and_each_says_how_it_may_be_used() {
     let origin = [("origin", "https://elsewhere.example")];
     for route in routes() {
         let path = filled(&route, &things);
-        let asked = format!("{} {path}", route.method);
-        answers.push((asked, world.call(route.method.as_str(), &path, "", &origin, b"")));
+        let asked = format!("{} {path}", route.operation.method);
+        answers.push((asked, world.call(route.operation.method.as_str(), &path, "", &origin, b"")));
         let preflight = [origin[0], ("access-control-request-method", "POST")];
         let asked = format!("OPTIONS {path}");
         answers.push((asked, world.call("OPTIONS", &path, "", &preflight, b"")));

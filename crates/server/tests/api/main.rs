@@ -23,6 +23,7 @@ mod shapes;
 mod at_rest;
 mod audit;
 mod endpoints;
+mod health;
 mod envelopes;
 mod merging;
 mod event_types;

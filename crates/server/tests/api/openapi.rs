@@ -46,7 +46,11 @@ fn the_server_shows_its_specification_and_pages_to_browse_it() {
     }
     assert_eq!(get("/docs/style.css").headers["content-type"], "text/css; charset=utf-8");
     for route in railpost_api::routes() {
-        assert!(get("/docs").text.contains(route.path), "{} is not on the page", route.path);
+        assert!(
+            get("/docs").text.contains(route.operation.path),
+            "{} is not on the page",
+            route.operation.path
+        );
     }
 }
 

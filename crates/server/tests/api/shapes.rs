@@ -89,7 +89,7 @@ fn impostors(kind: Kind, schema: &Value) -> Vec<Value> {
 fn send(world: &World, route: &Route, things: &Things, media_type: &str, body: &Value) -> Answer {
     let (path, headers) = (filled(route, things), [("content-type", media_type)]);
     let body = body.to_string();
-    world.call(route.method.as_str(), &path, &world.admin, &headers, body.as_bytes())
+    world.call(route.operation.method.as_str(), &path, &world.admin, &headers, body.as_bytes())
 }
 
 /// The problem with a request; a stream names the problem in its line.
@@ -129,7 +129,8 @@ fn an_array_is_never_an_object_and_an_object_never_a_word() {
     let document = openapi();
     let mut refused = 0;
     for route in routes() {
-        let operation = &document["paths"][route.path][route.method.as_str().to_lowercase()];
+        let operation = &document["paths"][route.operation.path]
+            [route.operation.method.as_str().to_lowercase()];
         let content = operation["requestBody"]["content"].as_object();
         for (media_type, described) in content.into_iter().flatten() {
             let mut found = Vec::new();
@@ -138,7 +139,10 @@ fn an_array_is_never_an_object_and_an_object_never_a_word() {
                 for impostor in impostors(kind, &schema) {
                     let body = place.body(&impostor);
                     let answer = send(&world, &route, &things, media_type, &body);
-                    let asked = format!("{} {} {body}: {}", route.method, route.path, answer.text);
+                    let asked = format!(
+                        "{} {} {body}: {}",
+                        route.operation.method, route.operation.path, answer.text
+                    );
                     let problem = problem(media_type, &answer);
                     assert_eq!(problem["status"], 422, "{asked}");
                     // The whole of a CloudEvent is called its body.

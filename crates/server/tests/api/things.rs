@@ -44,7 +44,7 @@ pub(crate) fn furnish(world: &World, tenant: &str) -> Things {
         ("number", "1".to_owned()),
         ("role", "shop_app".to_owned()),
     ]);
-    if routes().iter().any(|route| route.path.contains("{replay}")) {
+    if routes().iter().any(|route| route.operation.path.contains("{replay}")) {
         let body = json!({"action": "replay", "dry_run": true});
         let replay = world.post(&format!("{root}/replays"), &body).expect(202).json();
         things.insert("replay", text(&replay["id"]));
@@ -55,20 +55,22 @@ pub(crate) fn furnish(world: &World, tenant: &str) -> Things {
 /// A route's path with its parameters filled in. A parameter that nobody thought of is a panic: say
 /// above what a tenant has of it.
 pub(crate) fn filled(route: &Route, things: &Things) -> String {
-    let segments = route.path.split('/').map(|segment| {
+    let segments = route.operation.path.split('/').map(|segment| {
         let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         let Some(name) = name else { return segment.to_owned() };
         let thing = things.get(name);
-        thing.unwrap_or_else(|| panic!("{}: what is a tenant's {name}?", route.path)).clone()
+        thing
+            .unwrap_or_else(|| panic!("{}: what is a tenant's {name}?", route.operation.path))
+            .clone()
     });
     segments.collect::<Vec<_>>().join("/")
 }
 
 /// A body that the route would take.
 pub(crate) fn body(route: &Route, things: &Things) -> String {
-    let body = match route.path.rsplit('/').next().unwrap_or_default() {
+    let body = match route.operation.path.rsplit('/').next().unwrap_or_default() {
         "redeliver" => json!({"endpoint": things["endpoint"]}),
         _ => json!({}),
     };
-    if route.method == "GET" { String::new() } else { body.to_string() }
+    if route.operation.method == "GET" { String::new() } else { body.to_string() }
 }

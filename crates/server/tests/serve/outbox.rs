@@ -211,7 +211,7 @@ fn a_refused_row_holds_its_key_until_it_is_retried() {
     assert_eq!((&whole["payload"], &whole["key"]), (&json!(1), &json!("held")));
     let behind = parked["items"][1]["number"].to_string();
     let (code, _, err) =
-        ask(folder.path(), &server, &["outbox", "parked", "skip", "shop", &behind]);
+        ask(folder.path(), &server, &["outbox", "parked", "skip", "shop", &behind, "--yes"]);
     assert_eq!(code, 1, "a row that is no head: {err}");
 
     judge("warn");

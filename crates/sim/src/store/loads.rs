@@ -119,9 +119,15 @@ mod tests {
         let tenant: railpost_wire::TenantId = "tenant-1".parse().unwrap();
         let (policy, status) = (Policy::default(), EndpointStatus::Active);
         let mut store = Store::default();
-        let failing_since = None;
-        let endpoint =
-            Endpoint { id: ENDPOINT, tenant: tenant.clone(), policy, status, failing_since };
+        let endpoint = Endpoint {
+            id: ENDPOINT,
+            tenant: tenant.clone(),
+            policy,
+            status,
+            status_since: None,
+            failing_since: None,
+            rotated_at: None,
+        };
         store.put_endpoint(endpoint);
         store.add_event(1, Event { tenant, key: Some("key".to_owned()) });
         (1..=3).for_each(|number| accept(&mut store, number));
