@@ -67,7 +67,7 @@ pub enum Action {
         #[arg(long, value_name = "JSON|@FILE|-")]
         data: Option<String>,
     },
-    /// Show whether it takes what is sent: health, backlog, lag
+    /// Show its health, backlog and lag
     Health { id: String },
     /// Print its planned attempts
     Schedule {

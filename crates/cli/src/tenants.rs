@@ -30,7 +30,7 @@ pub enum Action {
         #[command(flatten)]
         settings: TenantFlags,
     },
-    /// Erase one with all that is its own
+    /// Erase one with all its data
     Delete {
         id: String,
         #[command(flatten)]

@@ -51,7 +51,7 @@ Administration:
   outbox        Databases that events are relayed from, and rows that were refused
   whoami        What this API key may do
   backup        Write a copy of the store
-  restore       Replace the store by a backup; the server must be stopped
+  restore       Replace the store by a backup, once the server has ended
   store         Check the store for damage
   lines         Begin new lines after the store was restored by other means
   prune         Delete data past its retention
@@ -97,7 +97,7 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Replace the store by a backup
+    /// Replace the store by a backup: stop the server and wait until the process has ended
     Restore(offline::Arguments),
     /// Check the store for damage
     #[command(subcommand)]

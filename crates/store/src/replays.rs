@@ -50,7 +50,7 @@ pub enum ReplayAction {
     Replay,
     /// A held lane moves on; the dead letter stays where people can see it.
     Skip,
-    /// It need not arrive.
+    /// It is closed, and is not sent any more.
     Discard,
     /// Its event is delivered once more, to this endpoint.
     Redeliver {
