@@ -1,7 +1,7 @@
 //! Searching: one box for ids, keys, URLs and descriptions.
 
 use http::Method;
-use railpost_store::limits::LIST_LIMIT_MAX;
+use railpost_store::limits::{FIND_WORDS_LEN_MAX, LIST_LIMIT_MAX};
 use railpost_store::{FindQuery, Found, FoundItem, MatchedField, ReplayAction};
 use railpost_wire::{EndpointId, EventType, Key, TenantId};
 use rustc_hash::FxHashMap;
@@ -143,12 +143,12 @@ async fn find(
     tenant: Option<TenantId>,
     words: &str,
 ) -> Result<Json<FindResults>, Problem> {
-    let query = FindQuery { tenant, words: words.trim().to_owned() };
-    let found = ctx.app.store.find(query).await.map_err(|error| {
-        let problem = Problem::from(error);
-        let field = problem.field.as_deref().map(|_| "q".to_owned());
-        Problem { field, ..problem }
-    })?;
+    let words = words.trim().to_owned();
+    if !(1..=FIND_WORDS_LEN_MAX).contains(&words.len()) {
+        let detail = format!("expected 1 to {FIND_WORDS_LEN_MAX} bytes; got {}", words.len());
+        return Err(Problem::parameter("q", detail));
+    }
+    let found = ctx.app.store.find(FindQuery { tenant, words }).await?;
     let urls = urls(ctx, &found).await?;
     Ok(Json(FindResults { items: found.into_iter().map(|found| view(found, &urls)).collect() }))
 }

@@ -93,7 +93,7 @@ fn tell_resumed(session: &Session, resumed: &Value) -> Outcome {
     let line = match resumed["resumed"].as_str() {
         Some("switched_on") => format!("{id} is switched on: its backlog is sent"),
         Some("half_open") => format!(
-            "the breaker of {id} is half-open: one attempt goes at once; if it is acknowledged, sending goes on"
+            "the breaker of {id} is half-open: one delivery goes at once; if it is acknowledged, sending goes on"
         ),
         Some("retry_after_lifted") => {
             format!(

@@ -6,6 +6,7 @@ use super::Session;
 use super::attempts::{advice, answer, took};
 use super::deliveries::short_url;
 use super::failure::Outcome;
+use super::health::with_relative_times;
 use super::out::{Out, field, with_age};
 use crate::limits::ANSWER_EXCERPT_CHARS;
 
@@ -20,15 +21,13 @@ pub(super) fn tell(session: &Session, story: &Value) -> Outcome {
     }
     tell_event(out, &story["event"])?;
     tell_endpoints(out, story)?;
-    let entries = items(&story["entries"]);
-    let several = items(&story["matched"]).len() > 1;
     let mut day = String::new();
-    for entry in entries {
+    for entry in items(&story["entries"]) {
         tell_day(out, entry, &mut day)?;
-        tell_entry(out, entry, several)?;
+        tell_entry(out, entry)?;
     }
     if let Some(left_off) = story["left_off"].as_u64().filter(|left_off| *left_off > 0) {
-        out.hint(&format!("{left_off} later entries are left off."));
+        out.hint(&format!("{left_off} entries are left off: a story has at most 1,000."));
     }
     Ok(())
 }
@@ -80,11 +79,9 @@ fn tell_day(out: Out, entry: &Value, day: &mut String) -> Outcome {
     out.line(&out.bold(&format!("\n{date} (UTC)")))
 }
 
-fn tell_entry(out: Out, entry: &Value, several: bool) -> Outcome {
+fn tell_entry(out: Out, entry: &Value) -> Outcome {
     let time = entry["at"].as_str().and_then(|at| at.get(11..23)).unwrap_or("-");
-    let url = entry["endpoint_url"].as_str().filter(|_| several);
-    let to = url.map(|url| format!(" [{}]", short_url(url))).unwrap_or_default();
-    let text = format!("{}{to}", field(entry, "text"));
+    let text = with_relative_times(&field(entry, "text"));
     let wrapped = out.wrapped(&text, INDENT);
     for (at, line) in wrapped.iter().enumerate() {
         let time = if at == 0 { time } else { "" };

@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod erasing;
+pub mod many;
 pub mod model;
 
 mod world;

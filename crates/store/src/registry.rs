@@ -262,11 +262,11 @@ impl Endpoint {
         }
     }
 
-    /// When a secret of it was last rotated: the first one comes with the endpoint, any later one replaces
-    /// another.
+    /// When a secret that it signs with was last rotated: the first one comes with the endpoint, any later one
+    /// replaces another.
     fn rotated_at(&self, secrets: &[EndpointSecret]) -> Option<Timestamp> {
         let added = secrets.iter().map(|secret| secret.created_at);
-        added.filter(|at| *at > self.created_at).max()
+        added.filter(|at| *at > self.created_at && self.settings.policy.signed).max()
     }
 }
 

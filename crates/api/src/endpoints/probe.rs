@@ -85,7 +85,9 @@ async fn make_fetchable(ctx: &Ctx, endpoint: &Endpoint, event: &Event) -> Result
     let is_above = |bound: u32| event.payload.len() > bound as usize;
     if settings.envelope == Envelope::Thin || settings.thin_above.is_some_and(is_above) {
         let (tenant, events) = (endpoint.tenant.clone(), vec![event.clone()]);
-        ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency: None }).await?;
+        let accepted_by = ctx.caller.accepted_by();
+        let batch = AcceptBatch { tenant, events, accepted_by, idempotency: None };
+        ctx.app.dispatcher.accept(batch).await?;
     }
     Ok(())
 }

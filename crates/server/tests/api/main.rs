@@ -37,6 +37,8 @@ mod streaming;
 mod reading;
 mod ordering;
 mod replays;
+mod story;
+mod finding;
 mod thin;
 mod idempotency;
 mod limits;
