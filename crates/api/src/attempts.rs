@@ -4,7 +4,7 @@ mod of_endpoint;
 
 use http::Method;
 use railpost_engine::{
-    AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify, classify_past,
+    AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify_past,
 };
 use railpost_store::limits::{LIST_LIMIT_MAX, RESPONSE_BODY_LEN_MAX};
 use railpost_store::{AttemptView as Stored, EndpointSettings, LastAttempt, Timing};
@@ -161,7 +161,8 @@ pub(crate) struct LastAnswer {
 }
 
 impl LastAnswer {
-    fn of(last: &LastAttempt, overrides: &Overrides) -> Self {
+    /// The last answer of a delivery that is in this state.
+    fn of(last: &LastAttempt, state: DeliveryStage, overrides: &Overrides) -> Self {
         let (status, failure) = match last.result {
             AttemptResult::Response { status, .. } => (Some(status), None),
             AttemptResult::Failed(failure) => (None, Some(failure)),
@@ -169,7 +170,7 @@ impl LastAnswer {
         Self {
             at: last.started_at.into(),
             attempt: last.number,
-            outcome: classify(last.result, overrides),
+            outcome: classify_past(last.result, state, overrides),
             status,
             failure,
             message: words(last.result, last.message.as_deref()),
@@ -224,17 +225,18 @@ impl PageDetails {
         self.settings.get(&endpoint).map(|settings| settings.url.clone())
     }
 
-    /// What came of the last attempt of a delivery to this endpoint, if there was one.
+    /// What came of the last attempt of a delivery to this endpoint that is in this state, if there was one.
     pub(super) fn last_answer(
         &self,
         delivery: DeliveryId,
         endpoint: EndpointId,
+        state: DeliveryStage,
     ) -> Option<LastAnswer> {
         let last = self.last.get(&delivery)?;
         let none = Overrides::new();
         let settings = self.settings.get(&endpoint);
         let overrides = settings.map_or(&none, |settings| &settings.policy.outcomes);
-        Some(LastAnswer::of(last, overrides))
+        Some(LastAnswer::of(last, state, overrides))
     }
 
     /// The headers of a delivery's last response, as far as they are kept.

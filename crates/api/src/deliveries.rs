@@ -117,7 +117,11 @@ impl DeliveryView {
             reason: ClosedReason::of(delivery.state),
             holds_lane,
             attempts: delivery.progress.attempts,
-            last_answer: details.last_answer(delivery.id, delivery.endpoint),
+            last_answer: details.last_answer(
+                delivery.id,
+                delivery.endpoint,
+                delivery.state.stage(),
+            ),
             created_at: stored.created_at.into(),
             changed_at: stored.changed_at.into(),
         }

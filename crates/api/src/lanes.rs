@@ -1,7 +1,7 @@
 //! Lanes that a dead letter holds.
 
 use http::Method;
-use railpost_engine::{Command, DeadReason, LaneId, Time};
+use railpost_engine::{Command, DeadReason, DeliveryStage, LaneId, Time};
 use railpost_store::{HeldLane, HeldLaneQuery};
 use railpost_wire::{DeliveryId, EndpointId, Key, Seq};
 use schemars::JsonSchema;
@@ -142,6 +142,6 @@ fn view(held: HeldLane, details: &PageDetails) -> HeldLaneView {
         since: held.since.into(),
         reason: held.reason,
         endpoint_url: details.url(held.endpoint),
-        last_answer: details.last_answer(held.held_by, held.endpoint),
+        last_answer: details.last_answer(held.held_by, held.endpoint, DeliveryStage::Dead),
     }
 }
