@@ -267,9 +267,9 @@ impl Walk {
     /// result. One of them is pressed, the last that is new: those before it are there again after it.
     fn press_what_followed(&mut self, browser: &Browser, page: &str) {
         let controls = browser.controls();
-        let followed = controls.iter().filter(|control| control.follows);
+        let mut followed = controls.iter().filter(|control| control.follows);
         self.found.extend(followed.clone().map(|control| control.kind.clone()));
-        let new = followed.filter(|control| !self.pressed.contains(&control.kind)).last();
+        let new = followed.rfind(|control| !self.pressed.contains(&control.kind));
         if let Some(control) = new {
             self.press(browser, page, control);
         }
@@ -318,9 +318,9 @@ impl Browser {
         }))";
         let found = self.script(script, &[]);
         let (pages, forms) = (page_paths(), form_paths());
-        let path = self.path();
-        let result = forms.iter().chain(&pages).cloned().collect::<Vec<_>>();
-        let page = pattern(&path, &result);
+        // A question or a result has the address of the form that led to it.
+        let addresses: Vec<String> = forms.iter().chain(&pages).cloned().collect();
+        let page = pattern(&self.path(), &addresses);
         let control = |(index, it): (usize, &Value)| {
             let path =
                 it["path"].as_str().unwrap_or_else(|| panic!("a button without a form: {it}"));

@@ -24,13 +24,16 @@ impl Browser {
     }
 }
 
+/// A page, what it says, what is done, and which part of the page then says what.
+type LiveChange<'a> = (&'a str, &'a str, &'a dyn Fn(), &'a str, &'a str);
+
 #[test]
 fn pages_with_figures_change_without_a_reload() {
     let (world, receiver) = (World::new(), Receiver::new());
     let policy = json!({"retry": {"backoff": {"strategy": "fixed", "delay": "10m"}}});
     let endpoint = world.endpoint(&receiver, &policy);
     let browser = Browser::signed_in(&world, &world.admin);
-    let changes: [(&str, &str, &dyn Fn(), &str, &str); 7] = [
+    let changes: [LiveChange<'_>; 7] = [
         ("", "Backlog0", &|| world.publish_refused(&receiver, "e1", 503), ".tiles", "Backlog1"),
         ("/deliveries", "e1", &|| world.publish("e2", "later", None), "tbody", "later"),
         ("/events", "later", &|| world.publish("e3", "third", None), "tbody", "third"),
