@@ -144,7 +144,7 @@ pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
 fn resumed(what: &str) -> &'static str {
     match what {
         "half_open" => {
-            "The breaker is half-open: one attempt goes at once. If it is acknowledged, sending goes on."
+            "The breaker is half-open: the next delivery goes alone. If it is acknowledged, sending goes on."
         }
         "retry_after_lifted" => "The endpoint is not left alone any more: sending goes on.",
         "nothing_to_do" => "Nothing was to be done: the endpoint is sent to.",

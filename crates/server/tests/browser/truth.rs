@@ -344,6 +344,7 @@ fn a_probe_says_what_came_back_and_offers_to_resume() {
     }
     let path = format!("endpoints/{endpoint}");
     world.look_until(&path, |it| it["health"]["waits_for"] == "breaker");
+    world.publish("late", "t", Some("late"));
     let browser = Browser::signed_in(&world, &world.admin);
     browser.go(&page(&format!("/{path}")));
     browser.click("form[action$='/probe'] button");
@@ -357,6 +358,7 @@ fn a_probe_says_what_came_back_and_offers_to_resume() {
     browser.click("main form[action$='/resume'] button");
     browser.says(".flash", "half-open");
     browser.wait_for("h1 ~ span .badge[data-state=active]");
+    world.delivery_in("late", "delivered");
 }
 
 #[test]
