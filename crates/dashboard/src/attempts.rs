@@ -126,8 +126,12 @@ pub(super) fn latest(visit: &PageVisit, attempts: &Value) -> Markup {
         let path = format!("/deliveries/{delivery}#attempt-{}", number(attempt, "number"));
         vec![
             time(&attempt["started_at"]),
-            html! { div { (outcome(attempt)) } },
-            html! { (attempt["message"].as_str().unwrap_or_default()) },
+            html! {
+                div {
+                    (outcome(attempt))
+                    @if let Some(message) = attempt["message"].as_str() { div.muted { (message) } }
+                }
+            },
             html! { a href=(visit.path(&path)) { (shown::id(delivery)) } },
             html! { a href=(visit.path(&format!("/events/{event}"))) { (shown::id(event)) } },
             shown::key(&attempt["key"]),
@@ -135,7 +139,7 @@ pub(super) fn latest(visit: &PageVisit, attempts: &Value) -> Markup {
         ]
     };
     let rows: Vec<_> = items(attempts).iter().map(row).collect();
-    let columns = ["Started", "Outcome", "Message", "Delivery", "Event", "Key", "Attempt"];
+    let columns = ["Started", "Outcome", "Delivery", "Event", "Key", "Attempt"];
     html! {
         section {
             h2 { "Latest attempts" }

@@ -37,7 +37,7 @@ pub(super) async fn page(visit: PageVisit) -> PageResult {
             (empty("Nothing has this id, key or URL.", None))
             (hint())
         }
-        @for (kind, heading) in KINDS { (section(heading, found, kind)) }
+        @for (kind, heading) in KINDS { (section(&visit, heading, found, kind)) }
         @if visit.tenant.is_some() && visit.may(Needs::Admin) {
             p { a href={ "/dashboard/find?" (asked) } { "Search all tenants" } }
         }
@@ -78,7 +78,7 @@ fn address(hit: &Value) -> String {
     }
 }
 
-fn section(heading: &str, found: &[Value], kind: &str) -> Markup {
+fn section(visit: &PageVisit, heading: &str, found: &[Value], kind: &str) -> Markup {
     let of_kind = found.iter().filter(|hit| text(hit, "kind") == kind);
     let row = |hit: &Value| {
         let id = text(hit, "id");
@@ -89,10 +89,12 @@ fn section(heading: &str, found: &[Value], kind: &str) -> Markup {
             html! { (text(hit, "tenant")) },
         ]
     };
+    let columns = ["Id", "What", "Found by", "Tenant"];
+    let columns = if visit.tenant.is_some() { &columns[..3] } else { &columns };
     let rows: Vec<_> = of_kind.map(row).collect();
     html! {
         @if !rows.is_empty() {
-            section { h2 { (heading) } (table(heading, &["Id", "What", "Found by", "Tenant"], &rows)) }
+            section { h2 { (heading) } (table(heading, columns, &rows)) }
         }
     }
 }

@@ -50,14 +50,15 @@ pub(super) async fn act(visit: PageVisit, action: &'static str) -> PageResult {
         return question(action, held.unwrap_or(&Value::Null)).ask(&visit);
     }
     let answered = visit.post(&format!("/lanes/{lane}/{action}"), None).await;
-    let letter = match visit.or_redirect("/lanes", answered)? {
-        Ok(letter) => letter,
+    let released = match visit.or_redirect("/lanes", answered)? {
+        Ok(released) => released,
         Err(back) => return Ok(back),
     };
+    let letter = &released["delivery"];
     let said = format!("The lane is released: {}.", done(action));
     Ok(match action {
-        "skip" => visit.redirect_with_undo("/lanes", said, replay(&visit, &letter)),
-        "discard" => visit.redirect_with_undo("/lanes", said, redelivery(&visit, &letter)),
+        "skip" => visit.redirect_with_undo("/lanes", said, replay(&visit, letter)),
+        "discard" => visit.redirect_with_undo("/lanes", said, redelivery(&visit, letter)),
         _ => visit.redirect("/lanes", said),
     })
 }

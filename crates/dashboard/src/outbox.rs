@@ -21,7 +21,7 @@ const FIRST_SECTION: &str = "\
 [[outbox]]
 name = \"shop\"
 url = \"postgres://railpost:secret@db.example/shop\"
-tenant = \"acme\"";
+tenant = \"default\"";
 
 pub(super) async fn list(visit: PageVisit) -> PageResult {
     let sources = visit.get("/outbox").await?;
@@ -84,6 +84,7 @@ fn state(source: &Value) -> Markup {
     badge(match text(source, "state") {
         "elsewhere" => "read_by_another_server",
         "trouble" => "not_read",
+        "removed" => "not_configured",
         other => other,
     })
 }
@@ -118,7 +119,7 @@ pub(super) async fn detail(visit: PageVisit) -> PageResult {
     let parked = parked::section(&visit, &source).await?;
     let body = html! {
         div.heading { h1.breaks { "Source " (name) } (state(&source)) }
-        p.lead { (mode(text(&source, "mode"))) " " code { (text(&source, "url")) } }
+        @if let Some(url) = source["url"].as_str() { p.lead { (mode(text(&source, "mode"))) " " code { (url) } } }
         (trouble(&source["trouble"]))
         div.actions { (check_button(&visit, "Check this source")) }
         (facts(&source))
@@ -141,7 +142,7 @@ fn trouble(trouble: &Value) -> Markup {
         @if !trouble.is_null() {
             div.flash.problem role="alert" {
                 p { strong { "✕ Not read: " } (text(trouble, "problem")) }
-                p.hint { "It began " (time(&trouble["since"])) "." }
+                @if !trouble["since"].is_null() { p.hint { "It began " (time(&trouble["since"])) "." } }
                 @match trouble["fix"].as_str() {
                     Some(fix) => { p { "What to do:" } pre tabindex="0" { code { (fix) } } }
                     None => { p { "Railpost tries again by itself." } }

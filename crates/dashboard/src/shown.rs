@@ -153,7 +153,7 @@ fn mark(word: &str) -> (&'static str, &'static str) {
         | "handed_over_again" => ("●", "calm"),
         "waiting" | "retryable" | "paused" | "warning" => ("◷", "wait"),
         "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held"
-        | "blocked" | "not_read" | "lost" | "bad" => ("✕", "bad"),
+        | "blocked" | "not_read" | "not_configured" | "lost" | "bad" => ("✕", "bad"),
         _ => ("○", "plain"),
     }
 }

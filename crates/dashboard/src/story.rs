@@ -15,7 +15,7 @@ pub(super) fn timeline(visit: &PageVisit, story: &Value) -> Markup {
             h2 id="story" { "What happened" }
             ol.timeline.story {
                 @for (index, entry) in entries.iter().enumerate() {
-                    li id={ "entry-" (index) } class=(tone(entry)) { (line(visit, story, entry)) }
+                    li id={ "entry-" (index) } class=(tone(entry)) { (line(visit, entry)) }
                 }
             }
             @if number(story, "left_off") > 0 {
@@ -40,7 +40,7 @@ fn tone(entry: &Value) -> &str {
     }
 }
 
-fn line(visit: &PageVisit, story: &Value, entry: &Value) -> Markup {
+fn line(visit: &PageVisit, entry: &Value) -> Markup {
     let (endpoint, delivery) = (text(entry, "endpoint"), text(entry, "delivery"));
     let attempt = &entry["attempt"];
     html! {
@@ -53,10 +53,10 @@ fn line(visit: &PageVisit, story: &Value, entry: &Value) -> Markup {
         @if !endpoint.is_empty() || !delivery.is_empty() {
             p.muted.about {
                 @if !endpoint.is_empty() {
-                    a href=(visit.path(&format!("/endpoints/{endpoint}"))) { (url_of(story, endpoint)) }
+                    "endpoint " a href=(visit.path(&format!("/endpoints/{endpoint}"))) { (shown::id(endpoint)) } " "
                 }
                 @if !delivery.is_empty() {
-                    " delivery " a href=(visit.path(&format!("/deliveries/{delivery}"))) { (shown::id(delivery)) }
+                    "delivery " a href=(visit.path(&format!("/deliveries/{delivery}"))) { (shown::id(delivery)) }
                 }
             }
         }
@@ -66,13 +66,6 @@ fn line(visit: &PageVisit, story: &Value, entry: &Value) -> Markup {
             (attempts::response(attempt))
         }
     }
-}
-
-/// The URL of an endpoint of the story, or its id once it is deleted.
-fn url_of<'a>(story: &'a Value, endpoint: &'a str) -> &'a str {
-    let mut endpoints = list(story, "matched").iter().chain(list(story, "not_matched"));
-    let found = endpoints.find(|it| text(it, "endpoint") == endpoint);
-    found.map(|it| text(it, "url")).filter(|url| !url.is_empty()).unwrap_or(endpoint)
 }
 
 /// Which endpoints the event did not go to, and why.

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::limits::{
-    READ_PAUSE, SILENCE_MAX, STATUSES_PER_TIMEOUT, STOP_PATIENCE, WAL_SENDER_TIMEOUT,
+    READ_PAUSE, SILENCE_MAX, STATUSES_PER_TIMEOUT, STOP_TIMEOUT, WAL_SENDER_TIMEOUT,
 };
 use crate::pgoutput::Message;
 use crate::transport::Socket;
@@ -182,7 +182,7 @@ impl Stream {
         self.items.close();
         self.feedback.send_modify(|feedback| feedback.stop = true);
         // A task that takes too long ends when it is dropped.
-        let _ = timeout(STOP_PATIENCE, &mut self.task).await;
+        let _ = timeout(STOP_TIMEOUT, &mut self.task).await;
     }
 }
 

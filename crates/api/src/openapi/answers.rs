@@ -424,3 +424,23 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "The role may not call `railpost_emit` any more. Its events stay.",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_meaning_is_of_a_route_and_is_given_once() {
+        let routes: BTreeSet<(String, &str)> = crate::routes()
+            .iter()
+            .map(|route| (route.method.as_str().to_owned(), route.path))
+            .collect();
+        let mut seen = BTreeSet::new();
+        for (method, path, _) in ANSWERS {
+            assert!(routes.contains(&((*method).to_owned(), path)), "{method} {path} is no route");
+            assert!(seen.insert((method, path)), "{method} {path} has two meanings");
+        }
+    }
+}

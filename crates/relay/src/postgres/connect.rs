@@ -18,8 +18,8 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQuer
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::{Location, SourceConfig};
-use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT};
-use crate::tools::StoreAddress;
+use crate::context::StoreAddress;
+use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, READER_IDLE_MAX, STATEMENT_TIMEOUT};
 use crate::trouble::Trouble;
 
 /// A setting of each session, and its value: behind a pooler it is not there.
@@ -114,7 +114,8 @@ impl Address {
             ("jit", "off".to_owned()),
             ("statement_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
             ("lock_timeout", LOCK_TIMEOUT.as_millis().to_string()),
-            ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
+            // A process that stands still frees the rows that it was about to remove.
+            ("idle_in_transaction_session_timeout", READER_IDLE_MAX.as_millis().to_string()),
             // What was taken is durable in the store. A crash that undoes its removal costs a duplicate.
             ("synchronous_commit", "off".to_owned()),
             // A reader whose machine vanished frees its lock within 15 seconds.

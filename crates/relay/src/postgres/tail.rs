@@ -18,21 +18,21 @@ use super::connect::{Address, Session};
 use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
 use super::table::{Missing, Table};
 use crate::config::{Mode, SourceConfig};
+use crate::context::Observation;
 use crate::handover::Handover;
 use crate::limits::{
-    BACK_OFF_MAX, BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, REMOVE_EVERY, SLOT_WAIT_MAX,
-    TAIL_TICK,
+    BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, LEASE_RENEW_AFTER, REMOVE_EVERY,
+    SLOT_WAIT_MAX, TAIL_TICK,
 };
 use crate::row::SourceRow;
-use crate::run::Running;
+use crate::run::SourceTask;
 use crate::status::SlotStatus;
-use crate::tools::Observation;
 use crate::trouble::Trouble;
 
 /// Follows the log until something fails.
-pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<(), Trouble> {
-    let config = &*running.config;
-    let address = Address::of(config, running.tools.store_address.as_ref())?;
+pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<(), Trouble> {
+    let config = &*task.config;
+    let address = Address::of(config, task.context.store_address.as_ref())?;
     let session = address.connect(config.name.as_str()).await?;
     let table = match config.mode {
         Mode::Messages => None,
@@ -42,10 +42,10 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         .replication_target()?
         .with_application_name(&format!("railpost outbox {}", config.name));
     check_publication(&session, config).await?;
-    let (stream, from) = begin(running, handover, &target, table.as_ref()).await?;
-    running.reading();
+    let (stream, from) = begin(task, handover, &target, table.as_ref()).await?;
+    task.reading();
     let mut tail = Tail {
-        running,
+        task,
         config,
         session,
         table,
@@ -65,7 +65,7 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
     if let Err(Ended::PublicationMissing(error)) = &ended
         && check_publication(&tail.session, config).await.is_ok()
     {
-        give_up_slot(running, &target, error).await?;
+        give_up_slot(task, &target, error).await?;
     }
     ended.map_err(|ended| match ended {
         Ended::Trouble(trouble) => trouble,
@@ -98,14 +98,14 @@ async fn check_publication(session: &Session, config: &SourceConfig) -> Result<(
 }
 
 /// The publication was dropped and made again: a new slot, which the next try makes, begins behind it.
-async fn give_up_slot(running: &Running, target: &Target, error: &Error) -> Result<(), Trouble> {
-    let config = &*running.config;
+async fn give_up_slot(task: &SourceTask, target: &Target, error: &Error) -> Result<(), Trouble> {
+    let config = &*task.config;
     let failed = |error: Error| trouble(&error, config);
     let alarm = format!(
         "the publication was away for a while, and slot {} is made again: {error}",
         config.slot
     );
-    running.tools.observer.observe(&config.name, &Observation::Alarm(&alarm));
+    task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
     let mut connection = Connection::connect(target).await.map_err(failed)?;
     connection.drop_slot(&config.slot).await.map_err(failed)
 }
@@ -116,25 +116,34 @@ struct Began {
     position: Lsn,
 }
 
-/// Makes sure of the slot, reads the table if the log cannot tell all, and starts the stream.
+/// Makes sure of the slot, starts the stream, and reads the table if the log cannot tell all.
 async fn begin(
-    running: &Running,
+    task: &SourceTask,
     handover: &mut Handover,
     target: &Target,
     table: Option<&Table>,
 ) -> Result<(Stream, Began), Trouble> {
-    let config = &*running.config;
+    let config = &*task.config;
     let failed = |error: Error| trouble(&error, config);
     let mut connection = Connection::connect(target).await.map_err(failed)?;
     let system = connection.identify_system().await.map_err(failed)?;
-    let sources = &running.tools.sources;
+    let sources = &task.context.sources;
     let saved = sources.source_position(&config.name).await?;
     let known = saved
         .filter(|saved| saved.system == system.system_id)
         .map(|saved| Lsn::from_u64(saved.number));
     let plan = plan(&mut connection, config, known, &system).await?;
+    let publications = [config.slot.as_str()];
+    let start = Start {
+        slot: &config.slot,
+        from: plan.from,
+        publications: &publications,
+        messages: config.mode == Mode::Messages,
+    };
+    // The process that has the slot reads the source: without it the table is another reader's.
+    let stream = connection.start(&start).await.map_err(failed)?;
     if let Some(alarm) = &plan.alarm {
-        running.tools.observer.observe(&config.name, &Observation::Alarm(alarm));
+        task.context.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
     let began = Began { system: system.system_id, position: plan.from };
     if let Some(table) = table.filter(|_| plan.read_table) {
@@ -144,14 +153,6 @@ async fn begin(
     // before the table was read, so that it is read again if that was interrupted.
     let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
     sources.save_source_position(&config.name, handover.epoch(), position).await?;
-    let publications = [config.slot.as_str()];
-    let start = Start {
-        slot: &config.slot,
-        from: plan.from,
-        publications: &publications,
-        messages: config.mode == Mode::Messages,
-    };
-    let stream = connection.start(&start).await.map_err(failed)?;
     Ok((stream, began))
 }
 
@@ -217,7 +218,7 @@ async fn plan(
 
 /// A source whose log is followed.
 struct Tail<'r> {
-    running: &'r Running,
+    task: &'r SourceTask,
     config: &'r SourceConfig,
     /// For looking at the slot.
     session: Session,
@@ -252,7 +253,7 @@ impl Tail<'_> {
                         self.take(frame)?;
                     }
                 }
-                () = self.running.wake.notified() => {
+                () = self.task.wake.notified() => {
                     handover.renew().await?;
                     continue;
                 }
@@ -341,17 +342,18 @@ impl Tail<'_> {
         loop {
             match handover.hand_over(&self.rows).await {
                 Ok(_) => break,
-                Err(trouble @ Trouble::Store(_)) => self.running.in_trouble(trouble, back_off),
+                Err(trouble @ Trouble::Store(_)) => self.task.in_trouble(trouble, back_off),
                 Err(trouble) => return Err(trouble),
             }
             tokio::time::sleep(back_off).await;
-            back_off = (back_off * 2).min(BACK_OFF_MAX);
+            // A lease that ends meanwhile would end the stream too.
+            back_off = (back_off * 2).min(LEASE_RENEW_AFTER);
             handover.renew().await.or_else(|trouble| match trouble {
                 Trouble::Store(_) => Ok(()),
                 trouble => Err(trouble),
             })?;
         }
-        self.running.reading();
+        self.task.reading();
         self.rows.clear();
         if self.taken.is_empty() {
             self.remove_at = Instant::now() + REMOVE_EVERY;
@@ -377,11 +379,11 @@ impl Tail<'_> {
             return Ok(());
         }
         let position = SourcePosition { system: self.system.clone(), number: self.done.as_u64() };
-        let sources = &self.running.tools.sources;
+        let sources = &self.task.context.sources;
         sources.save_source_position(&self.config.name, handover.epoch(), position).await?;
         stream.confirm(self.done);
         (self.noted, self.noted_at) = (self.done, Instant::now());
-        self.running.status.caught_up();
+        self.task.status.caught_up();
         Ok(())
     }
 
@@ -399,7 +401,7 @@ impl Tail<'_> {
                 lost: row.try_get::<_, Option<bool>>(2)?.unwrap_or_default(),
             },
         };
-        self.running.status.lock().slot = Some(status);
+        self.task.status.lock().slot = Some(status);
         Ok(())
     }
 }

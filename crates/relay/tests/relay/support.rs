@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use railpost_relay::{
-    Accept, EventCheck, Observation, Relay, RelayTools, SourceConfig, SourceObserver,
+    Accept, EventCheck, Observation, Relay, RelayContext, SourceConfig, SourceObserver,
     SourceSection, SourceState, SourceStatus, StoreAddress, Trouble,
 };
 use railpost_store::{
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) fn setup() -> Setup {
     Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) }
@@ -79,7 +79,7 @@ impl World {
         sources: Vec<SourceConfig>,
         store_address: Option<StoreAddress>,
     ) -> Relay {
-        let tools = RelayTools {
+        let context = RelayContext {
             accept: self.clone(),
             checks: self.clone(),
             sources: self.store.clone(),
@@ -87,7 +87,7 @@ impl World {
             holder: holder.to_owned(),
             store_address,
         };
-        Relay::start(sources, &tools)
+        Relay::start(sources, &context)
     }
 
     /// What was accepted so far.
@@ -155,7 +155,7 @@ impl World {
                 changed.await;
             }
         };
-        if timeout(PATIENCE, waiting).await.is_err() {
+        if timeout(WAIT_MAX, waiting).await.is_err() {
             panic!("it did not happen: {}", told());
         }
     }
@@ -172,7 +172,7 @@ impl World {
                 let _ = timeout(Duration::from_millis(200), changed).await;
             }
         };
-        if timeout(PATIENCE, waiting).await.is_err() {
+        if timeout(WAIT_MAX, waiting).await.is_err() {
             panic!("{} rows are parked, not {rows}", parked().await);
         }
     }

@@ -53,6 +53,9 @@ pub(super) struct Task {
     status_due: bool,
     /// When the server was last heard of, or last not listened to.
     heard_at: Instant,
+    /// Whether the last read brought few bytes, and whether any of them were changes.
+    is_small_read: bool,
+    has_changes: bool,
     /// Until when the socket is left alone.
     paused_until: Option<Instant>,
 }
@@ -86,6 +89,8 @@ impl Task {
             timing,
             status_due: true,
             heard_at: Instant::now(),
+            is_small_read: false,
+            has_changes: false,
             paused_until: None,
         };
         (task, receiver)
@@ -106,6 +111,7 @@ impl Task {
         loop {
             self.take_messages()?;
             self.send_batch();
+            self.pause_after_changes();
             if self.status_due && self.output.is_empty() && self.broken.is_none() {
                 self.write_status();
             }
@@ -120,8 +126,7 @@ impl Task {
                         return Err(self.broken.take().unwrap_or_else(closed));
                     }
                     self.heard_at = Instant::now();
-                    let pause = (len < SMALL_READ_LEN).then_some(self.timing.read_pause);
-                    self.paused_until = pause.map(|pause| self.heard_at + pause);
+                    self.is_small_read = len < SMALL_READ_LEN;
                 }
                 () = sleep_until(pause_end), if is_paused => self.paused_until = None,
                 room = self.room.clone().acquire_many_owned(needed), if needed > 0 => {
@@ -172,9 +177,18 @@ impl Task {
         }
     }
 
+    /// Leaves the socket alone for a moment if changes trickle in. A keepalive is no reason to: a change that
+    /// follows it would wait for nothing.
+    fn pause_after_changes(&mut self) {
+        if std::mem::take(&mut self.has_changes) && self.is_small_read {
+            self.paused_until = Some(self.heard_at + self.timing.read_pause);
+        }
+    }
+
     fn take_data(&mut self, data: bytes::Bytes) -> Result<(), Error> {
         match backend::stream_data(data)? {
             StreamData::Plugin(data) => {
+                self.has_changes = true;
                 let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
                 let message = pgoutput::decode(data)
                     .map_err(|error| Error::new(ErrorKind::Protocol, error.to_string()))?;

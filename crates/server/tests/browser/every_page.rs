@@ -80,8 +80,10 @@ fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World 
 
 /// An event that failed, was held, replayed and delivered.
 fn told_event(world: &World, receiver: &Receiver) {
-    receiver.answers(&[422]);
-    world.publish("told", "order.refunded", Some("order-77"));
+    let policy = json!({"retry": {"backoff": {"strategy": "fixed", "delay": "1ms"}}, "quarantine_after": null});
+    world.endpoint_with(&json!({"url": receiver.url(), "types": ["shipment.*"], "policy": policy, "description": "the warehouse"}));
+    receiver.answers(&[503, 422]);
+    world.publish("told", "shipment.delayed", Some("shipment-77"));
     let letter = world.delivery_in("told", "dead");
     world.act(&format!("dead-letters/{}/replay", letter["id"].as_str().unwrap())).expect(200);
     world.delivery_in("told", "delivered");
@@ -264,8 +266,11 @@ impl Browser {
         let Some(folder) = std::env::var_os("RAILPOST_SCREENSHOTS").map(PathBuf::from) else {
             return;
         };
-        let size = "return [innerWidth, Math.min(document.documentElement.scrollHeight, 1600)]";
-        let size = self.script(size, &[]);
+        // A story is told to its end.
+        let height_max = if name.starts_with("story") { 3000 } else { 1600 };
+        let size =
+            "return [innerWidth, Math.min(document.documentElement.scrollHeight, arguments[0])]";
+        let size = self.script(size, &[height_max.into()]);
         let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
         let shot = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         let shot = self.chromium("Page.captureScreenshot", &shot);

@@ -85,6 +85,9 @@ fn an_event_tells_its_story_in_order() {
     for kind in ["accepted", "attempt", "held", "replayed", "delivered"] {
         assert!(told.iter().any(|it| it == kind), "no {kind} in {told:?}");
     }
+    let place = |kind: &str| told.iter().rposition(|it| it == kind).unwrap();
+    assert!(place("held") < place("replayed"), "{told:?}");
+    assert!(place("replayed") < place("delivered"), "{told:?}");
     for words in ["HTTP 503", "HTTP 422", "HTTP 200", "webhook-id", "x-told", "in all"] {
         browser.says(".story", words);
     }

@@ -42,7 +42,7 @@ fn an_endpoint_is_created_shown_changed_and_deleted() {
     }
     assert_eq!(world.json(&["endpoints", "show", id])["description"], "orders");
     assert_eq!(world.json(&["endpoints", "pause", id])["status"], "paused");
-    assert!(world.run(&["endpoints", "resume", id]).expect(0).out.contains("is active"));
+    assert!(world.run(&["endpoints", "resume", id]).expect(0).out.contains("is switched on"));
     assert_eq!(world.json(&["endpoints", "health", id])["open"], 0);
     assert_eq!(world.run(&["endpoints", "schedule", id]).expect(0).out.lines().count(), 7);
     assert_eq!(world.run(&["schedule", id, "--attempts", "3"]).expect(0).out.lines().count(), 3);

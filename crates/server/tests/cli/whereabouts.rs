@@ -67,11 +67,13 @@ fn a_story_tells_of_an_event_that_failed_was_held_replayed_and_delivered() {
             "> webhook-id: ",
             "> webhook-signature: ",
             "< 422 in ",
-            "eplayed",
+            "Its lane is held",
+            "> X-Replay: true",
             "< 200 in ",
             "Delivered",
         ],
     );
+    assert_in_order(&story, &["Its lane is held", "Replayed with the API key", "Delivered"]);
     assert!(story.lines().all(|line| line.chars().count() <= 120), "{story}");
     assert_eq!(world.json(&["events", "story", &event])["event"]["id"], event.as_str());
 }

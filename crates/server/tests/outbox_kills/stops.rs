@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::judge::Written;
 use super::kills::{Home, Mode, PATIENCE, seed, subscribe, until_empty, until_relaying};
-use super::process::Running;
+use super::process::{ADMIN_KEY, Running};
 use super::receiver::Receiver;
 use super::source::Source;
 use super::writers::Writers;
@@ -46,19 +46,22 @@ pub(crate) async fn own_stores(mode: Mode) -> Result<Summary, String> {
     let source = Source::create(mode, "stops").await;
     let receiver = Receiver::start();
     let homes = [Home::new(&source, None), Home::new(&source, None)];
-    let servers = [homes[0].start().await, homes[1].start().await];
+    let first = homes[0].start().await;
+    until_reading(&first);
+    let servers = [first, homes[1].start().await];
     servers.iter().for_each(|server| subscribe(server, &receiver));
     let writers = Writers::start(&source, &receiver, &mut dice).await;
     until_relaying(&receiver, 0).await?;
     let mut stood_still = Duration::ZERO;
-    // The second one reads after the first was stopped, so the third stop is of a reader that was one before.
-    for (number, stopped) in [0, 1, 0].into_iter().enumerate() {
-        stop(&servers[stopped]);
+    let mut going_on = Vec::new();
+    for (number, server) in (1..).zip(servers) {
+        stop(&server);
         let begun = Instant::now();
         writers.note_kill();
-        until_relaying(&receiver, number as u32 + 1).await?;
+        until_relaying(&receiver, number).await?;
         stood_still += begun.elapsed();
-        servers[stopped].signal("CONT");
+        server.signal("CONT");
+        going_on.push(server);
     }
     let written = writers.stop().await;
     until_arrived(&receiver, &written).await;
@@ -67,9 +70,9 @@ pub(crate) async fn own_stores(mode: Mode) -> Result<Summary, String> {
         return Err(violations.join("; "));
     }
     until_empty(&source).await?;
-    let what = "3 stops of 2 servers with stores of their own";
+    let what = "2 servers with stores of their own, stopped in turns";
     let duplicates = receiver.arrivals().duplicates;
-    drop(servers);
+    drop(going_on);
     source.drop().await;
     Ok(summary(what, &written, duplicates, stood_still))
 }
@@ -120,6 +123,14 @@ fn stop(server: &Running) {
     let is_stopped =
         |stat: String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
     while !is_stopped(std::fs::read_to_string(&path).unwrap()) {}
+}
+
+/// Waits until this server is the one that reads the source.
+fn until_reading(server: &Running) {
+    let begun = Instant::now();
+    while !server.get("/v1/outbox/shop", ADMIN_KEY).1.contains("\"state\":\"reading\"") {
+        assert!(begun.elapsed() < PATIENCE, "the source is not read");
+    }
 }
 
 /// Asks the server until it is not ready any more. Answers what it says then.

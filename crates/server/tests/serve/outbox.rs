@@ -280,6 +280,35 @@ fn what_was_written_while_the_server_was_down_arrives_once() {
 }
 
 #[test]
+fn a_source_that_was_taken_out_of_the_configuration_shows_its_parked_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let shop = fresh_database("removed");
+    // The tenant does not exist, so the row is parked.
+    configure(folder.path(), &[format!("name = \"shop\"\nurl = \"{shop}\"\ntenant = \"nobody\"")]);
+    assert_eq!(output(folder.path(), &["outbox", "init", "shop"]).0, 0);
+    let server = start(folder.path(), &[]);
+    sql(&shop, "SELECT railpost_emit('a.b', '1', key => 'k')");
+    until(&server, "shop", |source| source["parked_rows"] == 1);
+    assert_eq!(server.stopped().0, 0);
+
+    configure(folder.path(), &[]);
+    let server = start(folder.path(), &[]);
+    let removed = source(&server, "shop");
+    assert_eq!((&removed["state"], &removed["parked_rows"]), (&json!("removed"), &json!(1)));
+    let status = done(folder.path(), &server, &["outbox", "status"]);
+    assert!(status.contains("removed") && status.contains("railpost outbox drop shop"), "{status}");
+    let (code, out, err) = ask(folder.path(), &server, &["outbox", "check"]);
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("bad      configuration"), "{out}");
+    let list = done(folder.path(), &server, &["outbox", "parked", "list", "shop", "--json"]);
+    let parked: Value = serde_json::from_str(&list).unwrap();
+    let number = parked["items"][0]["number"].to_string();
+    done(folder.path(), &server, &["outbox", "parked", "discard", "shop", &number, "--yes"]);
+    assert_eq!(source(&server, "shop")["parked_rows"], 0);
+    assert_eq!(server.get("/v1/outbox/other", ADMIN_KEY).0, 404);
+}
+
+#[test]
 fn a_source_is_dropped_when_its_server_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let shop = fresh_database("drop");

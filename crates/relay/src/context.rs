@@ -1,4 +1,4 @@
-//! What the relay is given: where events go, who checks them, and who hears of what happens.
+//! What surrounds the relay: where events go, who checks them, and who hears of what happens.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ pub enum Observation<'a> {
 
 /// All that a source's task works with.
 #[derive(Clone)]
-pub struct RelayTools {
+pub struct RelayContext {
     /// Where events go.
     pub accept: Arc<dyn Accept>,
     /// What tenants demand of them.
