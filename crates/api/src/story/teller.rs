@@ -23,8 +23,8 @@ pub(super) struct Teller<'f> {
 }
 
 impl Teller<'_> {
-    /// The entries, the earliest first. Those of one instant stay in the order in which one follows from the
-    /// other.
+    /// The entries, the earliest first. Of those of one instant, what people did comes before the attempts that
+    /// followed from it; the others stay in the order in which one follows from the other.
     pub(super) fn entries(&self) -> Vec<StoryEntry> {
         let mut entries = vec![self.accepted()];
         for view in &self.facts.deliveries {
@@ -34,7 +34,7 @@ impl Teller<'_> {
             entries.extend(self.replays_of(view));
         }
         entries.extend(self.facts.audit.iter().filter_map(|entry| self.audited(entry)));
-        entries.sort_by_key(|entry| entry.at);
+        entries.sort_by_key(|entry| (entry.at, entry.kind.rank()));
         entries
     }
 
