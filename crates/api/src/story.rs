@@ -108,6 +108,18 @@ pub(crate) enum EntryKind {
     Person,
 }
 
+impl EntryKind {
+    /// Its place among entries of the same instant.
+    fn rank(self) -> u8 {
+        match self {
+            EntryKind::Accepted => 0,
+            EntryKind::Matched | EntryKind::Redelivered => 1,
+            EntryKind::Replayed | EntryKind::Person => 2,
+            _ => 3,
+        }
+    }
+}
+
 /// An attempt, with what it sent.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct StoryAttempt {

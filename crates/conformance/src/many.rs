@@ -1,8 +1,5 @@
 //! Searching among many events: the oldest thing of each kind is found as the latest is.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use bytes::Bytes;
 use railpost_engine::Timestamp;
 use railpost_store::limits::{BATCH_EVENTS_MAX, FIND_ROWS_SCANNED};
@@ -12,6 +9,7 @@ use railpost_store::{
 };
 use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
+use std::sync::Arc;
 
 fn event(number: usize) -> Event {
     let origin = Origin { id: format!("CE/{number}"), source: "/x".into(), ..Origin::default() };
@@ -76,9 +74,7 @@ pub async fn each_kind_is_found_among(store: &dyn Store, count: usize) {
     ] {
         for tenant in [Some(tenant.clone()), None] {
             let query = FindQuery { tenant, words: words.clone() };
-            let began = Instant::now();
             let found = store.find(query.clone()).await.unwrap();
-            println!("{words}: {:?}", began.elapsed());
             let mut found: Vec<&str> = found.iter().map(|found| kind(&found.item)).collect();
             found.dedup();
             assert_eq!(found.join(" "), kinds, "{query:?}");

@@ -71,7 +71,7 @@ impl Model {
             }
             Fact::Due(id) => drop(self.due.insert(*id)),
             Fact::Resumed(id) => self.at(*id, |site| {
-                // Whoever resumes it knows better than what its receiver asked for before.
+                // A person who resumes it overrules what its receiver asked for before.
                 (site.breaker, site.held_until) = (BreakerModel::ramping(), view.now);
             }),
             Fact::Changed(old, new) => self.at(old.id, |site| {

@@ -435,7 +435,7 @@ mod tests {
     fn every_meaning_is_of_a_route_and_is_given_once() {
         let routes: BTreeSet<(String, &str)> = crate::routes()
             .iter()
-            .map(|route| (route.method.as_str().to_owned(), route.path))
+            .map(|route| (route.operation.method.as_str().to_owned(), route.operation.path))
             .collect();
         let mut seen = BTreeSet::new();
         for (method, path, _) in ANSWERS {

@@ -23,19 +23,18 @@ pub(super) struct Teller<'f> {
 }
 
 impl Teller<'_> {
-    /// The entries, the earliest first. Those of one instant stay in the order in which one follows from the
-    /// other.
+    /// The entries, the earliest first. Of those of one instant, what people did comes before the attempts that
+    /// followed from it; the others stay in the order in which one follows from the other.
     pub(super) fn entries(&self) -> Vec<StoryEntry> {
         let mut entries = vec![self.accepted()];
-        // What a person did comes before what followed from it within the same millisecond.
-        entries.extend(self.facts.audit.iter().filter_map(|entry| self.audited(entry)));
         for view in &self.facts.deliveries {
             entries.push(self.made(view));
             self.attempts(view, &mut entries);
             entries.extend(self.closed_without_attempt(view));
             entries.extend(self.replays_of(view));
         }
-        entries.sort_by_key(|entry| entry.at);
+        entries.extend(self.facts.audit.iter().filter_map(|entry| self.audited(entry)));
+        entries.sort_by_key(|entry| (entry.at, entry.kind.rank()));
         entries
     }
 
