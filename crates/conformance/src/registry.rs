@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use railpost_engine::{EndpointStatus, RateLimit, Span};
+use railpost_engine::{EndpointStatus, RateLimit, Rotation, Span};
 use railpost_wire::{EndpointId, Secret, SecretId, SigningKey};
 
 use super::world::World;
@@ -151,16 +151,19 @@ pub(super) async fn switching_an_endpoint_on_forgets_its_failures(world: World) 
 
 pub(super) async fn a_secret_that_comes_later_than_its_endpoint_is_a_rotation(world: World) {
     let endpoint = world.endpoint().await;
-    let rotated_at = async || {
+    let rotation = async || {
         let secrets = world.store.secrets(endpoint).await.unwrap();
         let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
-        stored.for_engine(&secrets).rotated_at
+        stored.for_engine(&secrets).rotation
     };
-    add_secret(&world, endpoint, shared(1)).await;
-    assert_eq!(rotated_at().await, None, "it came with its endpoint");
-    let at = world.later(5);
+    let id = add_secret(&world, endpoint, shared(1)).await;
+    assert_eq!(rotation().await, None, "it came with its endpoint");
+    let began_at = world.later(5);
     add_secret(&world, endpoint, shared(2)).await;
-    assert_eq!(rotated_at().await, Some(at));
+    assert_eq!(rotation().await, Some(Rotation { began_at, ends_at: began_at }));
+    let ends_at = began_at + Span::from_hours(24);
+    world.commit(Write::ExpireSecret { endpoint, id, at: ends_at }).await;
+    assert_eq!(rotation().await, Some(Rotation { began_at, ends_at }), "the old one still signs");
 }
 
 pub(super) async fn a_removed_endpoint_has_no_secrets_left(world: World) {

@@ -47,7 +47,7 @@ impl Bench {
                 status: EndpointStatus::Active,
                 status_since: None,
                 failing_since: None,
-                rotated_at: None,
+                rotation: None,
             }));
         }
         bench

@@ -30,7 +30,8 @@ use crate::limits::{ENGINE_IN_FLIGHT_MAX, LANE_WINDOW_MAX, TIME_MAX};
 use crate::policy::check_rate_limit;
 use crate::{
     AttemptToken, DeliveryState, Effect, Endpoint, EndpointRecord, EndpointStatus, Ignored,
-    IgnoredReason, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Timestamp, Transition,
+    IgnoredReason, Input, LaneId, Notice, NoticeKind, Policy, RateLimit, Rotation, Timestamp,
+    Transition,
 };
 use attempts::Orphan;
 use intake::PendingLoad;
@@ -152,8 +153,8 @@ impl Engine {
         self.ring_alarms();
         match input {
             Input::EndpointAppeared(endpoint) => self.endpoint_appeared(endpoint),
-            Input::EndpointChanged { endpoint, policy, rotated_at } => {
-                self.endpoint_changed(endpoint, policy, rotated_at);
+            Input::EndpointChanged { endpoint, policy, rotation } => {
+                self.endpoint_changed(endpoint, policy, rotation);
             }
             Input::EndpointPaused(endpoint) => self.endpoint_paused(endpoint),
             Input::EndpointResumed(endpoint) => self.endpoint_resumed(endpoint),
@@ -220,9 +221,9 @@ impl Engine {
         self.load_backlog(key);
     }
 
-    fn endpoint_changed(&mut self, id: EndpointId, policy: Policy, rotated_at: Option<Timestamp>) {
+    fn endpoint_changed(&mut self, id: EndpointId, policy: Policy, rotation: Option<Rotation>) {
         if let Some(key) = self.served_or_ignore(id) {
-            self.change_endpoint(key, |served, now| served.change(policy, rotated_at, now));
+            self.change_endpoint(key, |served, now| served.change(policy, rotation, now));
             self.enqueue_endpoint(key);
         }
     }

@@ -4,6 +4,7 @@ use railpost_wire::{DeliveryId, EndpointId, Seq, TenantId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::DeliveryKey;
+use crate::limits::ROTATION_LENIENCY;
 use crate::{AttemptResult, DeliveryState, Policy, Progress, RateLimit, Timestamp};
 
 /// Something happened.
@@ -17,8 +18,8 @@ pub enum Input {
         endpoint: EndpointId,
         /// The policy from here on.
         policy: Policy,
-        /// When a secret of it was last rotated.
-        rotated_at: Option<Timestamp>,
+        /// The latest rotation of its secrets.
+        rotation: Option<Rotation>,
     },
     /// A person paused it, and that is recorded. Nothing starts; the backlog is kept.
     EndpointPaused(EndpointId),
@@ -98,8 +99,27 @@ pub struct Endpoint {
     pub status_since: Option<Timestamp>,
     /// Since when nothing but failures came back, as last recorded.
     pub failing_since: Option<Timestamp>,
-    /// When a secret of it was last rotated: one was added after its first.
-    pub rotated_at: Option<Timestamp>,
+    /// The latest rotation of its secrets.
+    pub rotation: Option<Rotation>,
+}
+
+/// A rotation of an endpoint's secrets: one was added after its first, and the older ones sign for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// When the new secret was added.
+    pub began_at: Timestamp,
+    /// When the last of the older ones stops signing: when the rotation began, unless they overlap.
+    pub ends_at: Timestamp,
+}
+
+impl Rotation {
+    /// Whether a receiver may not know its new secret yet: shortly after the new one was added, and shortly after
+    /// the older ones stopped.
+    pub(crate) fn is_recent(self, now: Timestamp) -> bool {
+        [self.began_at, self.ends_at]
+            .iter()
+            .any(|at| *at <= now && now.since(*at) < ROTATION_LENIENCY)
+    }
 }
 
 /// Whether an endpoint is switched on, and if not, who switched it off.

@@ -47,7 +47,7 @@ pub use engine::{Config, Counters, Engine};
 pub use health::{ErrorCause, Health, HealthState, HealthSurvey, LastError, Wait, WaitReason};
 pub use input::{
     Accepted, AttemptToken, Command, Delivery, Endpoint, EndpointStatus, Input, LaneId, LanePage,
-    LoadTicket, LoadedPage, Place,
+    LoadTicket, LoadedPage, Place, Rotation,
 };
 pub use open_lanes::{LaneCounts, LaneState, OpenLane, OpenLanes};
 pub use policy::{

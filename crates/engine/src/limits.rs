@@ -49,7 +49,8 @@ pub const DISABLE_AFTER_MAX: Span = Span::from_days(90);
 /// between two successes should cost no write.
 pub const FAILING_RECORD_AFTER: Span = Span::from_mins(1);
 
-/// How long after a rotation 401 and 403 are retried: time enough to hand a new secret to a receiver.
+/// How long after a new secret was added, and after the old ones stopped signing, 401 and 403 are retried: time enough
+/// to hand the new secret to a receiver.
 pub const ROTATION_LENIENCY: Span = Span::from_hours(1);
 
 /// Deliveries a lane asks for at once.

@@ -124,7 +124,7 @@ impl Scenario {
             status: EndpointStatus::Active,
             status_since: None,
             failing_since: None,
-            rotated_at: None,
+            rotation: None,
         };
         Disturbance::Create(endpoint, receiver, receiver_plan(rng))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use async_trait::async_trait;
-use railpost_engine::{EndpointStatus, Policy, RateLimit, Span, Timestamp};
+use railpost_engine::{EndpointStatus, Policy, RateLimit, Rotation, Span, Timestamp};
 use railpost_wire::{
     ApiKeyId, EndpointId, Envelope, EventType, EventTypeFilter, HeaderNames, ReplayId, Secret,
     SecretId, SigningKey, TenantId,
@@ -258,15 +258,19 @@ impl Endpoint {
             status: self.status,
             status_since: self.status_since,
             failing_since: self.failing_since,
-            rotated_at: self.rotated_at(secrets),
+            rotation: self.rotation(secrets),
         }
     }
 
-    /// When a secret that it signs with was last rotated: the first one comes with the endpoint, any later one
-    /// replaces another.
-    fn rotated_at(&self, secrets: &[EndpointSecret]) -> Option<Timestamp> {
+    /// The latest rotation of what it signs with: the first secret comes with the endpoint, any later one replaces
+    /// another.
+    fn rotation(&self, secrets: &[EndpointSecret]) -> Option<Rotation> {
         let added = secrets.iter().map(|secret| secret.created_at);
-        added.filter(|at| *at > self.created_at && self.settings.policy.signed).max()
+        let later = added.filter(|at| *at > self.created_at && self.settings.policy.signed);
+        let began_at = later.max()?;
+        let old = secrets.iter().filter(|secret| secret.created_at < began_at);
+        let ends_at = old.filter_map(|secret| secret.expires_at).max();
+        Some(Rotation { began_at, ends_at: ends_at.map_or(began_at, |at| at.max(began_at)) })
     }
 }
 

@@ -170,7 +170,7 @@ mod tests {
             status: railpost_engine::EndpointStatus::Active,
             status_since: None,
             failing_since: None,
-            rotated_at: None,
+            rotation: None,
         };
         let now = Timestamp::from_millis(1);
         engine.handle(now, Input::EndpointAppeared(endpoint));

@@ -296,8 +296,8 @@ impl RunLoop {
                 self.handle(Input::EndpointAppeared(endpoint)).await;
             }
             Some(_) => {
-                let railpost_engine::Endpoint { policy, rotated_at, .. } = endpoint;
-                self.handle(Input::EndpointChanged { endpoint: id, policy, rotated_at }).await;
+                let railpost_engine::Endpoint { policy, rotation, .. } = endpoint;
+                self.handle(Input::EndpointChanged { endpoint: id, policy, rotation }).await;
                 self.switch(id, status).await;
             }
         }

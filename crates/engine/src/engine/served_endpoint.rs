@@ -9,11 +9,11 @@ use super::unkeyed::Unkeyed;
 use super::{Lane, Ready, TenantKey};
 use crate::breaker::{self, Breaker, BreakerPermit, BreakerState};
 use crate::classify::{GONE, classify, classify_after_rotation, holds_endpoint};
-use crate::limits::{FAILING_RECORD_AFTER, QUARANTINE_AFTER_MAX, ROTATION_LENIENCY};
+use crate::limits::{FAILING_RECORD_AFTER, QUARANTINE_AFTER_MAX};
 use crate::token_bucket::TokenBucket;
 use crate::{
     AttemptResult, Endpoint, EndpointStatus, LaneId, LastError, NoticeKind, Outcome, Place, Policy,
-    Timestamp,
+    Rotation, Timestamp,
 };
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct ServedEndpoint {
     pub(super) last_error: Option<LastError>,
     pub(super) last_success_at: Option<Timestamp>,
     /// When a secret of it was last rotated.
-    rotated_at: Option<Timestamp>,
+    rotation: Option<Rotation>,
     /// Attempts under way, those included that were under way when it was last removed.
     pub(super) in_flight: u32,
     pub(super) ready: Ready,
@@ -82,7 +82,7 @@ impl ServedEndpoint {
         in_flight: u32,
         now: Timestamp,
     ) -> Self {
-        let Endpoint { id, policy, status, status_since, failing_since, rotated_at, .. } = endpoint;
+        let Endpoint { id, policy, status, status_since, failing_since, rotation, .. } = endpoint;
         let is_off = status != EndpointStatus::Active;
         Self {
             id,
@@ -99,7 +99,7 @@ impl ServedEndpoint {
             since: status_since.filter(|_| is_off).map(|since| since.min(now)),
             last_error: None,
             last_success_at: None,
-            rotated_at,
+            rotation,
             in_flight,
             ready: Ready::default(),
             queued: false,
@@ -120,8 +120,8 @@ impl ServedEndpoint {
         self.failing.since
     }
 
-    pub(super) fn change(&mut self, policy: Policy, rotated_at: Option<Timestamp>, now: Timestamp) {
-        self.rotated_at = rotated_at;
+    pub(super) fn change(&mut self, policy: Policy, rotation: Option<Rotation>, now: Timestamp) {
+        self.rotation = rotation;
         self.bucket = match (self.bucket.take(), policy.rate_limit) {
             (Some(mut bucket), Some(limit)) => {
                 bucket.set_limit(limit, now);
@@ -154,8 +154,7 @@ impl ServedEndpoint {
 
     /// What a result means for it, as it is set up now.
     pub(super) fn classify(&self, result: AttemptResult, now: Timestamp) -> Outcome {
-        let lately = |at| now.since(at) < ROTATION_LENIENCY;
-        match self.rotated_at.is_some_and(lately) {
+        match self.rotation.is_some_and(|rotation| rotation.is_recent(now)) {
             true => classify_after_rotation(result, &self.policy.outcomes),
             false => classify(result, &self.policy.outcomes),
         }

@@ -250,10 +250,10 @@ impl Chaos {
                 status,
                 status_since: None,
                 failing_since: None,
-                rotated_at: None,
+                rotation: None,
             }),
             Step::Change(endpoint, policy) => {
-                Input::EndpointChanged { endpoint: id(endpoint), policy, rotated_at: None }
+                Input::EndpointChanged { endpoint: id(endpoint), policy, rotation: None }
             }
             Step::Pause(endpoint) => Input::EndpointPaused(id(endpoint)),
             Step::Resume(endpoint) => Input::EndpointResumed(id(endpoint)),

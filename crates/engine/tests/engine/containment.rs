@@ -113,13 +113,9 @@ fn a_breaker_that_was_switched_off_while_it_probed_starts_anew() {
     let probe = harness.in_flight()[0];
     let mut without = nervous();
     without["breaker"] = Value::Null;
-    harness.handle(Input::EndpointChanged { endpoint, policy: policy(without), rotated_at: None });
+    harness.handle(Input::EndpointChanged { endpoint, policy: policy(without), rotation: None });
     harness.end(probe, TIMEOUT);
-    harness.handle(Input::EndpointChanged {
-        endpoint,
-        policy: policy(nervous()),
-        rotated_at: None,
-    });
+    harness.handle(Input::EndpointChanged { endpoint, policy: policy(nervous()), rotation: None });
     assert_eq!(harness.engine.health(endpoint).unwrap().breaker, BreakerState::Closed);
 }
 

@@ -85,7 +85,7 @@ fn inputs_about_an_unknown_endpoint_are_ignored_and_counted() {
         Input::EndpointResumed(endpoint),
         Input::EndpointWaitEnded(endpoint),
         Input::EndpointRemoved(endpoint),
-        Input::EndpointChanged { endpoint, policy: Default::default(), rotated_at: None },
+        Input::EndpointChanged { endpoint, policy: Default::default(), rotation: None },
         Input::Accepted(vec![accepted]),
     ];
     for input in inputs {

@@ -30,10 +30,10 @@ fn a_raised_cap_takes_effect_at_once_and_a_lowered_one_as_attempts_end() {
         harness.accept(endpoint, None);
     }
     let raised = policy(json!({"in_flight_max": 4}));
-    harness.handle(Input::EndpointChanged { endpoint, policy: raised, rotated_at: None });
+    harness.handle(Input::EndpointChanged { endpoint, policy: raised, rotation: None });
     assert_eq!(harness.in_flight().len(), 4);
     let lowered = policy(json!({"in_flight_max": 1}));
-    harness.handle(Input::EndpointChanged { endpoint, policy: lowered, rotated_at: None });
+    harness.handle(Input::EndpointChanged { endpoint, policy: lowered, rotation: None });
     for left in [3, 2, 1, 1] {
         let first = harness.in_flight()[0];
         harness.acknowledge(first);

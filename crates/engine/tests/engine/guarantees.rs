@@ -73,7 +73,7 @@ fn a_delivery_that_was_tried_before_is_not_sent_again_once_its_endpoint_is_at_mo
     let id = harness.accept(endpoint, at(1, 1));
     harness.end(id, TIMEOUT);
     let policy = policy(json!({"guarantee": "at_most_once"}));
-    harness.handle(Input::EndpointChanged { endpoint, policy, rotated_at: None });
+    harness.handle(Input::EndpointChanged { endpoint, policy, rotation: None });
     harness.pass_secs(600);
     assert_eq!(harness.started.len(), 1);
     assert_eq!(harness.state(id), dead(DeadReason::SingleAttemptFailed));

@@ -145,7 +145,7 @@ impl Harness {
             status: EndpointStatus::Active,
             status_since: None,
             failing_since: None,
-            rotated_at: None,
+            rotation: None,
         }));
     }
 

@@ -2,7 +2,7 @@
 
 use railpost_engine::{
     AttemptResult, BreakerState, Command, DeliveryState, Endpoint, EndpointStatus, ErrorCause,
-    Failure, Health, HealthState, Input, LastError, Span, Timestamp, Wait, WaitReason,
+    Failure, Health, HealthState, Input, LastError, Rotation, Span, Timestamp, Wait, WaitReason,
 };
 use railpost_wire::{DeliveryId, EndpointId};
 use serde_json::{Value, json};
@@ -261,7 +261,7 @@ fn a_breaker_that_is_taken_away_ends_the_wait() {
     let (endpoint, _) = opened(&mut harness);
     let policy = policy(json!({"breaker": null}));
     harness.pass_secs(1);
-    harness.handle(Input::EndpointChanged { endpoint, policy, rotated_at: None });
+    harness.handle(Input::EndpointChanged { endpoint, policy, rotation: None });
     assert_eq!(state(&harness, endpoint), (HealthState::Active, Some(harness.now())));
 }
 
@@ -282,7 +282,7 @@ fn after_a_restart_what_was_switched_off_knows_since_when() {
             status,
             status_since: Some(since),
             failing_since: None,
-            rotated_at: None,
+            rotation: None,
         }));
         assert_eq!(state(&harness, id), (expected, known));
     }
@@ -323,8 +323,8 @@ fn for_an_hour_after_a_rotation_401_and_403_are_retried() {
         let ids: Vec<_> = (0..3).map(|_| harness.accept(endpoint, None)).collect();
         harness.end(ids[0], answer(status));
         assert!(matches!(harness.state(ids[0]), DeliveryState::Dead { .. }), "no rotation");
-        let rotated_at = Some(harness.now());
-        let changed = Input::EndpointChanged { endpoint, policy: policy(json!({})), rotated_at };
+        let rotation = Some(rotation(harness.now(), harness.now()));
+        let changed = Input::EndpointChanged { endpoint, policy: policy(json!({})), rotation };
         harness.handle(changed);
         harness.pass(Span::from_millis(3_599_999));
         harness.end(ids[1], answer(status));
@@ -336,13 +336,36 @@ fn for_an_hour_after_a_rotation_401_and_403_are_retried() {
 }
 
 #[test]
+fn for_an_hour_after_the_old_secrets_stop_401_and_403_are_retried_too() {
+    let mut harness = Harness::new();
+    let endpoint = harness.endpoint(json!({"in_flight_max": 100}));
+    let ids: Vec<_> = (0..3).map(|_| harness.accept(endpoint, None)).collect();
+    let ends_at = harness.now() + Span::from_hours(24);
+    let rotation = Some(rotation(harness.now(), ends_at));
+    harness.handle(Input::EndpointChanged { endpoint, policy: policy(json!({})), rotation });
+    harness.pass(Span::from_millis(24 * 3_600_000 - 1));
+    harness.end(ids[0], answer(401));
+    assert!(matches!(harness.state(ids[0]), DeliveryState::Dead { .. }), "the old ones still sign");
+    harness.pass(Span::from_hours(1));
+    harness.end(ids[1], answer(401));
+    assert!(matches!(harness.state(ids[1]), DeliveryState::Waiting { .. }), "within the hour");
+    harness.pass(Span::from_millis(1));
+    harness.end(ids[2], answer(401));
+    assert!(matches!(harness.state(ids[2]), DeliveryState::Dead { .. }), "the hour is over");
+}
+
+fn rotation(began_at: Timestamp, ends_at: Timestamp) -> Rotation {
+    Rotation { began_at, ends_at }
+}
+
+#[test]
 fn an_override_wins_over_the_leniency_after_a_rotation() {
     let mut harness = Harness::new();
     let endpoint = harness.endpoint(json!({}));
     let id = harness.accept(endpoint, None);
     let policy = policy(json!({"outcomes": {"401": "permanent"}}));
-    let rotated_at = Some(harness.now());
-    harness.handle(Input::EndpointChanged { endpoint, policy, rotated_at });
+    let rotation = Some(rotation(harness.now(), harness.now()));
+    harness.handle(Input::EndpointChanged { endpoint, policy, rotation });
     harness.end(id, answer(401));
     assert!(matches!(harness.state(id), DeliveryState::Dead { .. }));
 }

@@ -126,7 +126,7 @@ mod tests {
             status,
             status_since: None,
             failing_since: None,
-            rotated_at: None,
+            rotation: None,
         };
         store.put_endpoint(endpoint);
         store.add_event(1, Event { tenant, key: Some("key".to_owned()) });

@@ -156,7 +156,7 @@ impl World {
         self.served.entry(id).and_modify(|served| served.policy = policy.clone());
         self.note(&Fact::Changed(old, policy.clone()))?;
         let policy = self.plant.policy(policy);
-        self.feed(Input::EndpointChanged { endpoint: id, policy, rotated_at: None })
+        self.feed(Input::EndpointChanged { endpoint: id, policy, rotation: None })
     }
 
     fn read_pause(&mut self, id: EndpointId) -> Result<(), BrokenPromise> {
