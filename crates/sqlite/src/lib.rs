@@ -30,6 +30,7 @@ mod replays;
 mod figures;
 mod upkeep;
 mod sources;
+mod checksum;
 mod restore;
 #[cfg(test)]
 mod faults_test;
