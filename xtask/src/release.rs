@@ -44,8 +44,8 @@ pub(crate) fn release() -> Result<(), String> {
     let content = folder.join(&name);
     let _ = fs::remove_dir_all(&folder);
     lay_out(root, &binary, &content)?;
-    write(&content.join("sbom.cdx.json"), &sbom::text(&crates, &triple, &rustc_version()?))?;
-    write(&content.join("THIRD-PARTY.txt"), &licences::text(&crates)?)?;
+    write(&content.join("sbom.cdx.json"), sbom::text(&crates, &triple, &rustc_version()?))?;
+    write(&content.join("THIRD-PARTY.txt"), licences::text(&crates)?)?;
     pack(&folder, &name, commit_time(root)?)
 }
 

@@ -9,7 +9,7 @@ use super::crates::{Crate, Crates};
 pub(super) fn text(crates: &Crates, triple: &str, rustc: &str) -> String {
     let (binary, libraries): (Vec<_>, Vec<_>) =
         crates.0.values().partition(|known| known.name == "railpost");
-    let main = binary.iter().map(|known| {
+    let mut main = binary.iter().map(|known| {
         json!({
             "type": "application",
             "bom-ref": purl(known),
@@ -36,7 +36,7 @@ pub(super) fn text(crates: &Crates, triple: &str, rustc: &str) -> String {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": main.last() },
+        "metadata": { "component": main.next() },
         "components": components.collect::<Vec<_>>(),
         "dependencies": dependencies.collect::<Vec<_>>(),
     });
