@@ -9,6 +9,7 @@ mod interop;
 mod machine;
 #[cfg(test)]
 mod map;
+mod pgbouncer;
 mod postgres;
 mod python;
 mod redis;
@@ -38,8 +39,8 @@ commands:
            schemathesis against a throwaway server that sends nothing anywhere: every operation of the
            specification, with N examples each (3 if not given, 100 for a long look)
   with-services <cargo arguments>
-           runs cargo with throwaway PostgreSQL and Redis servers, the libraries that the interop
-           tests compare with, and a browser: cargo xtask with-services test -p railpost-postgres
+           runs cargo with throwaway PostgreSQL and Redis servers, PgBouncer, the libraries that the
+           interop tests compare with, and a browser: cargo xtask with-services test -p railpost-postgres
 ";
 
 fn main() -> ExitCode {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::machine::install;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{browser, deploy, docs, edges, interop, python, schemathesis, typescript};
+use crate::{browser, deploy, docs, edges, interop, pgbouncer, python, schemathesis, typescript};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
@@ -33,11 +33,11 @@ pub(crate) fn test() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs cargo with what the tests need beside it: throwaway PostgreSQL and Redis servers, the libraries
-/// of others to be compared with, and a browser.
+/// Runs cargo with what the tests need beside it: throwaway PostgreSQL and Redis servers, PgBouncer, the
+/// libraries of others to be compared with, and a browser.
 pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
     println!(
-        "== throwaway PostgreSQL and Redis servers, libraries for the interop tests, a browser"
+        "== throwaway PostgreSQL and Redis servers, PgBouncer, libraries for the interop tests, a browser"
     );
     ensure_libraries()?;
     let postgres = Postgres::start().map_err(|problem| format!("PostgreSQL: {problem}"))?;
@@ -48,6 +48,7 @@ pub(crate) fn with_services(args: &[&str]) -> Result<(), String> {
     let environment = [
         chromium,
         chromedriver,
+        pgbouncer::prepare().map_err(|problem| format!("PgBouncer: {problem}"))?,
         ("RAILPOST_TEST_POSTGRES", postgres.url()),
         ("RAILPOST_TEST_POSTGRES_RESTART", postgres.restart_program()?.display().to_string()),
         ("RAILPOST_TEST_REDIS", redis.url()),

@@ -1,11 +1,13 @@
 //! Attempts: one HTTP request for one delivery each.
 
+mod of_endpoint;
+
 use http::Method;
 use railpost_engine::{
     AttemptResult, DeliveryStage, Failure, Outcome, Overrides, Time, classify_past,
 };
-use railpost_store::limits::RESPONSE_BODY_LEN_MAX;
-use railpost_store::{AttemptView as Stored, LastAttempt, Timing};
+use railpost_store::limits::{LIST_LIMIT_MAX, RESPONSE_BODY_LEN_MAX};
+use railpost_store::{AttemptView as Stored, EndpointSettings, LastAttempt, Timing};
 use railpost_wire::{DeliveryId, EndpointId, NodeId};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -22,13 +24,22 @@ use super::query::{ListPage, NoFilter, PagedQuery};
 use super::route::Route;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::new(
-        Method::GET,
-        "/v1/tenants/{tenant}/deliveries/{delivery}/attempts",
-        Needs::Read,
-        "List the attempts of a delivery, the first one first",
-        list,
-    )]
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/deliveries/{delivery}/attempts",
+            Needs::Read,
+            "List the attempts of a delivery, the first one first",
+            list,
+        ),
+        Route::new(
+            Method::GET,
+            "/v1/tenants/{tenant}/endpoints/{endpoint}/attempts",
+            Needs::Read,
+            "List the latest attempts of an endpoint, the latest first",
+            of_endpoint::list,
+        ),
+    ]
 }
 
 /// One HTTP request for one delivery.
@@ -50,7 +61,7 @@ pub(crate) struct AttemptView {
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// How long the receiver asked to be left alone.
+    /// How long a pause the receiver asked for, with `Retry-After`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_s: Option<u64>,
     /// How long its parts took.
@@ -94,7 +105,7 @@ impl From<Timing> for TimingView {
 }
 
 impl AttemptView {
-    fn of(stored: Stored, overrides: &Overrides) -> Self {
+    pub(super) fn of(stored: Stored, overrides: &Overrides) -> Self {
         let Stored { detail, led_to, next_at } = stored;
         let (status, retry_after, failure) = match detail.result {
             AttemptResult::Response { status, retry_after } => (Some(status), retry_after, None),
@@ -132,31 +143,106 @@ pub(crate) async fn list(
     Ok(Json(ListPage::of(listing, |stored| AttemptView::of(stored, &overrides))))
 }
 
-/// The last attempts of the deliveries of a page, in one look-up.
-pub(super) async fn last_of(
-    ctx: &Ctx,
-    deliveries: impl Iterator<Item = DeliveryId>,
-) -> Result<LastAttempts, Problem> {
-    let found = ctx.app.store.last_attempts(deliveries.collect()).await?;
-    Ok(LastAttempts(found.into_iter().collect()))
+/// What came of a delivery's last attempt.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct LastAnswer {
+    /// When the attempt started.
+    pub(crate) at: Time,
+    /// Which attempt of its delivery it was, from 1.
+    pub(crate) attempt: u32,
+    /// Its outcome by the endpoint's current policy.
+    pub(crate) outcome: Outcome,
+    /// The response's status.
+    pub(crate) status: Option<u16>,
+    /// Why there was no response.
+    pub(crate) failure: Option<Failure>,
+    /// The same in words.
+    pub(crate) message: String,
 }
 
-/// The last attempts of the deliveries of a page.
-pub(super) struct LastAttempts(FxHashMap<DeliveryId, LastAttempt>);
-
-impl LastAttempts {
-    /// The last attempt of a delivery, if there was one.
-    pub(super) fn take(&mut self, delivery: DeliveryId) -> Option<LastAttempt> {
-        self.0.remove(&delivery)
+impl LastAnswer {
+    /// The last answer of a delivery that is in this state.
+    fn of(last: &LastAttempt, state: DeliveryStage, overrides: &Overrides) -> Self {
+        let (status, failure) = match last.result {
+            AttemptResult::Response { status, .. } => (Some(status), None),
+            AttemptResult::Failed(failure) => (None, Some(failure)),
+        };
+        Self {
+            at: last.started_at.into(),
+            attempt: last.number,
+            outcome: classify_past(last.result, state, overrides),
+            status,
+            failure,
+            message: words(last.result, last.message.as_deref()),
+        }
     }
 }
 
-/// The status of the last response, and why there was none.
-pub(super) fn status_and_failure(attempt: Option<&LastAttempt>) -> (Option<u16>, Option<Failure>) {
-    match attempt.map(|attempt| attempt.result) {
-        Some(AttemptResult::Response { status, .. }) => (Some(status), None),
-        Some(AttemptResult::Failed(failure)) => (None, Some(failure)),
-        None => (None, None),
+/// What came of an attempt, in words.
+pub(super) fn words(result: AttemptResult, message: Option<&str>) -> String {
+    match (result, message) {
+        (_, Some(message)) => message.to_owned(),
+        (AttemptResult::Response { status, .. }, None) => format!("answered {status}"),
+        (AttemptResult::Failed(failure), None) => format!("no answer: {}", failure_name(failure)),
+    }
+}
+
+/// A failure's name in the API.
+fn failure_name(failure: Failure) -> String {
+    let name = serde_json::to_value(failure).ok();
+    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+}
+
+/// What a page of deliveries shows beside its rows: the last attempt of each and where each goes. Two look-ups
+/// for all of them.
+#[derive(Default)]
+pub(super) struct PageDetails {
+    last: FxHashMap<DeliveryId, LastAttempt>,
+    settings: FxHashMap<EndpointId, EndpointSettings>,
+}
+
+impl PageDetails {
+    pub(super) async fn of(
+        ctx: &Ctx,
+        deliveries: impl Iterator<Item = (DeliveryId, EndpointId)>,
+    ) -> Result<Self, Problem> {
+        let (deliveries, mut endpoints): (Vec<_>, Vec<_>) = deliveries.unzip();
+        endpoints.sort_unstable();
+        endpoints.dedup();
+        let mut details = Self::default();
+        // The deliveries of one event may be more than a page.
+        for deliveries in deliveries.chunks(LIST_LIMIT_MAX as usize) {
+            details.last.extend(ctx.app.store.last_attempts(deliveries.to_vec()).await?);
+        }
+        for endpoints in endpoints.chunks(LIST_LIMIT_MAX as usize) {
+            details.settings.extend(ctx.app.store.settings_of(endpoints.to_vec()).await?);
+        }
+        Ok(details)
+    }
+
+    /// The URL of an endpoint; nothing if its tenant is being erased.
+    pub(super) fn url(&self, endpoint: EndpointId) -> Option<String> {
+        self.settings.get(&endpoint).map(|settings| settings.url.clone())
+    }
+
+    /// What came of the last attempt of a delivery to this endpoint that is in this state, if there was one.
+    pub(super) fn last_answer(
+        &self,
+        delivery: DeliveryId,
+        endpoint: EndpointId,
+        state: DeliveryStage,
+    ) -> Option<LastAnswer> {
+        let last = self.last.get(&delivery)?;
+        let none = Overrides::new();
+        let settings = self.settings.get(&endpoint);
+        let overrides = settings.map_or(&none, |settings| &settings.policy.outcomes);
+        Some(LastAnswer::of(last, state, overrides))
+    }
+
+    /// The headers of a delivery's last response, as far as they are kept.
+    pub(super) fn take_headers(&mut self, delivery: DeliveryId) -> Vec<(String, String)> {
+        let last = self.last.get_mut(&delivery);
+        last.map(|last| std::mem::take(&mut last.response_headers)).unwrap_or_default()
     }
 }
 

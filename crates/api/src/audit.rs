@@ -81,13 +81,13 @@ impl From<AuditEntry> for AuditView {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditFilter {
-    /// About this target only, by its id.
+    /// Only those about the target with this id.
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::optional_text")]
     pub(crate) target: Option<String>,
-    /// From then on only.
+    /// Only those at or after this time.
     pub(crate) created_after: Option<Time>,
-    /// Before then only.
+    /// Only those before this time.
     pub(crate) created_before: Option<Time>,
 }
 

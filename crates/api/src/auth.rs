@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use railpost_engine::Span;
-use railpost_store::{ApiKey, Digest, Scope};
+use railpost_store::{AcceptedBy, ApiKey, Digest, Scope};
 use railpost_wire::{ApiKeyId, TenantId};
 use ring::digest::{SHA256, digest};
 use rustc_hash::FxHashMap;
@@ -36,6 +36,11 @@ impl Caller {
     /// The actor in the audit trail.
     pub(crate) fn actor(&self) -> String {
         self.key.as_ref().map_or_else(|| "nobody".to_owned(), |key| key.id.to_string())
+    }
+
+    /// Who brings the events that they publish.
+    pub(crate) fn accepted_by(&self) -> Option<AcceptedBy> {
+        self.key.as_ref().map(|key| AcceptedBy::Key(key.id))
     }
 
     /// Whose idempotency keys are theirs: a tenant's keys share them, so that a new key may retry

@@ -3,7 +3,7 @@
 
 use railpost_engine::{Span, optional_span_between};
 use railpost_store::limits::{
-    BACKLOG_MAX, PEM_LEN_MAX, SCHEMA_VERSIONS_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
+    BACKLOG_MAX, FIND_WORDS_LEN_MAX, PEM_LEN_MAX, SCHEMA_VERSIONS_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
 };
 use railpost_wire::EventTypeFilter;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -72,6 +72,16 @@ pub(super) fn backlog_max(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn rate_per_s(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": ["integer", "null"], "minimum": 1, "maximum": REPLAY_RATE_MAX })
+}
+
+/// The words of a search.
+pub(super) fn find_words(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": FIND_WORDS_LEN_MAX, "pattern": r"\S" })
+}
+
+/// A status that an attempt can be answered with.
+pub(super) fn answer_status(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["integer", "null"], "minimum": 100, "maximum": 599 })
 }
 
 /// A trace, as W3C Trace Context writes it.

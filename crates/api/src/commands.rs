@@ -34,7 +34,8 @@ pub(crate) async fn carry_out<A: Answer>(
     command_delivery(&ctx.app, command, stored.delivery, Some(audit)).await?;
     // Before anybody is told that it is done, or the answer is stored for when the request comes again.
     ctx.app.dispatcher.written().await?;
-    ctx.remember(answer(DeliveryView::from(after(command, stored)))).await
+    let view = deliveries::view(ctx, after(command, stored)).await?;
+    ctx.remember(answer(view)).await
 }
 
 /// Hands a command to the dispatcher. A delivery beyond what the engine has in memory is loaded when

@@ -1,19 +1,19 @@
 //! Dead letters: deliveries that failed for good.
 
 use http::Method;
-use railpost_engine::{Command, DeliveryStage, Failure};
-use railpost_store::{DeliveryQuery, DeliveryView as Stored, LastAttempt};
+use railpost_engine::{Command, DeliveryStage};
+use railpost_store::{DeliveryQuery, DeliveryView as Stored};
 use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answer::Json;
-use super::attempts;
+use super::attempts::PageDetails;
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
 use super::commands::carry_out;
-use super::deliveries::{DeliveryFilter, DeliveryView, find_of};
+use super::deliveries::{DeliveryFilter, DeliveryView, details_of, find_of};
 use super::path::{OfDelivery, OfTenant};
 use super::problem::Problem;
 use super::query::{ListPage, NoQuery, PagedQuery};
@@ -66,12 +66,6 @@ pub(crate) struct DeadLetter {
     /// The delivery.
     #[serde(flatten)]
     pub(crate) delivery: DeliveryView,
-    /// The status of the last response.
-    pub(crate) last_status: Option<u16>,
-    /// Why the last attempt had no response.
-    pub(crate) last_failure: Option<Failure>,
-    /// The same in words.
-    pub(crate) last_message: Option<String>,
     /// The headers of the last response, as far as they are kept.
     pub(crate) response_headers: Vec<(String, String)>,
 }
@@ -83,7 +77,7 @@ pub(crate) struct DeadLetterDetail {
     /// What a list shows of it too.
     #[serde(flatten)]
     pub(crate) letter: DeadLetter,
-    /// The SHA-256 of the event's payload, in hex; nothing when the event is gone.
+    /// The SHA-256 of the event's payload, in hex; `null` when the event is gone.
     pub(crate) body_sha256: Option<String>,
 }
 
@@ -99,12 +93,8 @@ pub(crate) async fn list(
     })?;
     let query = DeliveryQuery { tenant: path.tenant, filter: filter.into(), page: query.page };
     let listing = ctx.app.store.deliveries(query).await?;
-    let ids = listing.items.iter().map(|stored| stored.delivery.id);
-    let mut last = attempts::last_of(&ctx, ids).await?;
-    Ok(Json(ListPage::of(listing, |stored| {
-        let attempt = last.take(stored.delivery.id);
-        view(stored, attempt)
-    })))
+    let mut details = details_of(&ctx, &listing.items).await?;
+    Ok(Json(ListPage::of(listing, |stored| view(stored, &mut details))))
 }
 
 pub(crate) async fn show(
@@ -117,11 +107,10 @@ pub(crate) async fn show(
     if stored.delivery.state.stage() != DeliveryStage::Dead {
         return Err(Problem::not_found("dead letter", path.delivery));
     }
-    let attempt =
-        attempts::last_of(&ctx, std::iter::once(path.delivery)).await?.take(path.delivery);
+    let mut details = details_of(&ctx, std::slice::from_ref(&stored)).await?;
     let event = ctx.app.store.event(&stored.tenant, &stored.event).await?;
     let body_sha256 = event.map(|stored| sha256_hex(&stored.event.payload));
-    Ok(Json(DeadLetterDetail { letter: view(stored, attempt), body_sha256 }))
+    Ok(Json(DeadLetterDetail { letter: view(stored, &mut details), body_sha256 }))
 }
 
 /// Acts on a delivery that should be a dead letter; whether its state allows it, the engine says.
@@ -134,17 +123,9 @@ pub(crate) async fn act(
     carry_out(&ctx, command, stored, Json).await
 }
 
-fn view(stored: Stored, last: Option<LastAttempt>) -> DeadLetter {
-    let (last_status, last_failure) = attempts::status_and_failure(last.as_ref());
-    let (last_message, response_headers) =
-        last.map(|last| (last.message, last.response_headers)).unwrap_or_default();
-    DeadLetter {
-        delivery: stored.into(),
-        last_status,
-        last_failure,
-        last_message,
-        response_headers,
-    }
+fn view(stored: Stored, details: &mut PageDetails) -> DeadLetter {
+    let response_headers = details.take_headers(stored.delivery.id);
+    DeadLetter { delivery: DeliveryView::of(stored, details), response_headers }
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {

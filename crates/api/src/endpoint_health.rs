@@ -2,7 +2,8 @@
 
 use railpost_dispatch::ServedHealth;
 use railpost_engine::{
-    BreakerState, ErrorCause, Failure, Health, HealthState, LastError, Time, Wait, WaitReason,
+    BreakerState, EndpointStatus, ErrorCause, Failure, Health, HealthState, LastError, Time, Wait,
+    WaitReason,
 };
 use railpost_store::Endpoint;
 use schemars::JsonSchema;
@@ -76,7 +77,12 @@ impl HealthView {
 
     /// For an endpoint that no engine serves yet: its status is all that is known.
     fn stored(endpoint: &Endpoint) -> Self {
-        let state = HealthState::from(endpoint.status);
+        let since = endpoint.status_since.filter(|_| endpoint.status != EndpointStatus::Active);
+        Self { since: since.map(Time::from), ..Self::in_state(endpoint.status.into()) }
+    }
+
+    /// In a state of which nothing more is known.
+    pub(crate) fn in_state(state: HealthState) -> Self {
         Self {
             state,
             since: None,
@@ -170,11 +176,11 @@ mod tests {
         let at = Some(1_700_000_000_000);
         assert_eq!(
             wait(WaitReason::Breaker, at),
-            "One attempt goes at 2023-11-14T22:13:20Z; if it is acknowledged, sending goes on."
+            "One attempt goes at 2023-11-14T22:13:20.000Z; if it is acknowledged, sending goes on."
         );
         assert_eq!(
             wait(WaitReason::RetryAfter, at),
-            "The receiver asked to wait: sending goes on at 2023-11-14T22:13:20Z."
+            "The receiver asked to wait: sending goes on at 2023-11-14T22:13:20.000Z."
         );
         assert!(wait(WaitReason::Probe, at).starts_with("The next delivery goes alone;"));
         assert!(wait(WaitReason::Probe, None).starts_with("One attempt is in flight;"));

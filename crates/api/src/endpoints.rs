@@ -4,6 +4,7 @@ mod shape;
 mod settings;
 mod actions;
 mod health;
+mod probe;
 mod changes;
 
 use http::Method;
@@ -41,7 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::PATCH, ONE, Needs::Manage, "Change an endpoint", change),
         Route::new(Method::DELETE, ONE, Needs::Manage, "Remove an endpoint", remove),
     ];
-    [own, actions::routes(), health::routes()].concat()
+    [own, actions::routes(), probe::routes(), health::routes()].concat()
 }
 
 pub(crate) async fn list(
@@ -78,6 +79,7 @@ pub(crate) async fn create(
         settings,
         private: Ok(private.clone()),
         status: Default::default(),
+        status_since: None,
         failing_since: None,
         revision: 1,
         created_at: now,

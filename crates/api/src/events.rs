@@ -6,7 +6,9 @@ mod publish;
 mod stream;
 mod read;
 
-pub(crate) use read::{check_target, payload_response};
+pub(crate) use read::{
+    AcceptedByView, EventHeadView, PageDetails, check_target, find as find_event, payload_response,
+};
 
 use super::route::Route;
 

@@ -108,9 +108,10 @@ pub(crate) struct FiguresView {
     pub(crate) range: Range,
     /// How many seconds each point is for.
     pub(crate) step_s: u64,
-    /// Each step, the earliest first, those without anything included. The last one is not over yet.
+    /// One point per step, the earliest first, also for steps in which nothing happened. The last step is not
+    /// over yet.
     pub(crate) points: Vec<Point>,
-    /// All of it together.
+    /// The whole range together.
     pub(crate) total: Total,
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct Total {
     pub(crate) by_status: BTreeMap<u16, u64>,
     /// Attempts without a response, by what went wrong.
     pub(crate) by_failure: BTreeMap<String, u64>,
-    /// The share of attempts that were acknowledged, 0 to 1; nothing if there were none.
+    /// The share of attempts that were acknowledged, 0 to 1; `null` if there were none.
     pub(crate) success_rate: Option<f64>,
 }
 
@@ -159,14 +160,14 @@ pub(crate) struct Sums {
     pub(crate) deliver_ms: Quantiles,
 }
 
-/// How long things took, in milliseconds, to within an eighth; nothing if there were none.
+/// Durations in milliseconds, exact to 12.5 %; `null` if there were none.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Quantiles {
-    /// What half of them did not exceed.
+    /// The median.
     pub(crate) p50: Option<f64>,
-    /// What 95 % of them did not exceed.
+    /// The 95th percentile.
     pub(crate) p95: Option<f64>,
-    /// What 99 % of them did not exceed.
+    /// The 99th percentile.
     pub(crate) p99: Option<f64>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Ready {
     pub(crate) ready: bool,
     /// Why it cannot.
     pub(crate) reasons: Vec<String>,
-    /// Where it writes; nothing when that is in trouble.
+    /// Where it writes; `null` when that is in trouble.
     pub(crate) store: Option<StoreView>,
     /// The version of the server.
     pub(crate) version: &'static str,

@@ -58,7 +58,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What an API key opens.
+/// The scope of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "Scope")]
@@ -69,7 +69,7 @@ pub(crate) enum ScopeView {
     Tenant,
     /// Publishing events of one tenant.
     PublishOnly,
-    /// Looking at what is one tenant's.
+    /// Reading everything of one tenant, except its keys and its audit trail.
     ReadOnly,
 }
 
@@ -101,7 +101,7 @@ impl From<ScopeView> for Scope {
 pub(crate) struct KeyView {
     /// Its id.
     pub(crate) id: ApiKeyId,
-    /// Its tenant; nothing for an admin key.
+    /// Its tenant; `null` for an admin key.
     pub(crate) tenant: Option<TenantId>,
     /// What people call it.
     pub(crate) name: String,
@@ -144,13 +144,13 @@ pub(crate) struct KeyCreated {
 /// The API key of the request.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Whoami {
-    /// The key that was shown.
+    /// The key.
     pub(crate) key: KeyView,
-    /// Its tenant; nothing for an admin key.
+    /// Its tenant; `null` for an admin key.
     pub(crate) tenant: Option<TenantId>,
 }
 
-/// An API key of a tenant that is to be made.
+/// A new API key of a tenant.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = json!({ "name": "shop backend", "scope": "publish-only" }))]
@@ -158,7 +158,7 @@ pub(crate) struct NewTenantKey {
     /// What people call it.
     #[schemars(schema_with = "crate::bounds::name")]
     pub(crate) name: String,
-    /// What it opens: `tenant`, `publish-only` or `read-only`.
+    /// Its scope: `tenant`, `publish-only` or `read-only`.
     #[schemars(extend("enum" = ["tenant", "publish-only", "read-only"]))]
     pub(crate) scope: ScopeView,
     /// When it expires; never if not given.
@@ -166,7 +166,7 @@ pub(crate) struct NewTenantKey {
     pub(crate) expires_at: Option<Time>,
 }
 
-/// An API key that is to be made.
+/// A new API key.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(

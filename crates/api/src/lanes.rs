@@ -1,14 +1,14 @@
 //! Lanes that a dead letter holds.
 
 use http::Method;
-use railpost_engine::{Command, DeadReason, Failure, LaneId, Time};
-use railpost_store::{HeldLane, HeldLaneQuery, LastAttempt};
+use railpost_engine::{Command, DeadReason, DeliveryStage, LaneId, Time};
+use railpost_store::{HeldLane, HeldLaneQuery};
 use railpost_wire::{DeliveryId, EndpointId, Key, Seq};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Json;
-use super::attempts;
+use super::attempts::{LastAnswer, PageDetails};
 use super::auth::Needs;
 use super::body::NoBody;
 use super::call::Ctx;
@@ -61,7 +61,7 @@ pub(crate) struct HeldLaneView {
     pub(crate) lane: LaneId,
     /// Of which endpoint.
     pub(crate) endpoint: EndpointId,
-    /// The key it is for; nothing when it is the endpoint's one lane for everything.
+    /// The key it is for; `null` when it is the endpoint's one lane for everything.
     pub(crate) key: Option<Key>,
     /// The dead letter that holds it.
     pub(crate) held_by: DeliveryId,
@@ -75,10 +75,10 @@ pub(crate) struct HeldLaneView {
     pub(crate) since: Time,
     /// Why it is dead.
     pub(crate) reason: DeadReason,
-    /// The status of the last response.
-    pub(crate) last_status: Option<u16>,
-    /// Why the last attempt had no response.
-    pub(crate) last_failure: Option<Failure>,
+    /// The endpoint's URL.
+    pub(crate) endpoint_url: Option<String>,
+    /// What came of the dead letter's last attempt; nothing if there was none.
+    pub(crate) last_answer: Option<LastAnswer>,
 }
 
 /// Which held lanes a list shows.
@@ -106,11 +106,9 @@ pub(crate) async fn list(
     let PagedQuery { filter, page } = query;
     let query = HeldLaneQuery { tenant: path.tenant, endpoint: filter.endpoint, page };
     let listing = ctx.app.store.held_lanes(query).await?;
-    let mut last = attempts::last_of(&ctx, listing.items.iter().map(|held| held.held_by)).await?;
-    Ok(Json(ListPage::of(listing, |held| {
-        let attempt = last.take(held.held_by);
-        view(held, attempt.as_ref())
-    })))
+    let named = listing.items.iter().map(|held| (held.held_by, held.endpoint));
+    let details = PageDetails::of(&ctx, named).await?;
+    Ok(Json(ListPage::of(listing, |held| view(held, &details))))
 }
 
 /// Acts on the dead letter that holds a lane.
@@ -130,10 +128,9 @@ async fn holder(ctx: &Ctx, path: &OfLane) -> Result<DeliveryId, Problem> {
     held.map(|held| held.held_by).ok_or_else(|| Problem::not_found("held lane", path.lane))
 }
 
-fn view(held: HeldLane, last: Option<&LastAttempt>) -> HeldLaneView {
+fn view(held: HeldLane, details: &PageDetails) -> HeldLaneView {
     let before = held.line.map_or(0, |place| place.before);
     let in_line = |seq: Seq| Seq::new(seq.get().saturating_sub(before)).unwrap_or(Seq::FIRST);
-    let (last_status, last_failure) = attempts::status_and_failure(last);
     HeldLaneView {
         lane: held.lane,
         endpoint: held.endpoint,
@@ -144,7 +141,7 @@ fn view(held: HeldLane, last: Option<&LastAttempt>) -> HeldLaneView {
         waiting_behind: held.last.get() - held.held_at.get(),
         since: held.since.into(),
         reason: held.reason,
-        last_status,
-        last_failure,
+        endpoint_url: details.url(held.endpoint),
+        last_answer: details.last_answer(held.held_by, held.endpoint, DeliveryStage::Dead),
     }
 }

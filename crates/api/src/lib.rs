@@ -41,8 +41,11 @@ mod deliveries;
 mod attempts;
 mod commands;
 mod lanes;
+mod open_lanes;
 mod dead_letters;
 mod replays;
+mod story;
+mod find;
 mod thin;
 mod figures;
 mod overview;
@@ -94,8 +97,11 @@ pub fn routes() -> Vec<Route> {
         deliveries::routes(),
         attempts::routes(),
         lanes::routes(),
+        open_lanes::routes(),
         dead_letters::routes(),
         replays::routes(),
+        story::routes(),
+        find::routes(),
         thin::routes(),
         figures::routes(),
         overview::routes(),

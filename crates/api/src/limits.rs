@@ -69,6 +69,27 @@ pub const COMMAND_RETRIES_MAX: u32 = 8;
 /// See [`COMMAND_RETRIES_MAX`].
 pub const COMMAND_RETRY_DELAY: Span = Span::from_millis(2);
 
+/// Entries of an event's story: what a person reads, and what an answer holds.
+pub const STORY_ENTRIES_MAX: usize = 1_000;
+/// Attempts that a story tells, each with its headers and the beginning of its answer.
+pub const STORY_ATTEMPTS_MAX: u32 = 300;
+/// Deliveries that a story tells of: each is a few look-ups.
+pub const STORY_DELIVERIES_MAX: usize = 100;
+/// Audit entries about each delivery and endpoint that a story tells.
+pub const STORY_AUDIT_MAX: u32 = 50;
+/// Replays that a story looks at: a tenant's latest.
+pub const STORY_REPLAYS_MAX: u32 = 100;
+/// Endpoints of which a story tells why the event did not go there.
+pub const STORY_UNMATCHED_MAX: usize = 100;
+
+/// Attempts of an endpoint that are shown, and most that are: each may be a look-up.
+pub const ATTEMPTS_SHOWN_DEFAULT: u32 = 20;
+/// See [`ATTEMPTS_SHOWN_DEFAULT`].
+pub const ATTEMPTS_SHOWN_MAX: u32 = 100;
+
+/// Endpoints to which nothing is sent that a replay names.
+pub const REPLAY_WAITS_MAX: usize = 10;
+
 /// Endpoints in need of attention that an overview names: what a person can look at.
 pub const ATTENTION_MAX: usize = 100;
 
@@ -99,9 +120,6 @@ pub const WARNING_LEN_MAX: usize = 256;
 /// How long what metrics say of the store is believed: counting it again for every reader costs.
 pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);
 
-/// Pages of parked rows that one request looks through for those that its filter shows. Then it answers an empty page and
-/// where to go on.
-pub(crate) const PARKED_PAGES_MAX: usize = 20;
 /// Commands of the store by which all parked rows are retried: they reach as many rows as can be parked. Without a
 /// bound, rows that are refused again meanwhile keep the request going for ever.
 pub(crate) const RETRY_ALL_ROUNDS_MAX: u64 = PARKED_ROWS_MAX / PARKED_COMMAND_HEADS_MAX as u64;

@@ -91,7 +91,7 @@ pub(crate) struct PrunedView {
     pub(crate) events: u64,
     /// Their deliveries.
     pub(crate) deliveries: u64,
-    /// Lanes that stood empty: the next event of their key begins a new line.
+    /// Empty lanes: the next event of their key begins a new line.
     pub(crate) lanes: u64,
     /// Audit entries, and answers to requests that may come again.
     pub(crate) others: u64,

@@ -9,8 +9,9 @@ use serde_json::Value;
 pub(crate) use answers::meaning;
 
 /// The groups of operations, in the order in which people meet them, each with what it is about.
-const TAGS: [(&str, &str); 19] = [
+const TAGS: [(&str, &str); 20] = [
     ("tenants", "The owners of events and endpoints."),
+    ("find", "Searching by id, key, URL or description."),
     ("endpoints", "URLs that events are delivered to, with their policies and secrets."),
     ("event-types", "Types of events and the JSON Schemas of their payloads."),
     ("events", "Events: publishing and reading them."),

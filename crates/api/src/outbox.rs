@@ -53,7 +53,7 @@ pub trait RunningSources: fmt::Debug + Send + Sync {
     /// How each of them is, in the order of the configuration.
     fn status(&self) -> Vec<SourceView>;
 
-    /// Checks every condition of a source at its database; nothing if the configuration does not have it.
+    /// Checks every condition of a source at its database; `None` if the configuration does not have it.
     async fn check(&self, source: &SourceName) -> Option<Vec<FindingView>>;
 
     /// Lets them look at once: a person has released parked rows.
@@ -66,10 +66,10 @@ pub trait RunningSources: fmt::Debug + Send + Sync {
 pub struct SourceView {
     /// Its name.
     pub name: String,
-    /// How it is read.
-    pub mode: SourceMode,
-    /// Where it is, without the password.
-    pub url: String,
+    /// How it is read; nothing if the configuration does not have it.
+    pub mode: Option<SourceMode>,
+    /// Where it is, without the password; nothing if the configuration does not have it.
+    pub url: Option<String>,
     /// What it is doing.
     pub state: SourceState,
     /// Why it is not read.
@@ -92,9 +92,9 @@ pub struct SourceView {
     pub last_row_at: Option<Time>,
     /// How far it was read: the last number of a SQLite source, the position in the log of a tailed one.
     pub position: Option<String>,
-    /// How often the clock made the reader look.
+    /// Reads because the poll interval was over.
     pub wakes_by_poll: u64,
-    /// How often a notification, the log or a person did.
+    /// Reads after a notification, a change in the log, or a command.
     pub wakes_by_notify: u64,
     /// The replication slot of a tailed source.
     pub slot: Option<SlotView>,
@@ -124,19 +124,22 @@ pub enum SourceState {
     Elsewhere,
     /// It cannot be read.
     Trouble,
+    /// The configuration does not have it any more, and the store still knows it.
+    Removed,
 }
 
 /// Why a source is not read.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SourceTrouble {
-    /// In a word: `unavailable`, `wrong`, `backlog_full`, `store`, `elsewhere`, `stopped` or `parked_full`.
+    /// In a word: `unavailable`, `wrong`, `backlog_full`, `store`, `elsewhere`, `stopped`, `parked_full` or
+    /// `removed`.
     pub code: String,
     /// What is wrong.
     pub problem: String,
     /// What to run or to change.
     pub fix: Option<String>,
-    /// Since when.
-    pub since: Time,
+    /// Since when; nothing for a source that the configuration does not have.
+    pub since: Option<Time>,
 }
 
 /// A replication slot.
@@ -145,7 +148,7 @@ pub struct SourceTrouble {
 pub struct SlotView {
     /// How many bytes of its log the database keeps for it.
     pub retained_bytes: u64,
-    /// How many more it may keep before the slot is lost; nothing if there is no bound.
+    /// How many more it may keep before the slot is lost; `null` if there is no bound.
     pub safe_bytes: Option<u64>,
     /// Whether it is lost.
     pub lost: bool,
@@ -165,11 +168,11 @@ pub struct FindingView {
     pub fix: Option<String>,
 }
 
-/// How a condition is.
+/// Whether a condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingVerdict {
-    /// As it has to be.
+    /// The condition is met.
     Good,
     /// The source works, at a price.
     Warning,
@@ -227,7 +230,19 @@ async fn list(
     for source in &mut items {
         locate(&ctx, source).await?;
     }
+    for name in removed(&ctx).await? {
+        items.push(SourceView::removed(&ctx, &name).await?);
+    }
     Ok(Json(ListPage { items, next: None }))
+}
+
+/// The sources that the store knows and the configuration does not have.
+async fn removed(ctx: &Ctx) -> Result<Vec<SourceName>, Problem> {
+    let configured = ctx.app.running_sources.status();
+    let is_configured =
+        |name: &SourceName| configured.iter().any(|source| source.name == name.as_str());
+    let known = ctx.app.store.known_sources().await?.into_iter();
+    Ok(known.filter(|name| !is_configured(name)).collect())
 }
 
 async fn show(
@@ -238,20 +253,27 @@ async fn show(
 ) -> Result<Json<SourceView>, Problem> {
     let name = &path.source.0;
     let mut sources = ctx.app.running_sources.status().into_iter();
-    let mut source =
-        sources.find(|source| source.name == name.as_str()).ok_or_else(|| unknown(name))?;
+    let Some(mut source) = sources.find(|source| source.name == name.as_str()) else {
+        find_removed(&ctx, name).await?;
+        return Ok(Json(SourceView::removed(&ctx, name).await?));
+    };
     locate(&ctx, &mut source).await?;
     Ok(Json(source))
+}
+
+/// Refuses a source that the store does not know either.
+async fn find_removed(ctx: &Ctx, name: &SourceName) -> Result<(), Problem> {
+    if removed(ctx).await?.contains(name) { Ok(()) } else { Err(unknown(name)) }
 }
 
 /// Adds how far the source was read.
 async fn locate(ctx: &Ctx, source: &mut SourceView) -> Result<(), Problem> {
     let position = ctx.app.store.source_position(&source.name.parse()?).await?;
     source.position = position.map(|SourcePosition { number, .. }| match source.mode {
-        SourceMode::Poll => number.to_string(),
-        SourceMode::Tail | SourceMode::Messages => {
+        Some(SourceMode::Tail | SourceMode::Messages) => {
             format!("{:X}/{:X}", number >> 32, number as u32)
         }
+        Some(SourceMode::Poll) | None => number.to_string(),
     });
     Ok(())
 }
@@ -263,8 +285,18 @@ async fn check(
     _: NoBody,
 ) -> Result<Json<CheckView>, Problem> {
     let name = &path.source.0;
-    let findings = ctx.app.running_sources.check(name).await.ok_or_else(|| unknown(name))?;
+    let findings = match ctx.app.running_sources.check(name).await {
+        Some(findings) => findings,
+        None => {
+            find_removed(&ctx, name).await?;
+            vec![FindingView::removed(name)]
+        }
+    };
     let good = findings.iter().all(|finding| finding.verdict != FindingVerdict::Bad);
+    if good {
+        // What was wrong may have been fixed this moment.
+        ctx.app.running_sources.wake();
+    }
     ctx.remember(Json(CheckView { good, findings })).await
 }
 
@@ -283,7 +315,57 @@ fn unknown(name: &SourceName) -> Problem {
     Problem::not_found("source", name)
 }
 
+/// What is wrong with a source that the configuration does not have.
+const REMOVED: &str = "the configuration does not have it, and the store still knows it";
+
+fn removed_fix(name: &SourceName) -> String {
+    format!(
+        "put its section back, retry or discard its parked rows, stop the server: railpost outbox drop {name}"
+    )
+}
+
+impl FindingView {
+    fn removed(name: &SourceName) -> Self {
+        Self {
+            condition: "configuration".to_owned(),
+            verdict: FindingVerdict::Bad,
+            found: REMOVED.to_owned(),
+            fix: Some(removed_fix(name)),
+        }
+    }
+}
+
 impl SourceView {
+    /// A source that the configuration does not have.
+    async fn removed(ctx: &Ctx, name: &SourceName) -> Result<Self, Problem> {
+        let parked = ctx.app.store.parked_holds(name).await?.summary;
+        let trouble = SourceTrouble {
+            code: "removed".to_owned(),
+            problem: REMOVED.to_owned(),
+            fix: Some(removed_fix(name)),
+            since: None,
+        };
+        Ok(Self {
+            name: name.to_string(),
+            mode: None,
+            url: None,
+            state: SourceState::Removed,
+            trouble: Some(trouble),
+            relayed: 0,
+            duplicates: 0,
+            refused: 0,
+            parked_rows: parked.rows,
+            parked_bytes: parked.bytes,
+            pending: 0,
+            lag_ms: 0,
+            last_row_at: None,
+            position: None,
+            wakes_by_poll: 0,
+            wakes_by_notify: 0,
+            slot: None,
+        })
+    }
+
     /// The source as the metrics have it.
     pub(crate) fn sample(self) -> SourceSample {
         let slot = |slot: SlotView| SlotSample {

@@ -1,7 +1,8 @@
 //! Replays: jobs that do the same to every delivery that a filter finds.
 
+use futures_util::future::try_join_all;
 use http::Method;
-use railpost_engine::Time;
+use railpost_engine::{HealthState, Time};
 use railpost_store::{Replay, ReplayAction, ReplayProgress, ReplayState, Write};
 use railpost_wire::{DeliveryId, EndpointId, ReplayId, TenantId};
 use schemars::JsonSchema;
@@ -19,7 +20,8 @@ use super::path::{OfReplay, OfTenant};
 use super::problem::{Code, Problem};
 use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
-use crate::limits::REPLAY_RATE_MAX;
+use crate::endpoint_health::HealthView;
+use crate::limits::{REPLAY_RATE_MAX, REPLAY_WAITS_MAX};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -74,13 +76,13 @@ pub(crate) enum ActionView {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ReplayState")]
 pub(crate) enum StateView {
-    /// It has more to do, or waits for the tenant's replays before it.
+    /// It runs, or waits for earlier replays of the tenant.
     Running,
-    /// It came to the end.
+    /// All matching deliveries were handled.
     Done,
     /// A person stopped it.
     Cancelled,
-    /// It cannot go on.
+    /// It failed; `problem` says why.
     Failed,
 }
 
@@ -93,11 +95,11 @@ pub(crate) struct NewReplay {
     /// The endpoint of `redeliver`.
     #[serde(default)]
     pub(crate) to: Option<EndpointId>,
-    /// To which deliveries: those made before the replay was asked for. If it names no state, the dead
-    /// letters, or, if events are delivered once more, all.
+    /// Which deliveries, of those made before this request. If it names no state: the dead letters, or all
+    /// deliveries for `redeliver`.
     #[serde(default)]
     pub(crate) filter: DeliveryFilter,
-    /// Most deliveries per second; nothing for as fast as it goes.
+    /// Most deliveries per second; `null` for as fast as it goes.
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::rate_per_s")]
     pub(crate) rate_per_s: Option<u32>,
@@ -126,9 +128,9 @@ pub(crate) struct ReplayView {
     pub(crate) state: StateView,
     /// Deliveries that the filter found so far.
     pub(crate) matched: u64,
-    /// Those it was done to.
+    /// Deliveries that the action was done to.
     pub(crate) done: u64,
-    /// Those whose state did not allow it.
+    /// Deliveries whose state did not allow the action.
     pub(crate) refused: u64,
     /// Deliveries that were read to find the matching ones: the cost of the filter.
     pub(crate) looked_at: u64,
@@ -144,10 +146,28 @@ pub(crate) struct ReplayView {
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) preview: Option<Vec<DeliveryId>>,
+    /// Endpoints that its deliveries may go to and to which nothing is sent just now: up to 10. What was replayed waits
+    /// there. None of a dry run, and of what sends nothing.
+    pub(crate) waits_for: Vec<NotSentTo>,
 }
 
-impl From<Replay> for ReplayView {
-    fn from(replay: Replay) -> Self {
+/// An endpoint to which nothing is sent just now.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct NotSentTo {
+    /// Which.
+    pub(crate) endpoint: EndpointId,
+    /// How it is doing.
+    pub(crate) health: HealthView,
+}
+
+impl ReplayView {
+    /// The replay, with the endpoints it waits for.
+    async fn of(ctx: &Ctx, replay: Replay) -> Result<Self, Problem> {
+        let waits_for = waits_for(ctx, &replay).await?;
+        Ok(Self::new(replay, waits_for))
+    }
+
+    fn new(replay: Replay, waits_for: Vec<NotSentTo>) -> Self {
         let (action, to) = match replay.action {
             ReplayAction::Replay => (ActionView::Replay, None),
             ReplayAction::Skip => (ActionView::Skip, None),
@@ -172,8 +192,35 @@ impl From<Replay> for ReplayView {
             created_at: replay.created_at.into(),
             finished_at: replay.finished_at.map(Time::from),
             preview: replay.dry_run.then_some(replay.preview),
+            waits_for,
         }
     }
+}
+
+/// The endpoint that a replay names, or any of the tenant's if it names none, if nothing is sent to it just now.
+async fn waits_for(ctx: &Ctx, replay: &Replay) -> Result<Vec<NotSentTo>, Problem> {
+    let target = match replay.action {
+        ReplayAction::Replay => replay.filter.endpoint,
+        ReplayAction::Redeliver { to } => Some(to),
+        ReplayAction::Skip | ReplayAction::Discard => return Ok(Vec::new()),
+    };
+    if replay.dry_run {
+        return Ok(Vec::new());
+    }
+    let dispatcher = &ctx.app.dispatcher;
+    let found: Vec<_> = match target {
+        Some(id) => dispatcher.health(id).await?.map(|served| (id, served)).into_iter().collect(),
+        None => {
+            let survey = dispatcher.survey(Some(&replay.tenant), REPLAY_WAITS_MAX).await?;
+            survey.attention.into_iter().chain(survey.paused).collect()
+        }
+    };
+    let waits = found.iter().filter(|(_, served)| served.health.state != HealthState::Active);
+    let named = waits.map(|(endpoint, served)| NotSentTo {
+        endpoint: *endpoint,
+        health: HealthView::served(served),
+    });
+    Ok(named.take(REPLAY_WAITS_MAX).collect())
 }
 
 fn state_view(state: ReplayState) -> StateView {
@@ -193,7 +240,7 @@ pub(crate) async fn create(
 ) -> Result<Accepted<ReplayView>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
     let replay = checked(&ctx, path.tenant, new).await?;
-    let answer = Accepted(ReplayView::from(replay.clone()));
+    let answer = Accepted(ReplayView::of(&ctx, replay.clone()).await?);
     let audit_action = audit_action(Action::ReplayCreate, &replay);
     let created =
         ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
@@ -209,7 +256,11 @@ pub(crate) async fn list(
 ) -> Result<Json<ListPage<ReplayView>>, Problem> {
     super::tenants::find(&ctx, &path.tenant).await?;
     let listing = ctx.app.store.replays(&path.tenant, query.page).await?;
-    Ok(Json(ListPage::of(listing, ReplayView::from)))
+    let views = listing.items.iter().map(|replay| waits_for(&ctx, replay));
+    let mut waits = try_join_all(views).await?.into_iter();
+    Ok(Json(ListPage::of(listing, |replay| {
+        ReplayView::new(replay, waits.next().unwrap_or_default())
+    })))
 }
 
 pub(crate) async fn show(
@@ -218,7 +269,8 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<ReplayView>, Problem> {
-    Ok(Json(find(&ctx, &path).await?.into()))
+    let replay = find(&ctx, &path).await?;
+    Ok(Json(ReplayView::of(&ctx, replay).await?))
 }
 
 pub(crate) async fn cancel(
@@ -234,7 +286,7 @@ pub(crate) async fn cancel(
     replay.state = ReplayState::Cancelled;
     replay.finished_at = Some(ctx.now());
     let audit_action = audit_action(Action::ReplayCancel, &replay);
-    let answer = Json(ReplayView::from(replay.clone()));
+    let answer = Json(ReplayView::of(&ctx, replay.clone()).await?);
     let cancelled =
         ctx.commit(vec![Write::PutReplay(Box::new(replay))], audit_action, answer).await?;
     ctx.app.replay_changes.notify_one();

@@ -37,7 +37,7 @@ impl Seal {
         [&[MARK][..], &nonce, &text].concat()
     }
 
-    /// What was sealed, or what was never sealed as it is; nothing if it does not decrypt.
+    /// What was sealed, or what was never sealed as it is; `None` if it does not decrypt.
     pub(crate) fn open_if_sealed(&self, stored: Bytes) -> Option<Bytes> {
         if stored.first() != Some(&MARK) {
             return Some(stored);

@@ -76,7 +76,7 @@ pub(crate) struct SecretView {
     pub(crate) kind: SecretKind,
     /// When it was made.
     pub(crate) created_at: Time,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub(crate) expires_at: Option<Time>,
     /// Whether it signs.
     pub(crate) active: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Secrets {
     pub(crate) items: Vec<SecretView>,
 }
 
-/// A secret that was made. The value is shown here and not again, unless someone asks for it.
+/// A secret that was created, with its value. `reveal` shows the value again.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SecretCreated {
     #[serde(flatten)]
@@ -149,7 +149,7 @@ impl<T> JsonSchema for SecretText<T> {
     }
 }
 
-/// A secret that is to be made.
+/// A new secret.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(

@@ -46,7 +46,7 @@ pub(crate) struct TenantView {
     pub(crate) name: String,
     /// Most attempts per period over all its endpoints.
     pub(crate) rate_limit: Option<RateLimit>,
-    /// Most open deliveries; nothing means the server's own bound.
+    /// Most open deliveries; `null` means the server's own bound.
     pub(crate) backlog_max: Option<u64>,
     /// When it was created.
     pub(crate) created_at: Time,
@@ -97,7 +97,7 @@ impl From<Tenant> for TenantView {
     }
 }
 
-/// A tenant that is to be created.
+/// A new tenant.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = json!({ "id": "acme", "name": "Acme", "backlog_max": 100_000 }))]
@@ -143,8 +143,8 @@ impl FromMembers for TenantFields {
 impl merge::Settings for TenantFields {
     const CHANGE: (&'static str, &'static str) = (
         "TenantChange",
-        "What is to change about a tenant: a JSON merge patch. What is left out stays; `null` takes a limit \
-         away.",
+        "Changes of a tenant: a JSON merge patch. Fields that are left out stay as they are; `null` removes a \
+         limit.",
     );
 
     fn example() -> serde_json::Value {

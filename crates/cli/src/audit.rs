@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Session;
 use super::failure::Outcome;
-use super::list::{self, Paging};
+use super::list::{self, Paging, Period};
 use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with the audit trail.
@@ -18,12 +18,8 @@ pub enum Action {
         /// Only what was done to this
         #[arg(long, value_name = "ID")]
         target: Option<String>,
-        /// Only from this time on (RFC 3339)
-        #[arg(long, value_name = "TIME")]
-        created_after: Option<String>,
-        /// Only before this time (RFC 3339)
-        #[arg(long, value_name = "TIME")]
-        created_before: Option<String>,
+        #[command(flatten)]
+        period: Period,
         #[command(flatten)]
         paging: Paging,
     },
@@ -31,21 +27,17 @@ pub enum Action {
 
 const COLUMNS: [Column; 4] = [
     full_column("when", |item| age(item, "at")),
-    cut_column("action", |item| field(item, "action")),
+    full_column("action", |item| field(item, "action")),
     full_column("target", |item| field(item, "target")),
-    full_column("actor", |item| field(item, "actor")),
+    cut_column("actor", |item| field(item, "actor")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
-    let Action::List { everywhere, target, created_after, created_before, paging } = action;
+    let Action::List { everywhere, target, period, paging } = action;
     let client = &session.client;
     let url = if everywhere { client.of_server(&["audit"]) } else { client.of_tenant(&["audit"]) };
-    let filter = [
-        ("target", &target),
-        ("created_after", &created_after),
-        ("created_before", &created_before),
-    ];
-    let url = list::with_query(url, &filter);
+    let url = list::with_query(url, &[("target", &target)]);
+    let url = list::with_query(url, &period.fields());
     list::show_with_lines(session, &url, &paging, &COLUMNS, differences)
 }
 

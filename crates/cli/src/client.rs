@@ -1,6 +1,9 @@
 //! The client of the API: one request at a time, safe to send again.
 
+mod orientation;
+
 use std::io::Read;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -147,15 +150,21 @@ impl Client {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&bytes).map_err(|_| {
-            Failure::new(format!("{} did not answer JSON: is it a Railpost server?", self.base))
-        })
+        serde_json::from_slice(&bytes).map_err(|_| self.is_not_railpost("without JSON"))
     }
 
     /// Publishes events. Each has an id, which makes them safe to send again; an idempotency key would
     /// keep the server from saying how many deliveries there are.
-    pub(super) fn publish(&self, url: &Url, body: &Body) -> Outcome<Vec<u8>> {
-        self.send(&Method::POST, url, Some(body), None)
+    pub(super) fn publish(&self, url: &Url, body: &Body) -> Outcome<Vec<Value>> {
+        let answer = self.send(&Method::POST, url, Some(body), None)?;
+        let receipts = serde_json::Deserializer::from_slice(&answer).into_iter();
+        let receipts: Result<Vec<Value>, _> = receipts.collect();
+        receipts.map_err(|_| self.is_not_railpost("without receipts"))
+    }
+
+    /// Whose things it asks for.
+    pub(super) fn tenant(&self) -> &str {
+        &self.tenant
     }
 
     fn request(&self, method: &Method, url: &Url, body: Option<&Body>) -> Outcome<Vec<u8>> {
@@ -221,8 +230,10 @@ impl Client {
         let text = |name: &str| problem[name].as_str().unwrap_or_default();
         let (code, title, detail) = (text("code"), text("title"), text("detail"));
         if code.is_empty() {
-            let message = format!("{} answered {status} without a Railpost error", self.base);
-            return Failure::new(message).next("check --server, and any proxy in front of it");
+            return self.is_not_railpost(&format!("with {status}"));
+        }
+        if code == "not_found" && detail.starts_with("no such path") && self.has_path() {
+            return self.is_not_railpost("that there is no such path");
         }
         let message = match text("field") {
             "" => format!("{title}: {detail}"),
@@ -236,6 +247,9 @@ impl Client {
     fn what_next(&self, code: &str, detail: &str) -> Option<String> {
         let missing =
             detail.strip_prefix("no such ").and_then(|rest| rest.split([':', '`']).next());
+        if let Some(next) = blocked_address(detail) {
+            return Some(next);
+        }
         let next = match code {
             "unauthorized" if self.key.is_none() => {
                 "export RAILPOST_API_KEY=…: the first `railpost serve` printed one; `railpost keys create` makes more"
@@ -267,36 +281,12 @@ impl Client {
         Some(next.to_owned())
     }
 
-    fn how_to_find(&self, what: &str) -> String {
-        let list = match what {
-            "tenant" => "tenants list",
-            "endpoint" | "secret" => "endpoints list",
-            "event" => "events list",
-            "delivery" => "deliveries list",
-            "dead letter" => "dead-letters list",
-            "lane" => "lanes list",
-            "replay" => "replay list",
-            "key" | "API key" => "keys list",
-            "event type" => "event-types list",
-            "source" => "outbox status",
-            "parked row" => return "`railpost outbox parked list SOURCE` lists them".to_owned(),
-            "role" => return "`railpost outbox grants` lists them".to_owned(),
-            _ => {
-                return "check that the server has the same version: `railpost --version`"
-                    .to_owned();
-            }
-        };
-        match what {
-            "source" => "`railpost outbox status` lists them".to_owned(),
-            "tenant" => format!("`railpost {list}` (with an admin key) lists them"),
-            _ => format!("`railpost {list} --tenant {}` lists them", self.tenant),
-        }
-    }
-
     fn unreachable(&self, error: &ureq::Error) -> Failure {
         let failure = Failure::new(format!("no answer from {}: {error}", self.base));
         match error {
             ureq::Error::Timeout(_) => failure.next("look at the log of the server"),
+            ureq::Error::Protocol(_) => failure
+                .next("it does not speak HTTP: set --server or RAILPOST_URL to the server's URL"),
             _ => failure.next(
                 "start the server with `railpost serve`, or set --server or RAILPOST_URL to its URL",
             ),
@@ -310,6 +300,21 @@ fn is_worth_another_try(error: &ureq::Error) -> bool {
     matches!(error, ureq::Error::Io(_) | ureq::Error::ConnectionFailed)
 }
 
+/// What lets the server send to an address that its guard refuses.
+fn blocked_address(detail: &str) -> Option<String> {
+    let network = match detail.split_once("requests to ") {
+        Some((_, rest)) => {
+            let address = rest.split_whitespace().find_map(|word| word.parse::<IpAddr>().ok())?;
+            format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+        }
+        None if detail.contains("is a local name") => "NETWORK".to_owned(),
+        None => return None,
+    };
+    Some(format!(
+        "if the receiver is meant to be there, start the server with `--allow-network {network}`, or with a larger network"
+    ))
+}
+
 /// A unique key.
 fn idempotency_key() -> String {
     format!("cli-{:032x}", u128::from_be_bytes(system::random()))
@@ -318,4 +323,29 @@ fn idempotency_key() -> String {
 /// How long to wait between two looks at something that takes its time.
 pub(super) fn pause() {
     std::thread::sleep(Duration::from_millis(200));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_address_names_the_flag_that_allows_it() {
+        for (detail, flag) in [
+            ("requests to 10.1.2.3 (private) are refused", Some("--allow-network 10.1.2.3/32")),
+            (
+                "requests to hooks.test at fd12::1 (unique local) are refused",
+                Some("--allow-network fd12::1/128"),
+            ),
+            (
+                "`hooks.local` is a local name, and no local network is excepted",
+                Some("--allow-network"),
+            ),
+            ("the url names no host", None),
+        ] {
+            let next = blocked_address(detail);
+            assert_eq!(next.is_some(), flag.is_some(), "{detail}");
+            assert!(next.is_none_or(|next| next.contains(flag.unwrap_or_default())), "{detail}");
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! `railpost dead-letters`: deliveries that failed for good.
 
+use serde_json::Value;
+
 use super::Session;
+use super::attempts::last_answer;
+use super::confirm::Confirmation;
 use super::deliveries;
 use super::failure::Outcome;
-use super::list::{self, Filter, Paging};
+use super::list::{self, DeliveryFilter, Paging};
 use super::out::{Column, age, cut_column, field, full_column};
 
 /// What can be done with dead letters, one at a time. `railpost replay` does it to many.
@@ -11,11 +15,8 @@ use super::out::{Column, age, cut_column, field, full_column};
 pub enum Action {
     /// List them, the newest first
     List {
-        /// Only of this endpoint
-        #[arg(long)]
-        endpoint: Option<String>,
         #[command(flatten)]
-        filter: Filter,
+        filter: DeliveryFilter,
         #[command(flatten)]
         paging: Paging,
     },
@@ -24,40 +25,55 @@ pub enum Action {
     /// Send it again, with the same event id
     Replay { id: String },
     /// Skip it: its lane continues, and it stays a dead letter
-    Skip { id: String },
-    /// Discard it for good; its lane continues
-    Discard { id: String },
+    Skip {
+        id: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
+    /// Discard it: it is not sent again, and its lane continues
+    Discard {
+        id: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     full_column("id", |item| field(item, "id")),
     cut_column("type", |item| field(item, "type")),
     cut_column("key", |item| field(item, "key")),
+    cut_column("endpoint", deliveries::endpoint),
     cut_column("reason", |item| field(item, "reason")),
-    cut_column("last answer", |item| match &item["last_status"] {
-        serde_json::Value::Null => field(item, "last_failure"),
-        status => status.to_string(),
-    }),
+    cut_column("last answer", last_answer),
     full_column("died", |item| age(item, "changed_at")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
     let client = &session.client;
-    let act = |id: &str, what: &str| {
-        let url = client.of_tenant(&["dead-letters", id, what]);
-        deliveries::print_state(session, &client.act(&url)?)
-    };
+    let find = |id: &str| client.get(&client.of_tenant(&["dead-letters", id]));
+    let act = |id: &str, what: &str| client.act(&client.of_tenant(&["dead-letters", id, what]));
     match action {
-        Action::List { endpoint, filter, paging } => {
+        Action::List { filter, paging } => {
             let url = list::with_query(client.of_tenant(&["dead-letters"]), &filter.fields());
-            let url = list::with_query(url, &[("endpoint", &endpoint)]);
             list::show(session, &url, &paging, &COLUMNS)
         }
-        Action::Show { id } => {
-            session.out.record(&client.get(&client.of_tenant(&["dead-letters", &id]))?)
+        Action::Show { id } => deliveries::show(session, &find(&id)?),
+        Action::Replay { id } => replayed(session, &act(&id, "replay")?),
+        Action::Skip { id, confirmation } => {
+            confirmation.ask(session.out, &deliveries::skips(&find(&id)?))?;
+            deliveries::skipped(session, &act(&id, "skip")?)
         }
-        Action::Replay { id } => act(&id, "replay"),
-        Action::Skip { id } => act(&id, "skip"),
-        Action::Discard { id } => act(&id, "discard"),
+        Action::Discard { id, confirmation } => {
+            confirmation.ask(session.out, &deliveries::discards(&find(&id)?))?;
+            deliveries::discarded(session, &act(&id, "discard")?)
+        }
     }
+}
+
+/// Says that a dead letter goes again, and how to watch it.
+pub(super) fn replayed(session: &Session, delivery: &Value) -> Outcome {
+    deliveries::print_state(session, delivery)?;
+    let event = field(delivery, "event");
+    session.out.hint(&format!("It is sent again. Watch it: railpost events story {event}"));
+    Ok(())
 }

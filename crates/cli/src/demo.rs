@@ -7,10 +7,12 @@
 mod application;
 mod client;
 mod receiver;
+mod request;
 mod scenes;
 mod world;
 
 use std::fmt;
+use std::future::Future;
 use std::io::Write;
 use std::time::Duration;
 
@@ -23,15 +25,47 @@ pub use application::AppDatabase;
 pub struct DemoOptions {
     /// How many scenes it shows; all of them if there are fewer.
     pub scenes: usize,
-    /// Whether it ends after the scenes, instead of going on until it is told to stop.
-    pub exit_after_scenes: bool,
+    /// What comes after the scenes.
+    pub ending: DemoEnding,
     /// How long the receiver that is down stays down.
     pub down_for: Duration,
 }
 
+/// What comes after the scenes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemoEnding {
+    /// The demo ends.
+    End,
+    /// The server stays with traffic, as a playground, until it is told to stop.
+    Stay,
+    /// The viewer is asked which.
+    Ask,
+}
+
 impl Default for DemoOptions {
     fn default() -> Self {
-        Self { scenes: usize::MAX, exit_after_scenes: false, down_for: Duration::from_secs(20) }
+        Self { scenes: usize::MAX, ending: DemoEnding::End, down_for: Duration::from_secs(20) }
+    }
+}
+
+/// The person who watches: scenes wait until they go on.
+pub trait DemoViewer: Send {
+    /// Waits until the viewer wants the next scene.
+    fn next_scene(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Whether the viewer wants to keep the server as a playground.
+    fn wants_playground(&mut self) -> impl Future<Output = bool> + Send;
+}
+
+/// Nobody watches: the scenes run through.
+#[derive(Clone, Copy, Debug)]
+pub struct NoViewer;
+
+impl DemoViewer for NoViewer {
+    async fn next_scene(&mut self) {}
+
+    async fn wants_playground(&mut self) -> bool {
+        false
     }
 }
 
@@ -73,10 +107,11 @@ pub struct DemoServer<'a> {
     pub database: &'a AppDatabase,
 }
 
-/// Plays the scenes on a running server, then goes on with traffic unless told to end.
+/// Plays the scenes on a running server, then ends or goes on with traffic.
 pub async fn play(
     server: DemoServer<'_>,
     options: DemoOptions,
+    viewer: &mut impl DemoViewer,
     out: &mut (impl Write + Send),
 ) -> Result<(), DemoError> {
     writeln!(
@@ -88,20 +123,30 @@ pub async fn play(
     writeln!(out, "Receivers: {}.", world.names().join(", "))?;
     let shown = scenes::ALL.len().min(options.scenes);
     for number in 0..shown {
+        if number > 0 {
+            viewer.next_scene().await;
+        }
         writeln!(out, "\nScene {} of {shown}: {}", number + 1, scenes::ALL[number].line())?;
         out.flush()?;
         let happened = scenes::ALL[number].play(&mut world).await?;
         writeln!(out, "    ✓ {happened}")?;
         out.flush()?;
     }
-    if options.exit_after_scenes {
+    let stays = match options.ending {
+        DemoEnding::End => false,
+        DemoEnding::Stay => true,
+        DemoEnding::Ask => viewer.wants_playground().await,
+    };
+    if !stays {
         return Ok(());
     }
     writeln!(
         out,
-        "\nTraffic goes on, and `order-13` is poisoned again: replay its dead letter on the"
+        "\nThe playground: events go on, and `order-13` is poisoned again. Replay its dead letter"
     )?;
-    writeln!(out, "page \"Lanes\". Ctrl-C ends the demo.")?;
+    writeln!(out, "on the page \"Lanes\", or use the command line in another terminal:\n")?;
+    writeln!(out, "    export RAILPOST_URL={} RAILPOST_API_KEY={}", server.url, server.key)?;
+    writeln!(out, "    railpost lanes list\n\nCtrl-C ends it.")?;
     out.flush()?;
     world.run_traffic().await
 }

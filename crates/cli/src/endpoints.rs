@@ -3,13 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::Session;
+use super::confirm::{Confirmation, count};
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
-use super::out::{Column, Out, age, cut_column, field, full_column};
+use super::out::{Column, Out, cut_column, facts, field, full_column};
 use super::policy::PolicyFlags;
-use super::secrets;
-use super::tenants::confirm;
-use super::{input, schedule};
+use super::{health, input, probe, schedule, secrets};
 
 /// What can be done with endpoints.
 #[derive(Debug, clap::Subcommand)]
@@ -18,7 +17,7 @@ pub enum Action {
     List(Paging),
     /// Show one with all its settings
     Show { id: String },
-    /// Create one; its secret is printed this one time
+    /// Create one; prints its secret
     Create {
         /// Where deliveries go
         #[arg(long)]
@@ -41,15 +40,24 @@ pub enum Action {
     /// Delete one; its open deliveries are discarded
     Delete {
         id: String,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
     /// Send nothing to it until it is resumed; its backlog is kept
     Pause { id: String },
-    /// Send to it again
+    /// Send to it again: switches it on, half-opens its breaker, lifts its Retry-After
     Resume { id: String },
-    /// Send a test event to it alone
+    /// Send one request at once, past breaker and queue, and show what came back
+    ///
+    /// Exit codes: 0 the request was acknowledged; 1 it was not.
+    #[command(verbatim_doc_comment)]
+    Probe {
+        id: String,
+        /// Resume the endpoint if the request is acknowledged
+        #[arg(long)]
+        resume: bool,
+    },
+    /// Send a test event to it alone, in its queue
     Test {
         id: String,
         /// The test event's type
@@ -59,7 +67,7 @@ pub enum Action {
         #[arg(long, value_name = "JSON|@FILE|-")]
         data: Option<String>,
     },
-    /// Show whether it takes what is sent: breaker, backlog, lag
+    /// Show its health, backlog and lag
     Health { id: String },
     /// Print its planned attempts
     Schedule {
@@ -76,6 +84,8 @@ pub enum Action {
         /// How long the old ones stay active
         #[arg(long, default_value = "24h", value_name = "TIME")]
         overlap: railpost_engine::Span,
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
     /// Reveal the value of a secret; this adds an audit entry
     Reveal {
@@ -169,15 +179,11 @@ fn headers(lines: &[String]) -> Outcome<Option<Value>> {
     Ok((!headers.is_empty()).then_some(headers.into()))
 }
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 4] = [
     full_column("id", |item| field(item, "id")),
-    full_column("status", |item| match item["blocked"].is_null() {
-        true => field(item, "status"),
-        false => format!("{} (blocked)", field(item, "status")),
-    }),
+    full_column("health", health::cell),
     cut_column("types", |item| field(item, "types")),
     cut_column("url", |item| field(item, "url")),
-    full_column("created", |item| age(item, "created_at")),
 ];
 
 pub(super) fn run(action: Action, session: &Session) -> Outcome {
@@ -186,34 +192,87 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
     let one = |id: &str| client.of_tenant(&["endpoints", id]);
     let part = |id: &str, part: &str| client.of_tenant(&["endpoints", id, part]);
     match action {
-        Action::List(paging) => list::show(session, &all, &paging, &COLUMNS),
-        Action::Show { id } => out.record(&client.get(&one(&id))?),
+        Action::List(paging) => {
+            list::show_with_lines(session, &all, &paging, &COLUMNS, health::below)
+        }
+        Action::Show { id } => show(out, &client.get(&one(&id))?),
         Action::Create { url, secret, settings } => {
             create(session, &url, secret.as_deref(), &settings)
         }
         Action::Update { id, url, settings } => update(session, &id, url.as_deref(), &settings),
-        Action::Delete { id, yes } => {
-            let open = field(&client.get(&part(&id, "health"))?, "open");
-            let question =
-                format!("Delete endpoint {id}? Its {open} open deliveries are discarded.");
-            confirm(session.out, &question, yes)?;
-            let removed = client.delete(&one(&id))?;
-            let open = field(&removed, "open_deliveries");
-            let line = format!("deleted {id}; its {open} open deliveries are discarded");
-            out.done(
-                &json!({ "deleted": id, "open_deliveries": removed["open_deliveries"] }),
-                &line,
-            )
+        Action::Delete { id, confirmation } => delete(session, &id, confirmation),
+        Action::Pause { id } => {
+            status(out, &client.act(&part(&id, "pause"))?)?;
+            out.hint(&format!("Its backlog is kept. To go on: railpost endpoints resume {id}"));
+            Ok(())
         }
-        Action::Pause { id } => status(out, &client.act(&part(&id, "pause"))?),
-        Action::Resume { id } => status(out, &client.act(&part(&id, "resume"))?),
+        Action::Resume { id } => probe::resume(session, &id),
+        Action::Probe { id, resume } => probe::probe(session, &id, resume),
         Action::Test { id, event_type, data } => test(session, &id, event_type, data.as_deref()),
-        Action::Health { id } => out.record(&client.get(&part(&id, "health"))?),
+        Action::Health { id } => show_health(out, &client.get(&part(&id, "health"))?),
         Action::Schedule { id, attempts } => schedule::of_endpoint(session, &id, attempts),
         Action::Secrets { id } => secrets::list(session, &id),
-        Action::Rotate { id, overlap } => secrets::rotate(session, &id, overlap),
+        Action::Rotate { id, overlap, confirmation } => {
+            secrets::rotate(session, &id, overlap, confirmation)
+        }
         Action::Reveal { id, secret } => secrets::reveal(session, &id, &secret),
     }
+}
+
+/// Shows an endpoint: its health first, then its settings.
+fn show(out: Out, endpoint: &Value) -> Outcome {
+    if out.json {
+        return out.value(endpoint);
+    }
+    let settings = facts(endpoint, &["id", "url", "health", "status", "policy"]);
+    let named = |name: &str| (name.to_owned(), field(endpoint, name));
+    let mut shown = vec![named("id"), named("url")];
+    shown.extend(health::facts(endpoint));
+    shown.extend(settings);
+    shown.push(("policy".to_owned(), format!("{:#}", endpoint["policy"])));
+    out.facts(&shown)
+}
+
+/// Shows the health of an endpoint, with the counts of its deliveries.
+fn show_health(out: Out, answer: &Value) -> Outcome {
+    if out.json {
+        return out.value(answer);
+    }
+    let counts = facts(answer, &HEALTH_FIELDS);
+    let shown = health::facts(&json!({ "health": answer }));
+    out.facts(&shown.into_iter().chain(counts).collect::<Vec<_>>())
+}
+
+/// The fields of an endpoint's health that are told in words.
+const HEALTH_FIELDS: [&str; 10] = [
+    "state",
+    "status",
+    "since",
+    "waits_for",
+    "until",
+    "last_error",
+    "last_success_at",
+    "next",
+    "breaker",
+    "held_until",
+];
+
+fn delete(session: &Session, id: &str, confirmation: Confirmation) -> Outcome {
+    let (client, out) = (&session.client, session.out);
+    let open = client.get(&client.of_tenant(&["endpoints", id, "health"]))?;
+    let open = open["open"].as_u64().unwrap_or(0);
+    let closes = count(open, "open delivery", "open deliveries");
+    let effect = format!("This deletes endpoint {id} and closes {closes}: they are not sent.");
+    confirmation.ask(out, &effect)?;
+    let removed = client.delete(&client.of_tenant(&["endpoints", id]))?;
+    let closed = removed["open_deliveries"].as_u64().unwrap_or(0);
+    let closed = count(closed, "open delivery", "open deliveries");
+    let answer = json!({ "deleted": id, "open_deliveries": removed["open_deliveries"] });
+    out.done(&answer, &format!("deleted {id}; this closes {closed}"))?;
+    out.hint(&format!(
+        "This cannot be undone. Create it again with `railpost endpoints create`; `railpost events redeliver` sends events to the new one. What was closed: railpost deliveries list --endpoint {id} --state discarded"
+    ));
+    Ok(())
 }
 
 fn create(session: &Session, url: &str, secret: Option<&str>, settings: &EndpointFlags) -> Outcome {
@@ -231,7 +290,8 @@ fn create(session: &Session, url: &str, secret: Option<&str>, settings: &Endpoin
     session.out.line(&format!("url     {}", field(&created, "url")))?;
     session.out.line(&format!("types   {}", field(&created, "types")))?;
     session.out.line(&format!("secret  {}", field(&created["secret"], "value")))?;
-    session.out.hint("Give the secret to the receiver: it is not shown again.");
+    let id = field(&created, "id");
+    session.out.hint(&secrets::give_to_receiver(&id, &field(&created["secret"], "id")));
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Session;
+use super::confirm::Confirmation;
 use super::failure::{Failure, Outcome};
 use super::input;
 use super::list::{self, Paging};
@@ -16,6 +17,7 @@ pub enum Action {
     /// Show one with its schemas
     Show { name: String },
     /// Create or replace one
+    #[command(visible_aliases = ["create", "add", "update", "edit"])]
     Put {
         name: String,
         /// A line for people
@@ -28,8 +30,12 @@ pub enum Action {
         #[arg(long = "schema", value_name = "VERSION=JSON|@FILE")]
         schemas: Vec<String>,
     },
-    /// Delete one
-    Delete { name: String },
+    /// Delete one with its schemas
+    Delete {
+        name: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
 }
 
 const COLUMNS: [Column; 4] = [
@@ -58,9 +64,17 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
                 json!({ "description": description, "validation": validation, "schemas": schemas });
             out.record(&client.put(&one(&name), &body)?)
         }
-        Action::Delete { name } => {
+        Action::Delete { name, confirmation } => {
+            let effect = format!(
+                "This deletes the event type `{name}` with its schemas: payloads of this type are not validated any more."
+            );
+            confirmation.ask(out, &effect)?;
             client.delete(&one(&name))?;
-            out.done(&json!({ "deleted": name }), &format!("deleted {name}"))
+            out.done(&json!({ "deleted": name }), &format!("deleted {name}"))?;
+            out.hint(&format!(
+                "To have it again: railpost event-types put {name} --schema VERSION=@FILE"
+            ));
+            Ok(())
         }
     }
 }

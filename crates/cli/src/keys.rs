@@ -4,6 +4,7 @@ use serde_json::json;
 use url::Url;
 
 use super::Session;
+use super::confirm::Confirmation;
 use super::failure::Outcome;
 use super::list::{self, Paging};
 use super::out::{Column, age, cut_column, field, full_column};
@@ -30,9 +31,12 @@ pub enum Action {
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
     },
-    /// Revoke a key
+    /// Revoke a key: it stops working at once
+    #[command(visible_aliases = ["delete", "rm", "remove"])]
     Revoke {
         id: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
         /// A key of another tenant, or an admin key (needs an admin key)
         #[arg(long)]
         everywhere: bool,
@@ -69,9 +73,13 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
             out.hint("Keep the key: it is not shown again.");
             Ok(())
         }
-        Action::Revoke { id, everywhere } => {
+        Action::Revoke { id, confirmation, everywhere } => {
+            let effect = format!("This revokes the API key {id} at once and for good.");
+            confirmation.ask(out, &effect)?;
             client.delete(&keys(session, everywhere, &[&id]))?;
-            out.done(&json!({ "revoked": id }), &format!("revoked {id}"))
+            out.done(&json!({ "revoked": id }), &format!("revoked {id}"))?;
+            out.hint("It cannot be undone; `railpost keys create` makes another key.");
+            Ok(())
         }
     }
 }

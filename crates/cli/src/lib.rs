@@ -14,19 +14,27 @@ pub mod limits;
 mod system;
 mod failure;
 mod out;
+mod usage;
+mod confirm;
 mod input;
+mod instant;
 mod client;
 mod list;
 mod policy;
 
 mod listen;
 mod send;
+mod find;
 mod endpoints;
+mod health;
+mod probe;
 mod secrets;
 mod tenants;
 mod event_types;
 mod events;
+mod story;
 mod deliveries;
+mod attempts;
 mod lanes;
 mod dead_letters;
 mod replay;
@@ -42,8 +50,10 @@ pub mod demo;
 use clap::Subcommand;
 
 pub use client::{Client, Target};
+pub use confirm::Confirmation;
 pub use failure::{Failure, Outcome};
 pub use out::Out;
+pub use usage::{with_aliases, with_plain_usage};
 
 /// The commands of a client.
 #[derive(Debug, Subcommand)]
@@ -52,22 +62,25 @@ pub enum Command {
     Listen(Box<listen::Arguments>),
     /// Publish events
     Send(Box<send::Arguments>),
+    /// Find an event, a delivery, an endpoint, a key by what you know of it
+    Find(find::Arguments),
     /// Where events go
-    #[command(subcommand)]
+    #[command(subcommand, alias = "endpoint")]
     Endpoints(endpoints::Action),
-    /// What was published
-    #[command(subcommand)]
+    /// What was published, and what became of it
+    #[command(subcommand, alias = "event")]
     Events(events::Action),
     /// Each event on its way to each endpoint
-    #[command(subcommand)]
+    #[command(subcommand, alias = "delivery")]
     Deliveries(deliveries::Action),
-    /// Keys that wait behind a dead letter
-    #[command(subcommand)]
+    /// Keys with deliveries that wait, and what they wait for
+    #[command(subcommand, alias = "lane")]
     Lanes(lanes::Action),
     /// Deliveries that failed for good
-    #[command(subcommand)]
+    #[command(subcommand, alias = "dead-letter")]
     DeadLetters(dead_letters::Action),
     /// Send again, skip or discard many deliveries, as a job
+    #[command(alias = "replays")]
     Replay(replay::Arguments),
     /// Who changed what
     #[command(subcommand)]
@@ -79,13 +92,13 @@ pub enum Command {
     /// Check the signature of a request
     Verify(signatures::VerifyArguments),
     /// Owners of events and endpoints
-    #[command(subcommand)]
+    #[command(subcommand, alias = "tenant")]
     Tenants(tenants::Action),
     /// JSON Schemas for payloads
-    #[command(subcommand)]
+    #[command(subcommand, alias = "event-type")]
     EventTypes(event_types::Action),
     /// API keys and their scopes
-    #[command(subcommand)]
+    #[command(subcommand, alias = "key")]
     Keys(keys::Action),
     /// What this API key may do
     Whoami,
@@ -116,6 +129,7 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::Verify(arguments) => signatures::verify(&arguments, out),
         Command::Listen(arguments) => listen::run(*arguments, &session()?),
         Command::Send(arguments) => send::run(&arguments, &session()?),
+        Command::Find(arguments) => find::run(&arguments, &session()?),
         Command::Endpoints(action) => endpoints::run(action, &session()?),
         Command::Events(action) => events::run(action, &session()?),
         Command::Deliveries(action) => deliveries::run(action, &session()?),

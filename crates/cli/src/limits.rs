@@ -32,3 +32,5 @@ pub const SEND_BATCH_LEN: usize = 500;
 pub const LISTEN_BODY_LEN_MAX: usize = 2 * PAYLOAD_LEN_MAX;
 /// Events, and lanes, that `railpost listen` remembers: past it the oldest are forgotten.
 pub const LISTEN_REMEMBERED_MAX: usize = 100_000;
+/// Characters of a receiver's answer that are shown below an attempt: enough for an error message.
+pub const ANSWER_EXCERPT_CHARS: usize = 600;

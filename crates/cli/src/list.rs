@@ -5,7 +5,8 @@ use url::Url;
 
 use super::Session;
 use super::failure::Outcome;
-use super::out::Column;
+use super::instant::instant;
+use super::out::{Column, TableLayout};
 
 /// How much of a list is wanted.
 #[derive(Clone, Debug, clap::Args)]
@@ -21,33 +22,76 @@ pub struct Paging {
     all: bool,
 }
 
-/// Which events or deliveries are wanted, by what they share.
+impl Paging {
+    /// Items that one request asks for.
+    pub(super) fn limit(&self) -> Option<String> {
+        Some(if self.all { 500 } else { self.limit }.to_string())
+    }
+}
+
+/// Which part of time is wanted.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Filter {
+pub struct Period {
+    /// Only from this time on: `2h` (ago), `2026-01-31` or `2026-01-31T12:00:00Z`
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    since: Option<String>,
+    /// Only before this time
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    until: Option<String>,
+}
+
+impl Period {
+    /// Its fields with their names in the API.
+    pub(super) fn fields(&self) -> [(&'static str, &Option<String>); 2] {
+        [("created_after", &self.since), ("created_before", &self.until)]
+    }
+}
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct EventFilter {
     /// Only this event type
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
     /// Only this key
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Only from this time on (RFC 3339)
-    #[arg(long, value_name = "TIME")]
-    created_after: Option<String>,
-    /// Only before this time (RFC 3339)
-    #[arg(long, value_name = "TIME")]
-    created_before: Option<String>,
+    #[command(flatten)]
+    period: Period,
 }
 
-impl Filter {
-    /// Its fields with their names in the API.
-    pub(super) fn fields(&self) -> [(&'static str, &Option<String>); 4] {
-        let Self { event_type, key, created_after, created_before } = self;
-        [
-            ("type", event_type),
-            ("key", key),
-            ("created_after", created_after),
-            ("created_before", created_before),
-        ]
+impl EventFilter {
+    pub(super) fn fields(&self) -> Vec<(&'static str, &Option<String>)> {
+        let own = [("type", &self.event_type), ("key", &self.key)];
+        own.into_iter().chain(self.period.fields()).collect()
+    }
+}
+
+/// Which deliveries are wanted.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct DeliveryFilter {
+    /// Only of this endpoint
+    #[arg(long, value_name = "ENDPOINT")]
+    endpoint: Option<String>,
+    /// Only those that are dead or discarded for this reason, such as `permanent`
+    #[arg(long, value_name = "REASON")]
+    reason: Option<String>,
+    /// Only those whose last answer has this status, such as 503
+    #[arg(long, value_name = "STATUS")]
+    status: Option<String>,
+    /// Only those whose last attempt got no answer because of this, such as `timeout`
+    #[arg(long, value_name = "FAILURE")]
+    failure: Option<String>,
+    #[command(flatten)]
+    events: EventFilter,
+}
+
+impl DeliveryFilter {
+    pub(super) fn fields(&self) -> Vec<(&'static str, &Option<String>)> {
+        let Self { endpoint, reason, status, failure, events } = self;
+        let own =
+            [("endpoint", endpoint), ("reason", reason), ("status", status), ("failure", failure)];
+        own.into_iter().chain(events.fields()).collect()
     }
 }
 
@@ -74,18 +118,21 @@ pub(super) fn show_with_lines(
     columns: &[Column],
     below: fn(&Value) -> Vec<String>,
 ) -> Outcome {
-    let limit = Some(if paging.all { 500 } else { paging.limit }.to_string());
-    let url = with_query(url.clone(), &[("limit", &limit)]);
+    let paged = with_query(url.clone(), &[("limit", &paging.limit())]);
     let mut printer = Printer { below, ..Printer::new(session, columns) };
     let mut cursor = paging.cursor.clone();
     loop {
-        let page = session.client.get(&with_query(url.clone(), &[("cursor", &cursor)]))?;
+        let page = session.client.get(&with_query(paged.clone(), &[("cursor", &cursor)]))?;
         printer.items(page["items"].as_array().map(Vec::as_slice).unwrap_or_default())?;
         cursor = page["next"].as_str().map(str::to_owned);
         if cursor.is_none() || !paging.all {
-            return printer.end(cursor.as_deref());
+            break;
         }
     }
+    if printer.printed == 0 && cursor.is_none() && !session.out.json {
+        session.out.hint(&session.client.why_nothing(url));
+    }
+    printer.end(cursor.as_deref())
 }
 
 /// Prints items that came whole.
@@ -110,13 +157,13 @@ struct Printer<'a> {
     session: &'a Session,
     columns: &'a [Column],
     below: fn(&Value) -> Vec<String>,
-    widths: Vec<usize>,
+    layout: TableLayout,
     printed: usize,
 }
 
 impl<'a> Printer<'a> {
     fn new(session: &'a Session, columns: &'a [Column]) -> Self {
-        Self { session, columns, below: |_| Vec::new(), widths: Vec::new(), printed: 0 }
+        Self { session, columns, below: |_| Vec::new(), layout: TableLayout::default(), printed: 0 }
     }
 
     fn items(&mut self, items: &[Value]) -> Outcome {
@@ -126,7 +173,7 @@ impl<'a> Printer<'a> {
             return if items.is_empty() {
                 Ok(())
             } else {
-                out.table(self.columns, items, &mut self.widths, self.below)
+                out.table(self.columns, items, &mut self.layout, self.below)
             };
         }
         for item in items {
@@ -143,12 +190,8 @@ impl<'a> Printer<'a> {
             let open = if self.printed == 0 { "{\"items\":[" } else { "" };
             return out.line(&format!("{open}],\"next\":{}}}", Value::from(next)));
         }
-        match (self.printed, next) {
-            (0, None) => out.hint("There is nothing to show."),
-            (_, None) => {}
-            (_, Some(next)) => {
-                out.hint(&format!("There is more: add `--all`, or `--cursor {next}`."));
-            }
+        if let Some(next) = next {
+            out.hint(&format!("There is more: add `--all`, or `--cursor {next}`."));
         }
         Ok(())
     }

@@ -13,13 +13,19 @@ use super::system;
 pub struct Out {
     pub(super) json: bool,
     colours: bool,
+    /// Widest line of a table, in characters.
+    width: usize,
 }
 
-/// Widest line of a table, in characters.
-const WIDTH: usize = 120;
-/// No column is cut shorter.
-const CUT_MIN: usize = 8;
+/// Widest line where there is no terminal, or a wider one.
+const WIDTH_MAX: usize = 120;
+/// No line is made narrower than this.
+const WIDTH_MIN: usize = 60;
+/// No column is cut shorter: less of a URL or a type is not worth reading.
+const CUT_MIN: usize = 12;
 const GAP: &str = "  ";
+/// Spaces before a line below an item.
+const INDENT: usize = 4;
 
 /// A column of a table: its title, and how a cell is made of an item.
 #[derive(Clone, Copy)]
@@ -43,7 +49,15 @@ impl Out {
     /// Results as JSON, or for people.
     pub fn new(json: bool) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { json, colours: std::io::stdout().is_terminal() && !no_color && !json }
+        let colours = std::io::stdout().is_terminal() && !no_color && !json;
+        Self { json, colours, width: width() }
+    }
+
+    /// Lines of text that fit, each behind `indent` spaces.
+    pub(super) fn wrapped(self, text: &str, indent: usize) -> Vec<String> {
+        let width = self.width.saturating_sub(indent).max(CUT_MIN);
+        let lines = text.lines().flat_map(|line| wrap(line, width));
+        lines.map(|line| format!("{:indent$}{line}", "")).collect()
     }
 
     /// One line of results.
@@ -94,51 +108,53 @@ impl Out {
         if self.json {
             return self.value(value);
         }
-        let Some(fields) = value.as_object() else { return self.value(value) };
-        let width = fields.keys().map(String::len).max().unwrap_or(0);
-        // What people copy comes first.
-        let (ids, others): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| *name == "id");
-        for (name, value) in ids.into_iter().chain(others) {
+        match value.as_object() {
+            Some(_) => self.facts(&facts(value, &[])),
+            None => self.value(value),
+        }
+    }
+
+    /// Names and what they stand for, one to a line.
+    pub(super) fn facts(self, facts: &[(String, String)]) -> Outcome {
+        let width = facts.iter().map(|(name, _)| len(name)).max().unwrap_or(0);
+        for (name, shown) in facts {
             let indent = format!("\n{:width$}{GAP}", "");
-            let shown = show(name, value).replace('\n', &indent);
-            self.line(&format!("{}{GAP}{shown}", self.bold(&format!("{name:width$}"))))?;
+            let shown = shown.replace('\n', &indent);
+            let line = format!("{}{GAP}{shown}", self.bold(&format!("{name:width$}")));
+            self.line(line.trim_end())?;
         }
         Ok(())
     }
 
-    /// Items as a table, each with lines `below` it. `widths` holds what the page before needed, so that
-    /// pages line up.
+    /// Items as a table, each with lines `below` it.
     pub(super) fn table(
         self,
         columns: &[Column],
         items: &[Value],
-        widths: &mut Vec<usize>,
+        layout: &mut TableLayout,
         below: fn(&Value) -> Vec<String>,
     ) -> Outcome {
         let rows: Vec<Vec<String>> = items
             .iter()
             .map(|item| columns.iter().map(|column| (column.cell)(item)).collect())
             .collect();
-        let first_page = widths.is_empty();
-        widths.resize(columns.len(), 0);
-        for (at, column) in columns.iter().enumerate() {
-            let widest = rows.iter().map(|row| len(&row[at])).max().unwrap_or(0);
-            widths[at] = widths[at].max(widest).max(column.title.len());
-        }
-        fit(columns, widths);
+        let first_page = layout.widths.is_empty();
+        layout.fit(columns, &rows, self.width);
         if first_page {
             let titles: Vec<String> =
                 columns.iter().map(|column| column.title.to_uppercase()).collect();
-            self.line(&self.bold(&aligned(&titles, widths)))?;
+            self.line(&self.bold(&layout.aligned(&titles)))?;
         }
         for (row, item) in rows.iter().zip(items) {
-            self.line(&self.painted(&aligned(row, widths)))?;
-            below(item).iter().try_for_each(|line| self.line(&indented(line)))?;
+            self.line(&self.painted(&layout.aligned(row)))?;
+            for line in layout.moved_cells(columns, row).into_iter().chain(below(item)) {
+                self.wrapped(&line, INDENT).iter().try_for_each(|line| self.line(line))?;
+            }
         }
         Ok(())
     }
 
-    fn bold(self, text: &str) -> String {
+    pub(super) fn bold(self, text: &str) -> String {
         if self.colours { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
@@ -167,45 +183,115 @@ fn len(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Makes the columns that may be cut narrower until a line fits.
-fn fit(columns: &[Column], widths: &mut [usize]) {
-    let gaps = GAP.len() * columns.len().saturating_sub(1);
-    loop {
-        let wide = (widths.iter().sum::<usize>() + gaps).saturating_sub(WIDTH);
-        let cuttable = |at: &usize| columns[*at].may_be_cut && widths[*at] > CUT_MIN;
-        let widest = (0..columns.len()).filter(cuttable).max_by_key(|at| widths[*at]);
-        match widest {
-            Some(at) if wide > 0 => widths[at] -= 1,
-            _ => return,
+/// How wide the columns of a table are. The pages of a list share it, so that they line up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TableLayout {
+    widths: Vec<usize>,
+    /// Columns that do not fit: their cells stand on a line below the row.
+    moved: Vec<usize>,
+}
+
+impl TableLayout {
+    /// Makes room for these rows in lines of this width: moves columns that may be cut below the row until the
+    /// others can be read, then cuts the widest of these.
+    fn fit(&mut self, columns: &[Column], rows: &[Vec<String>], line: usize) {
+        self.widths.resize(columns.len(), 0);
+        for (at, column) in columns.iter().enumerate() {
+            let widest = rows.iter().map(|row| len(&row[at])).max().unwrap_or(0);
+            self.widths[at] = self.widths[at].max(widest).max(column.title.len());
         }
+        let least = |at: usize| match columns[at].may_be_cut {
+            true => self.widths[at].min(CUT_MIN),
+            false => self.widths[at],
+        };
+        let cuttable: Vec<usize> =
+            (0..columns.len()).filter(|at| columns[*at].may_be_cut).collect();
+        for at in cuttable.iter().rev() {
+            let kept = (0..columns.len()).filter(|at| !self.moved.contains(at));
+            if kept.map(|at| least(at) + GAP.len()).sum::<usize>() <= line + GAP.len() {
+                break;
+            }
+            if !self.moved.contains(at) {
+                self.moved.push(*at);
+            }
+        }
+        self.moved.sort_unstable();
+        self.cut(&cuttable, line);
+    }
+
+    fn cut(&mut self, cuttable: &[usize], line: usize) {
+        loop {
+            let kept = (0..self.widths.len()).filter(|at| !self.moved.contains(at));
+            let wide = kept.map(|at| self.widths[at] + GAP.len()).sum::<usize>();
+            let may_be_cut = |at: &&usize| !self.moved.contains(at) && self.widths[**at] > CUT_MIN;
+            let widest = cuttable.iter().filter(may_be_cut).max_by_key(|at| self.widths[**at]);
+            match widest {
+                Some(at) if wide > line + GAP.len() => self.widths[*at] -= 1,
+                _ => return,
+            }
+        }
+    }
+
+    /// The cells of a row that stand in its line.
+    fn aligned(&self, cells: &[String]) -> String {
+        let kept = (0..cells.len()).filter(|at| !self.moved.contains(at));
+        let line: Vec<String> = kept.map(|at| padded(&cells[at], self.widths[at])).collect();
+        line.join(GAP).trim_end().to_owned()
+    }
+
+    /// The cells of a row that stand below it, with their titles.
+    fn moved_cells(&self, columns: &[Column], cells: &[String]) -> Option<String> {
+        let told = self.moved.iter().filter(|at| cells[**at] != "-");
+        let told: Vec<String> =
+            told.map(|at| format!("{} {}", columns[*at].title, cells[*at])).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 }
 
-fn aligned(cells: &[String], widths: &[usize]) -> String {
-    let cell = |(text, width): (&String, &usize)| {
-        if len(text) > *width {
-            let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-            return format!("{kept}…");
-        }
-        format!("{text:width$}", width = *width)
-    };
-    let line: Vec<String> = cells.iter().zip(widths).map(cell).collect();
-    line.join(GAP).trim_end().to_owned()
+/// A text in this width, cut if it is longer.
+fn padded(text: &str, width: usize) -> String {
+    if len(text) > width {
+        let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+        return format!("{kept}…");
+    }
+    format!("{text:width$}")
 }
 
-/// A line below an item.
-fn indented(line: &str) -> String {
-    const INDENT: &str = "    ";
-    aligned(&[format!("{INDENT}{line}")], &[WIDTH])
+/// The width of the terminal that results go to.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    let columns = size.map(|size| usize::from(size.ws_col)).unwrap_or(0);
+    if columns == 0 { WIDTH_MAX } else { columns.clamp(WIDTH_MIN, WIDTH_MAX) }
+}
+
+/// A line in pieces that fit, broken between words where that is possible.
+fn wrap(line: &str, width: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut rest: Vec<char> = line.trim_end().chars().collect();
+    while rest.len() > width {
+        let space = rest[..=width].iter().rposition(|char| *char == ' ').filter(|at| *at > 0);
+        let tail = rest.split_off(space.unwrap_or(width));
+        pieces.push(rest.iter().collect());
+        rest = tail.into_iter().skip(usize::from(space.is_some())).collect();
+    }
+    pieces.push(rest.iter().collect());
+    pieces
+}
+
+/// The fields of a thing for people, without those that are told otherwise. What people copy comes first.
+pub(super) fn facts(value: &Value, without: &[&str]) -> Vec<(String, String)> {
+    let fields = value.as_object().into_iter().flatten();
+    let (ids, others): (Vec<_>, Vec<_>) = fields.partition(|(name, _)| *name == "id");
+    let wanted = ids.into_iter().chain(others);
+    let wanted = wanted.filter(|(name, _)| !without.contains(&name.as_str()));
+    wanted.map(|(name, value)| (name.clone(), show(name, value))).collect()
 }
 
 /// A field for people: text without quotes, times with their age.
 fn show(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) if name.ends_with("_at") || name == "at" || name == "since" => {
-            with_age(text)
-        }
+        Value::String(text) if is_instant(name) => with_age(text),
         Value::String(text) => text.clone(),
         Value::Array(items) if items.iter().all(Value::is_string) => {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
@@ -213,6 +299,13 @@ fn show(name: &str, value: &Value) -> String {
         Value::Object(_) | Value::Array(_) => format!("{value:#}"),
         other => other.to_string(),
     }
+}
+
+/// Whether a field of this name holds an instant.
+fn is_instant(name: &str) -> bool {
+    ["at", "since", "until"]
+        .into_iter()
+        .any(|word| name == word || name.ends_with(&format!("_{word}")))
 }
 
 /// A field of an item as a cell: nothing is a dash.
@@ -249,6 +342,11 @@ pub(super) fn time(item: &Value, name: &str) -> String {
 pub(super) fn age(item: &Value, name: &str) -> String {
     let parsed = item[name].as_str().and_then(|text| text.parse::<Time>().ok());
     parsed.map_or_else(|| "-".to_owned(), |Time(at)| relative(at, system::now()))
+}
+
+/// How far away an instant is.
+pub(super) fn since_now(at: Timestamp) -> String {
+    relative(at, system::now())
 }
 
 fn relative(at: Timestamp, now: Timestamp) -> String {
@@ -289,19 +387,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_table_fits_and_leaves_whole_columns_whole() {
+    fn layout(line: usize) -> TableLayout {
         let columns = [
             full_column("id", |item| field(item, "id")),
             cut_column("url", |item| field(item, "url")),
         ];
-        let id = "x".repeat(60);
-        let mut widths = vec![60, 90];
-        fit(&columns, &mut widths);
-        assert_eq!(widths, [60, 58]);
-        let line = aligned(&[id.clone(), "u".repeat(90)], &widths);
-        assert_eq!(len(&line), WIDTH);
-        assert!(line.starts_with(&id) && line.ends_with("u…"));
+        let mut layout = TableLayout::default();
+        layout.fit(&columns, &[vec!["x".repeat(60), "u".repeat(90)]], line);
+        let below = layout.moved_cells(&columns, &["x".to_owned(), "u".to_owned()]);
+        assert_eq!(below.as_deref(), (!layout.moved.is_empty()).then_some("url u"));
+        layout
+    }
+
+    #[test]
+    fn a_table_fits_and_leaves_whole_columns_whole() {
+        let cells = ["x".repeat(60), "u".repeat(90)];
+        let line = layout(100).aligned(&cells);
+        assert_eq!(len(&line), 100);
+        assert!(line.starts_with(&cells[0]) && line.ends_with("u…"));
+    }
+
+    #[test]
+    fn a_column_that_cannot_be_read_in_a_narrow_line_moves_below() {
+        assert_eq!(layout(74).moved, Vec::<usize>::new());
+        assert_eq!(layout(73).moved, vec![1_usize]);
+        assert_eq!(layout(73).aligned(&["x".repeat(60), "u".repeat(90)]), "x".repeat(60));
+    }
+
+    #[test]
+    fn text_is_broken_between_words_and_a_long_word_where_it_must() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("", 4), [""]);
     }
 
     #[test]

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Session;
+use super::confirm::Confirmation;
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
 use super::out::{Column, age, cut_column, field, full_column};
-use super::tenants::confirm;
 
 /// What can be asked of a running server about its sources.
 #[derive(Debug, clap::Subcommand)]
@@ -40,6 +40,9 @@ pub enum Action {
     Revoke {
         /// The database role
         role: String,
+        /// Whether it asks
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
     /// List the roles that have it
     Grants,
@@ -68,6 +71,7 @@ pub enum ParkedAction {
     /// Show one with its payload
     Show(Row),
     /// Hand it over again, and the rows behind it
+    #[command(override_usage = "railpost outbox parked retry [OPTIONS] <SOURCE> <NUMBER|--all>")]
     Retry {
         /// The source
         source: String,
@@ -79,15 +83,22 @@ pub enum ParkedAction {
         all: bool,
     },
     /// Drop it, and hand the rows behind it over
-    Skip(Row),
+    Skip {
+        /// Which row
+        #[command(flatten)]
+        row: Row,
+        /// Whether it asks
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
     /// Drop it and all rows behind it
     Discard {
         /// Which row
         #[command(flatten)]
         row: Row,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
+        /// Whether it asks
+        #[command(flatten)]
+        confirmation: Confirmation,
     },
 }
 
@@ -145,9 +156,14 @@ pub fn run(action: Action, session: &Session) -> Outcome {
             let granted = client.put(&url, &json!({ "tenant": of_tenant }))?;
             out.done(&granted, &format!("{role} may emit events of tenant {of_tenant}"))
         }
-        Action::Revoke { role } => {
+        Action::Revoke { role, confirmation } => {
+            let effect =
+                format!("This takes the right to emit events from {role}: its next event fails.");
+            confirmation.ask(out, &effect)?;
             client.delete(&client.of_server(&["outbox", "grants", &role]))?;
-            out.done(&json!({ "revoked": role }), &format!("{role} may not emit events"))
+            out.done(&json!({ "revoked": role }), &format!("{role} may not emit events"))?;
+            out.hint(&format!("To give it back: railpost outbox grant {role} TENANT"));
+            Ok(())
         }
         Action::Grants => {
             let answer = client.get(&client.of_server(&["outbox", "grants"]))?;
@@ -260,11 +276,18 @@ fn parked(action: ParkedAction, session: &Session) -> Outcome {
             };
             act(session, &source, &path, "released")
         }
-        ParkedAction::Skip(Row { source, number }) => {
+        ParkedAction::Skip { row: Row { source, number }, confirmation } => {
+            let effect = format!(
+                "This drops row {number} of {source}: its event is not delivered, and the rows behind it go on."
+            );
+            confirmation.ask(session.out, &effect)?;
             act(session, &source, &["parked", &number.to_string(), "skip"], "dropped")
         }
-        ParkedAction::Discard { row: Row { source, number }, yes } => {
-            confirm(session.out, &format!("Drop row {number} and all rows behind it?"), yes)?;
+        ParkedAction::Discard { row: Row { source, number }, confirmation } => {
+            let effect = format!(
+                "This drops row {number} of {source} and all rows behind it: their events are not delivered."
+            );
+            confirmation.ask(session.out, &effect)?;
             act(session, &source, &["parked", &number.to_string(), "discard"], "dropped")
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct PolicyFlags {
     /// Wait that long after the first attempt, then twice as long each time
     #[arg(long, value_name = "TIME", conflicts_with = "retry_schedule")]
     retry_base: Option<Span>,
-    /// How chance spreads exponential waits: none, full, equal or decorrelated
+    /// How random exponential waits are: none, full, equal or decorrelated
     #[arg(long, value_parser = ["none", "full", "equal", "decorrelated"], hide_possible_values = true, conflicts_with = "retry_schedule")]
     retry_jitter: Option<String>,
     /// The waits one by one, such as `5s,1m,1h`

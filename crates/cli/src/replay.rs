@@ -4,11 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::Session;
 use super::client::pause;
+use super::confirm::{Confirmation, count};
 use super::deliveries::STATES;
 use super::failure::{Failure, Outcome};
-use super::list::{self, Filter, Paging};
-use super::out::{Column, age, field, full_column};
-use super::tenants::confirm;
+use super::health;
+use super::list::{self, DeliveryFilter, Paging};
+use super::out::{Column, Out, age, cut_column, facts, field, full_column};
 
 /// The arguments of `replay`. Without a subcommand it starts a job.
 #[derive(Debug, clap::Args)]
@@ -40,11 +41,8 @@ struct NewReplay {
     /// Only deliveries in this state
     #[arg(long, default_value = "dead", value_parser = STATES, hide_possible_values = true)]
     state: String,
-    /// Only of this endpoint
-    #[arg(long)]
-    endpoint: Option<String>,
     #[command(flatten)]
-    filter: Filter,
+    filter: DeliveryFilter,
     /// Send to this endpoint instead, as new deliveries
     #[arg(long, value_name = "ENDPOINT")]
     to: Option<String>,
@@ -54,26 +52,33 @@ struct NewReplay {
     /// Only count the deliveries, and show the first ones in order
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
     /// Do not wait until it is done
     #[arg(long)]
     no_wait: bool,
 }
 
+/// A field of a filter as JSON: a status is a number.
+fn filter_value(name: &str, text: &str) -> Value {
+    let number = (name == "status").then(|| text.parse::<u64>().ok()).flatten();
+    number.map_or_else(|| json!(text), Value::from)
+}
+
 impl NewReplay {
+    fn action(&self) -> &str {
+        if self.to.is_some() { "redeliver" } else { &self.action }
+    }
+
     fn to_json(&self, dry_run: bool) -> Value {
         let mut filter = Map::new();
         filter.insert("state".to_owned(), json!(self.state));
-        let fields = self.filter.fields().into_iter().chain([("endpoint", &self.endpoint)]);
-        for (name, value) in fields {
+        for (name, value) in self.filter.fields() {
             if let Some(value) = value {
-                filter.insert(name.to_owned(), json!(value));
+                filter.insert(name.to_owned(), filter_value(name, value));
             }
         }
-        let action = if self.to.is_some() { "redeliver" } else { &self.action };
-        let mut body = json!({ "action": action, "filter": filter, "dry_run": dry_run });
+        let mut body = json!({ "action": self.action(), "filter": filter, "dry_run": dry_run });
         if let Some(to) = &self.to {
             body["to"] = json!(to);
         }
@@ -88,18 +93,49 @@ const COLUMNS: [Column; 6] = [
     full_column("id", |item| field(item, "id")),
     full_column("action", |item| field(item, "action")),
     full_column("state", |item| field(item, "state")),
-    full_column("done", |item| format!("{}/{}", field(item, "done"), field(item, "matched"))),
+    cut_column("result", progress),
     full_column("refused", |item| field(item, "refused")),
     full_column("started", |item| age(item, "created_at")),
 ];
+
+/// What a job has done: a replay hands deliveries over to be sent, which is not yet their arrival.
+fn progress(job: &Value) -> String {
+    let (done, matched) = (field(job, "done"), field(job, "matched"));
+    let (did, would_be) = match job["action"].as_str() {
+        Some("skip") => ("skipped", "skipped"),
+        Some("discard") => ("discarded", "discarded"),
+        Some("redeliver") => ("handed over", "redelivered"),
+        _ => ("handed over", "replayed"),
+    };
+    match job["dry_run"] == true {
+        true => format!("dry run: {matched} would be {would_be}"),
+        false => format!("{did} {done} of {matched}"),
+    }
+}
+
+/// Endpoints to which nothing is sent just now, so that what was handed over waits.
+fn waits_for(job: &Value) -> Vec<String> {
+    let waits = job["waits_for"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let line = |wait: &Value| {
+        let next = health::next(&wait["health"]).map(|next| format!(". {next}"));
+        format!(
+            "waits for {}: {}{}",
+            field(wait, "endpoint"),
+            health::cell(wait),
+            next.unwrap_or_default()
+        )
+    };
+    waits.iter().map(line).collect()
+}
 
 pub(super) fn run(arguments: Arguments, session: &Session) -> Outcome {
     let (client, out) = (&session.client, session.out);
     match arguments.action {
         Some(Action::List(paging)) => {
-            list::show(session, &client.of_tenant(&["replays"]), &paging, &COLUMNS)
+            let url = client.of_tenant(&["replays"]);
+            list::show_with_lines(session, &url, &paging, &COLUMNS, waits_for)
         }
-        Some(Action::Show { id }) => out.record(&client.get(&client.of_tenant(&["replays", &id]))?),
+        Some(Action::Show { id }) => show(out, &client.get(&client.of_tenant(&["replays", &id]))?),
         Some(Action::Cancel { id }) => {
             let job = client.act(&client.of_tenant(&["replays", &id, "cancel"]))?;
             out.done(&job, &summary(&job))
@@ -115,9 +151,9 @@ fn start(new: &NewReplay, session: &Session) -> Outcome {
         let planned = watch(session, client.post(&url, &new.to_json(true))?)?;
         return show_plan(session, &planned);
     }
-    if !new.yes {
+    if !new.confirmation.is_given() {
         let planned = watch(session, client.post(&url, &new.to_json(true))?)?;
-        confirm(session.out, &question(new, &planned), false)?;
+        new.confirmation.ask(out, &effect(new.action(), &planned))?;
     }
     let job = client.post(&url, &new.to_json(false))?;
     let id = field(&job, "id");
@@ -126,22 +162,46 @@ fn start(new: &NewReplay, session: &Session) -> Outcome {
     }
     let job = until_interrupted(session, job)?;
     out.done(&job, &summary(&job))?;
+    waits_for(&job).iter().for_each(|line| out.hint(line));
     match job["state"].as_str() {
         Some("failed") => Err(Failure::new(format!("the job failed: {}", field(&job, "problem")))),
         _ => Ok(()),
     }
 }
 
-fn question(new: &NewReplay, planned: &Value) -> String {
-    let action = if new.to.is_some() { "redeliver" } else { &new.action };
-    format!("{action} {} deliveries?", field(planned, "matched"))
+/// What the job is about to do, and to how many.
+fn effect(action: &str, planned: &Value) -> String {
+    let matched = planned["matched"].as_u64().unwrap_or(0);
+    let deliveries = count(matched, "delivery", "deliveries");
+    match action {
+        "skip" => {
+            format!("This skips {deliveries}: their lanes continue, and they stay dead letters.")
+        }
+        "discard" => format!("This discards {deliveries}: they are not sent again."),
+        "redeliver" => format!("This sends {deliveries} once more, as new ones."),
+        _ => format!("This sends {deliveries} again."),
+    }
+}
+
+/// Shows a job: what it has done first.
+fn show(out: Out, job: &Value) -> Outcome {
+    if out.json {
+        return out.value(job);
+    }
+    let mut shown = vec![("result".to_owned(), progress(job))];
+    let waits = waits_for(job);
+    if !waits.is_empty() {
+        shown.push(("waits for".to_owned(), waits.join("\n").replace("waits for ", "")));
+    }
+    shown.extend(facts(job, &["waits_for", "matched", "done", "dry_run"]));
+    out.facts(&shown)
 }
 
 fn show_plan(session: &Session, job: &Value) -> Outcome {
     if session.out.json {
         return session.out.value(job);
     }
-    session.out.line(&format!("{} deliveries match ({})", field(job, "matched"), cost(job)))?;
+    session.out.line(&format!("{} ({})", progress(job), cost(job)))?;
     let preview = job["preview"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, id) in preview.iter().enumerate() {
         session.out.line(&format!("{:>4}  {}", at + 1, id.as_str().unwrap_or_default()))?;
@@ -159,14 +219,7 @@ fn cost(job: &Value) -> String {
 
 fn summary(job: &Value) -> String {
     let of = |name| field(job, name);
-    format!(
-        "{} {}: {} of {} done, {} refused",
-        of("id"),
-        of("state"),
-        of("done"),
-        of("matched"),
-        of("refused")
-    )
+    format!("{} {}: {}, {} refused", of("id"), of("state"), progress(job), of("refused"))
 }
 
 /// Watches a job until it ends; an interrupt leaves it running, and says so.
@@ -217,6 +270,20 @@ pub(super) fn bar(done: u64, of: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_says_what_it_handed_over_and_a_dry_run_what_it_would() {
+        for (job, shown) in [
+            (json!({ "action": "replay", "done": 5, "matched": 5 }), "handed over 5 of 5"),
+            (json!({ "action": "discard", "done": 1, "matched": 2 }), "discarded 1 of 2"),
+            (
+                json!({ "action": "replay", "dry_run": true, "done": 0, "matched": 5 }),
+                "dry run: 5 would be replayed",
+            ),
+        ] {
+            assert_eq!(progress(&job), shown);
+        }
+    }
 
     #[test]
     fn a_bar_is_as_long_as_what_is_done() {

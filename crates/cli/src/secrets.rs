@@ -4,6 +4,7 @@ use railpost_engine::Span;
 use serde_json::json;
 
 use super::Session;
+use super::confirm::Confirmation;
 use super::failure::Outcome;
 use super::list;
 use super::out::{Column, age, field, full_column};
@@ -21,14 +22,34 @@ pub(super) fn list(session: &Session, endpoint: &str) -> Outcome {
     list::show_items(session, &session.client.get(&url)?, &COLUMNS)
 }
 
-pub(super) fn rotate(session: &Session, endpoint: &str, overlap: Span) -> Outcome {
+pub(super) fn rotate(
+    session: &Session,
+    endpoint: &str,
+    overlap: Span,
+    confirmation: Confirmation,
+) -> Outcome {
+    if overlap == Span::ZERO {
+        let effect = format!(
+            "This makes a new secret for {endpoint} and ends the old ones at once: a receiver that does not have the new one rejects every delivery."
+        );
+        confirmation.ask(session.out, &effect)?;
+    }
     let url = session.client.of_tenant(&["endpoints", endpoint, "secrets", "rotate"]);
     let made = session.client.post(&url, &json!({ "overlap": overlap }))?;
     session.out.record(&made)?;
-    session.out.hint(&format!(
-        "Give the new secret to the receiver: it is not shown again. The old ones sign too for {overlap}."
-    ));
+    session.out.hint(&give_to_receiver(endpoint, &field(&made, "id")));
+    session.out.hint(&match overlap == Span::ZERO {
+        true => "The old secrets have ended.".to_owned(),
+        false => format!("The old secrets sign too for {overlap}."),
+    });
     Ok(())
+}
+
+/// What to do with a secret that was made.
+pub(super) fn give_to_receiver(endpoint: &str, secret: &str) -> String {
+    format!(
+        "Give the secret to the receiver. To see it again: railpost endpoints reveal {endpoint} {secret}"
+    )
 }
 
 pub(super) fn reveal(session: &Session, endpoint: &str, secret: &str) -> Outcome {

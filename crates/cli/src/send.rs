@@ -9,18 +9,22 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Session;
+use super::attempts;
 use super::client::{Body, pause};
+use super::events;
 use super::failure::{Failure, Outcome};
 use super::input;
 use super::list;
 use super::out::field;
 use super::replay::bar;
 use super::signatures;
-use super::{deliveries, out::Column};
 use crate::limits::{SEND_BATCH_LEN, STREAM_LINE_LEN_MAX};
 
 /// The arguments of `send`.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "railpost send [OPTIONS] <TYPE>\n       railpost send [OPTIONS] --ndjson <FILE|->"
+)]
 pub struct Arguments {
     /// The event's type, such as `order.paid`
     #[arg(required_unless_present = "ndjson", value_name = "TYPE")]
@@ -119,13 +123,14 @@ fn one(arguments: &Arguments, session: &Session) -> Outcome {
     let bytes = with_id(&arguments.event(None)?).into_bytes();
     let body = Body { content_type: "application/json", bytes };
     let receipt = client.publish(&client.of_tenant(&["events"]), &body)?;
-    let receipt: Value = serde_json::from_slice(&receipt).unwrap_or_default();
+    let receipt = receipt.into_iter().next().unwrap_or_default();
     if !arguments.wait {
         out.done(&receipt, &receipt_line(&receipt))?;
         hint_nobody(session, &receipt);
         return Ok(());
     }
     out.hint(&receipt_line(&receipt));
+    hint_nobody(session, &receipt);
     let ended = wait(session, &field(&receipt, "id"), Duration::from(arguments.timeout))?;
     show_attempts(session, &receipt, &ended)
 }
@@ -144,7 +149,8 @@ fn receipt_line(receipt: &Value) -> String {
 
 fn hint_nobody(session: &Session, receipt: &Value) {
     if receipt["deliveries"] == 0 && receipt["duplicate"] != true {
-        session.out.hint("No endpoint wants it: `railpost endpoints create --url URL`, or `railpost listen --register`.");
+        session.out.hint(&events::no_endpoint(&field(receipt, "id")));
+        session.out.hint("To receive such events here: railpost listen --register");
     }
 }
 
@@ -177,14 +183,14 @@ fn show_attempts(session: &Session, receipt: &Value, ended: &[Value]) -> Outcome
     let mut all = Vec::new();
     for delivery in ended {
         let url = session.client.of_tenant(&["deliveries", &field(delivery, "id"), "attempts"]);
-        let attempts = session.client.get(&url)?;
+        let answer = session.client.get(&url)?;
         if !session.out.json {
             session.out.line(&format!("{} {}", field(delivery, "id"), field(delivery, "state")))?;
-            let columns: &[Column] = &deliveries::ATTEMPTS;
-            list::show_items(session, &attempts, columns)?;
+            let below = attempts::below;
+            list::show_items_with_lines(session, &answer, &attempts::COLUMNS, below)?;
         }
         let mut delivery = delivery.clone();
-        delivery["attempts"] = attempts["items"].clone();
+        delivery["attempts"] = answer["items"].clone();
         all.push(delivery);
     }
     if session.out.json {
@@ -270,8 +276,7 @@ impl<'a> SendProgress<'a> {
         let bytes = lines.iter().map(|line| with_id(line) + "\n").collect::<String>().into_bytes();
         let body = Body { content_type: "application/x-ndjson", bytes };
         let answer = client.publish(&client.of_tenant(&["events", "stream"]), &body)?;
-        for line in answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let mut receipt: Value = serde_json::from_slice(line).unwrap_or_default();
+        for mut receipt in answer {
             receipt["line"] = json!(receipt["line"].as_u64().unwrap_or(0) + before);
             self.count(&receipt)?;
         }
@@ -314,6 +319,9 @@ impl<'a> SendProgress<'a> {
         if !out.json {
             let rate = accepted as f64 / seconds;
             out.line(&format!("{accepted} accepted, {duplicates} duplicates, {deliveries} deliveries, {refused} rejected, {rate:.0} a second"))?;
+        }
+        if accepted > duplicates && deliveries == 0 {
+            out.hint("No endpoint matched any of these events. See why: railpost events list, then railpost events story ID");
         }
         if refused > 0 {
             return Err(Failure::new(format!("{refused} events were rejected"))

@@ -1,14 +1,13 @@
 //! `railpost tenants`: the owners of events and endpoints.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use serde_json::{Map, Value, json};
 
 use super::Session;
 use super::client::pause;
+use super::confirm::{Confirmation, count};
 use super::failure::{Failure, Outcome};
 use super::list::{self, Paging};
-use super::out::{Column, Out, age, cut_column, field, full_column};
+use super::out::{Column, age, cut_column, field, full_column};
 use super::policy::{RateArgument, rate_json};
 
 /// What can be done with tenants.
@@ -31,12 +30,11 @@ pub enum Action {
         #[command(flatten)]
         settings: TenantFlags,
     },
-    /// Erase one with all that is its own
+    /// Erase one with all its data
     Delete {
         id: String,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
+        #[command(flatten)]
+        confirmation: Confirmation,
         /// Do not wait until it is done
         #[arg(long)]
         no_wait: bool,
@@ -109,12 +107,9 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
         Action::Update { id, settings } => {
             out.record(&client.patch(&one(&id), &settings.to_json()?.into())?)
         }
-        Action::Delete { id, yes, no_wait } => {
-            confirm(
-                session.out,
-                &format!("Erase tenant `{id}` with all its endpoints, events and keys?"),
-                yes,
-            )?;
+        Action::Delete { id, confirmation, no_wait } => {
+            client.get(&one(&id))?;
+            confirmation.ask(out, &erases(session, &id)?)?;
             let erasing = client.delete(&one(&id))?;
             if no_wait {
                 let next = format!("erasing {id}; see `railpost tenants show {id}`");
@@ -124,6 +119,18 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
             out.done(&json!({ "id": id, "erased": true }), &format!("erased {id}"))
         }
     }
+}
+
+/// What erasing a tenant does, and to how many endpoints.
+fn erases(session: &Session, id: &str) -> Outcome<String> {
+    let url = session.client.of_server(&["tenants", id, "endpoints"]);
+    let page = session.client.get(&list::with_query(url, &[("limit", &Some("500".to_owned()))]))?;
+    let endpoints = page["items"].as_array().map_or(0, Vec::len) as u64;
+    let more = if page["next"].is_null() { "" } else { "more than " };
+    let endpoints = count(endpoints, "endpoint", "endpoints");
+    Ok(format!(
+        "This erases tenant `{id}` with {more}{endpoints}, and all its events, deliveries and keys. It cannot be undone."
+    ))
 }
 
 /// Watches the erasing of a tenant until nothing is left of it.
@@ -140,23 +147,4 @@ fn wait_until_erased(session: &Session, id: &str, mut tenant: Value) -> Outcome 
     }
     session.out.progress_done();
     Ok(())
-}
-
-/// Asks before something that cannot be undone.
-#[allow(clippy::print_stderr, reason = "a question is not a result")]
-pub(super) fn confirm(out: Out, question: &str, yes: bool) -> Outcome {
-    if yes {
-        return Ok(());
-    }
-    if out.json || !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("this cannot be undone").next("add --yes if you mean it"));
-    }
-    eprint!("{question} [y/N] ");
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::new("nothing was done")),
-    }
 }

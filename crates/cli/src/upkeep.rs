@@ -6,9 +6,9 @@ use railpost_engine::Span;
 use serde_json::json;
 
 use super::Session;
+use super::confirm::Confirmation;
 use super::failure::{Failure, Outcome};
 use super::out::{Out, field};
-use super::tenants::confirm;
 use crate::limits::{BACKUP_EVERY_MIN, BACKUP_RETRY_DELAY, BACKUPS_KEPT_MAX};
 
 /// The arguments of `backup`: a name, or a series.
@@ -48,8 +48,8 @@ pub fn print_verification(out: Out, damage: Option<&str>) -> Outcome {
 }
 
 /// Has the server begin a new line of every lane.
-pub fn renew_lines(session: &Session, yes: bool) -> Outcome {
-    confirm_renewal(session.out, yes)?;
+pub fn renew_lines(session: &Session, confirmation: Confirmation) -> Outcome {
+    confirm_renewal(session.out, confirmation)?;
     let answer = session.client.act(&session.client.of_server(&["lines", "renew"]))?;
     session.out.done(&answer, LINES_RENEWED)
 }
@@ -57,9 +57,11 @@ pub fn renew_lines(session: &Session, yes: bool) -> Outcome {
 /// What is said when lines are renewed.
 pub const LINES_RENEWED: &str = "every lane begins a new line with its next delivery";
 
-/// Asks whether lines are to be renewed, unless `yes`.
-pub fn confirm_renewal(out: Out, yes: bool) -> Outcome {
-    confirm(out, "Begin a new line of every lane?", yes)
+/// Asks whether lines are to be renewed.
+pub fn confirm_renewal(out: Out, confirmation: Confirmation) -> Outcome {
+    let effect = "This begins a new line of every lane: receivers take the numbers that follow for new ones. It \
+                  cannot be undone.";
+    confirmation.ask(out, effect)
 }
 
 /// Has the server write a backup, or one after the other. If the first of them fails, no other is tried: the server or

@@ -158,7 +158,7 @@ async fn fill(store: &dyn Store) {
     store.commit(Write::CreateEndpoint(endpoint).into()).await.unwrap();
     for start in (0..LANES).step_by(500) {
         let events = (start..start + 500).map(event).collect();
-        let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
+        let batch = AcceptBatch { tenant: tenant(), events, accepted_by: None, idempotency: None };
         for receipt in store.accept(batch.into()).await.unwrap() {
             let Receipt::Accepted { deliveries, .. } = receipt else { panic!("{receipt:?}") };
             give_up_on(store, &deliveries[0].accepted).await;

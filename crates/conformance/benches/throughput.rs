@@ -256,7 +256,12 @@ impl Producer {
     async fn accept(&self, events: std::ops::Range<u64>, keys: u64) -> Vec<Accepted> {
         let now = SystemSource.now();
         let events = events.map(|number| event(number, keys, now)).collect();
-        let batch = AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None };
+        let batch = AcceptBatch {
+            tenant: self.tenant.clone(),
+            events,
+            accepted_by: None,
+            idempotency: None,
+        };
         let receipts = self.store.accept(batch.into()).await.unwrap();
         let deliveries = receipts.into_iter().flat_map(|receipt| match receipt {
             Receipt::Accepted { deliveries, .. } => {

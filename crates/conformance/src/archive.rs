@@ -104,7 +104,12 @@ pub(super) async fn lists_show_nothing_of_another_tenant(world: World) {
     let tenant = world.add_tenant("other", TenantSettings::default()).await;
     let event = world.event(None);
     let id = event.id.clone();
-    let batch = AcceptBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
+    let batch = AcceptBatch {
+        tenant: tenant.clone(),
+        events: vec![event],
+        accepted_by: None,
+        idempotency: None,
+    };
     world.store.accept(batch.into()).await.unwrap();
     let query = EventQuery::of(tenant.clone(), PageRequest::first(9));
     assert_eq!(all_events(&world, query).await, std::slice::from_ref(&id));
@@ -425,7 +430,7 @@ pub(super) async fn totals_add_up_the_endpoints_of_one_tenant_or_of_all(world: W
     world.commit(Write::CreateEndpoint(new)).await;
     let later = world.later(1_000);
     let events = vec![world.event(Some("k")), world.event(None)];
-    let batch = AcceptBatch { tenant: other.clone(), events, idempotency: None };
+    let batch = AcceptBatch { tenant: other.clone(), events, accepted_by: None, idempotency: None };
     world.store.accept(batch.into()).await.unwrap();
 
     let mine = Counts { pending: 1, dead: 1, oldest_open_at: Some(at), ..Counts::default() };

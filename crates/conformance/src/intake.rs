@@ -114,7 +114,12 @@ pub(super) async fn an_event_that_nobody_wants_is_kept(world: World) {
 pub(super) async fn another_tenants_endpoints_get_nothing(world: World) {
     world.endpoint().await;
     let other = world.add_tenant("other", TenantSettings::default()).await;
-    let batch = AcceptBatch { tenant: other, events: vec![world.event(None)], idempotency: None };
+    let batch = AcceptBatch {
+        tenant: other,
+        events: vec![world.event(None)],
+        accepted_by: None,
+        idempotency: None,
+    };
     assert_eq!(deliveries(world.store.accept(batch.into()).await.unwrap()), []);
 }
 
@@ -319,7 +324,7 @@ pub(super) async fn two_tenants_may_choose_the_same_event_id(world: World) {
     world.accept(vec![event.clone()]).await;
     let tenant = world.add_tenant("other", TenantSettings::default()).await;
     let other = Event { payload: Bytes::from_static(b"{}"), ..event };
-    let batch = AcceptBatch { tenant, events: vec![other], idempotency: None };
+    let batch = AcceptBatch { tenant, events: vec![other], accepted_by: None, idempotency: None };
     let receipts = world.store.accept(batch.into()).await.unwrap();
     assert!(matches!(receipts[..], [Receipt::Accepted { .. }]));
 }
@@ -360,7 +365,12 @@ pub(super) async fn a_full_backlog_refuses_until_something_is_delivered(world: W
 
 pub(super) async fn an_unknown_tenant_is_named(world: World) {
     let tenant = "nobody".parse().unwrap();
-    let batch = AcceptBatch { tenant, events: vec![world.event(None)], idempotency: None };
+    let batch = AcceptBatch {
+        tenant,
+        events: vec![world.event(None)],
+        accepted_by: None,
+        idempotency: None,
+    };
     let refused = world.store.accept(batch.into()).await;
     assert_eq!(refused, Err(StoreError::NotFound("tenant `nobody`".to_owned())));
 }

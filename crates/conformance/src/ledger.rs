@@ -223,7 +223,15 @@ pub(super) async fn an_endpoints_status_is_recorded(world: World) {
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     assert_eq!(stored.status, EndpointStatus::Quarantined);
     assert_eq!((stored.failing_since, stored.updated_at), (Some(super::world::START), at));
-    assert_eq!(stored.for_engine(&[]).status, EndpointStatus::Quarantined);
+    let for_engine = stored.for_engine(&[]);
+    assert_eq!((for_engine.status, for_engine.status_since), (stored.status, Some(at)));
+    let later = world.later(9);
+    let was = EndpointStatus::Quarantined;
+    let again = EndpointRecord { was, failing_since: None, at: later, ..record };
+    let batch = RecordBatch { endpoints: vec![again], ..Default::default() };
+    world.store.record(batch.into()).await.unwrap();
+    let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
+    assert_eq!((stored.status_since, stored.updated_at), (Some(at), later), "it is as it was");
 }
 
 pub(super) async fn a_record_does_not_undo_what_a_person_decided(world: World) {

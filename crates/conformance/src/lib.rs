@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod erasing;
+pub mod many;
 pub mod model;
 
 mod world;
@@ -22,6 +23,8 @@ mod lines;
 mod registry;
 mod access;
 mod archive;
+mod details;
+mod finding;
 mod replays;
 mod figures;
 mod upkeep;
@@ -173,6 +176,7 @@ checks! { $
         a_change_from_an_old_revision_is_refused
         endpoints_list_in_pages_without_those_removed
         switching_an_endpoint_on_forgets_its_failures
+        a_secret_that_comes_later_than_its_endpoint_is_a_rotation
         a_removed_endpoint_has_no_secrets_left
         secrets_of_both_kinds_read_back
         a_secret_is_changed_only_through_its_own_endpoint
@@ -219,6 +223,19 @@ checks! { $
         the_oldest_open_delivery_tells_the_age_of_the_backlog
         totals_add_up_the_endpoints_of_one_tenant_or_of_all
         a_removed_endpoint_counts_for_nothing
+    }
+    details {
+        deliveries_list_by_reason
+        deliveries_list_by_their_last_answer
+        an_event_counts_its_deliveries_by_state
+        the_settings_of_many_endpoints_come_together
+        an_event_tells_who_brought_it
+        the_audit_trail_is_found_by_its_targets
+    }
+    finding {
+        each_kind_of_thing_is_found_by_its_fields
+        a_search_finds_nothing_of_another_tenant
+        a_search_finds_a_bounded_number_with_what_is_just_the_words_first
     }
     replays {
         a_replay_reads_back_in_every_detail

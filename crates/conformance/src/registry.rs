@@ -146,6 +146,21 @@ pub(super) async fn switching_an_endpoint_on_forgets_its_failures(world: World) 
     world.commit(Write::SetEndpointStatus(endpoint, EndpointStatus::Active)).await;
     let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
     assert_eq!((stored.status, stored.failing_since), (EndpointStatus::Active, None));
+    assert_eq!(stored.status_since, Some(stored.updated_at));
+}
+
+pub(super) async fn a_secret_that_comes_later_than_its_endpoint_is_a_rotation(world: World) {
+    let endpoint = world.endpoint().await;
+    let rotated_at = async || {
+        let secrets = world.store.secrets(endpoint).await.unwrap();
+        let stored = world.store.endpoint(endpoint).await.unwrap().unwrap();
+        stored.for_engine(&secrets).rotated_at
+    };
+    add_secret(&world, endpoint, shared(1)).await;
+    assert_eq!(rotated_at().await, None, "it came with its endpoint");
+    let at = world.later(5);
+    add_secret(&world, endpoint, shared(2)).await;
+    assert_eq!(rotated_at().await, Some(at));
 }
 
 pub(super) async fn a_removed_endpoint_has_no_secrets_left(world: World) {

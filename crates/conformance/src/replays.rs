@@ -1,6 +1,6 @@
 //! Replays as jobs.
 
-use railpost_engine::{DeliveryStage, Timestamp};
+use railpost_engine::{DeadReason, DeliveryStage, Failure, Timestamp};
 use railpost_wire::{AuditId, DeliveryId, EndpointId, ReplayId, TenantId};
 
 use super::world::{START, World};
@@ -9,9 +9,9 @@ use railpost_store::limits::{
     REPLAY_PREVIEW_MAX, REPLAYS_RUNNING_MAX, REPLAYS_RUNNING_PER_TENANT_MAX,
 };
 use railpost_store::{
-    AuditEntry, AuditQuery, Change, Cursor, DeliveryFilter, IdempotencyKey, IdempotencyRecord,
-    PageRequest, Period, PruneStep, Replay, ReplayAction, ReplayProgress, ReplayState, StoreError,
-    StoredResponse, TenantSettings, Write,
+    AuditEntry, AuditQuery, Change, ClosedReason, Cursor, DeliveryFilter, IdempotencyKey,
+    IdempotencyRecord, PageRequest, Period, PruneStep, Replay, ReplayAction, ReplayProgress,
+    ReplayState, StoreError, StoredResponse, TenantSettings, Write,
 };
 
 /// A replay of the tenant's that has just begun.
@@ -55,6 +55,9 @@ pub(super) async fn a_replay_reads_back_in_every_detail(world: World) {
             endpoint: Some(EndpointId::from_u128(8)),
             event_type: Some("order.paid".parse().unwrap()),
             key: Some("a \"key\" é\0".parse().unwrap()),
+            reason: Some(ClosedReason::Dead(DeadReason::Expired)),
+            status: Some(503),
+            failure: Some(Failure::Reset),
             created: Period { from: Some(START), before: Some(world.later(5)) },
         },
         rate_per_s: Some(50),

@@ -58,7 +58,7 @@ async fn park(world: &World, epoch: Epoch, rows: Vec<RowToPark>) -> Result<ParkO
 }
 
 async fn parked(world: &World) -> Vec<ParkedRow> {
-    let query = ParkedQuery { source: shop(), refused_only: false, page: PageRequest::first(100) };
+    let query = ParkedQuery::of(shop(), PageRequest::first(100));
     world.store.parked_rows(query).await.unwrap().items
 }
 
@@ -164,7 +164,7 @@ pub(super) async fn parked_rows_read_back_in_order(world: World) {
     assert_eq!(holds, [Hold([1; 16]), Hold([2; 16])]);
     let bytes = rows.iter().map(|row| row.bytes).sum();
     assert_eq!(summary, ParkedSummary { version: 0, rows: 6, bytes });
-    let page = |page| ParkedQuery { source: shop(), refused_only: true, page };
+    let page = |page| ParkedQuery { refused_only: true, ..ParkedQuery::of(shop(), page) };
     let first = world.store.parked_rows(page(PageRequest::first(2))).await.unwrap();
     let rest = page(PageRequest::after(2, first.next.clone().unwrap()));
     let rest = world.store.parked_rows(rest).await.unwrap();
@@ -229,9 +229,22 @@ pub(super) async fn a_retried_row_brings_those_behind_it(world: World) {
     let left = parked(&world).await;
     assert_eq!(ids(&left), ["b1", "a2", "c", "b2", "a3"]);
     assert_eq!(left[1].refusal, Some(refusal("another reason")));
-    let query = ParkedQuery { source: shop(), refused_only: true, page: PageRequest::first(9) };
+    let all = ParkedQuery::of(shop(), PageRequest::first(9));
+    let query = ParkedQuery { refused_only: true, ..all.clone() };
     let heads = world.store.parked_rows(query).await.unwrap().items;
     assert_eq!(ids(&heads), ["b1", "a2", "c"]);
+    let tenant = left[0].fields.tenant.clone();
+    for (code, tenant, expected) in [
+        (None, tenant.clone(), vec!["b1", "a2", "c", "b2", "a3"]),
+        (None, Some("another".to_owned()), vec![]),
+        (left[0].refusal.clone(), tenant, vec!["b1", "a2", "c"]),
+        (Some(RowRefusal { code: "another".to_owned(), ..refusal("") }), None, vec![]),
+    ] {
+        let code = code.map(|refusal| refusal.code);
+        let query = ParkedQuery { code, tenant, ..all.clone() };
+        let rows = world.store.parked_rows(query.clone()).await.unwrap().items;
+        assert_eq!(ids(&rows), expected, "{query:?}");
+    }
 }
 
 pub(super) async fn a_skipped_row_releases_those_behind_it(world: World) {

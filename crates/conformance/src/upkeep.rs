@@ -337,7 +337,12 @@ pub(super) async fn erasing_one_tenant_leaves_the_others_alone(world: World) {
     };
     world.commit(Write::CreateEndpoint(new)).await;
     let events = (0..3).map(|_| world.event(Some("k"))).collect();
-    let batch = railpost_store::AcceptBatch { tenant: other.clone(), events, idempotency: None };
+    let batch = railpost_store::AcceptBatch {
+        tenant: other.clone(),
+        events,
+        accepted_by: None,
+        idempotency: None,
+    };
     world.store.accept(batch.into()).await.unwrap();
     world.erase(&other).await;
     assert_eq!(world.lane(&mine, 1, 5).await.deliveries.len(), 1);

@@ -198,7 +198,7 @@ impl World {
     }
 
     pub(crate) fn batch(&self, events: Vec<Event>) -> AcceptBatch {
-        AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None }
+        AcceptBatch { tenant: self.tenant.clone(), events, accepted_by: None, idempotency: None }
     }
 
     pub(crate) async fn accept(&self, events: Vec<Event>) -> Vec<Accepted> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::audit_detail::{DetailLine, DetailValue, detail_lines};
 use super::filters::{OF_AUDIT, filter_form, set_filters};
 use super::layout::Tab;
-use super::shown::{self, items, text};
+use super::shown::{self, items, text, time};
 use super::table::{empty, page_query, pager, table};
 use super::visit::PageVisit;
 use super::{PageResult, Reply};
@@ -45,7 +45,7 @@ async fn trail(visit: PageVisit, path: &str, tab: Tab) -> PageResult {
 fn row(visit: &PageVisit, entry: &Value) -> Vec<Markup> {
     let tenant = entry["tenant"].as_str().filter(|_| visit.tenant.is_none());
     vec![
-        visit.ago(&entry["at"]),
+        time(&entry["at"]),
         html! { code { (text(entry, "action")) } },
         html! {
             div {

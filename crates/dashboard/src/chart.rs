@@ -3,6 +3,8 @@
 
 use maud::{Markup, html};
 
+use super::shown;
+
 const WIDTH: f64 = 440.0;
 const HEIGHT: f64 = 160.0;
 /// Where the plot begins and ends; the room below and above it.
@@ -19,8 +21,10 @@ pub(super) struct Chart<'a> {
     pub(super) series: Vec<Series>,
     /// How a value of the vertical axis is written.
     pub(super) label: fn(f64) -> String,
-    /// The first and the last instant.
-    pub(super) ends: (String, String),
+    /// The instant of each point.
+    pub(super) at: Vec<String>,
+    /// Whether days are shown on the axis, or times of day.
+    pub(super) shows_days: bool,
     /// The top of the vertical axis, unless the values say it.
     pub(super) top: Option<f64>,
 }
@@ -61,11 +65,10 @@ impl Chart<'_> {
     }
 
     fn figure(&self, top: f64, plot: &Markup) -> Markup {
-        let bottom = HEIGHT - BELOW;
         html! {
             figure.chart {
                 figcaption { (self.title) }
-                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.summary) {
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.summary) tabindex="0" {
                     @for share in [0.0, 0.5, 1.0] {
                         line.grid x1=(LEFT) x2=(RIGHT) y1=(y(share)) y2=(y(share)) {}
                         text.axis x=(LEFT - 6.0) y=(y(share) + 4.0) text-anchor="end" {
@@ -73,10 +76,42 @@ impl Chart<'_> {
                         }
                     }
                     (plot)
-                    text.axis x=(LEFT) y=(bottom + 16.0) { (self.ends.0) }
-                    text.axis x=(RIGHT) y=(bottom + 16.0) text-anchor="end" { (self.ends.1) }
+                    (self.axis_end(LEFT, "start", self.at.first()))
+                    (self.axis_end(RIGHT, "end", self.at.last()))
+                    @for index in 0..self.len() { (self.hit(index)) }
                 }
+                (readout())
                 (self.legend())
+            }
+        }
+    }
+
+    /// An end of the time axis: UTC, which the script turns into the reader's time.
+    fn axis_end(&self, x: f64, anchor: &str, at: Option<&String>) -> Markup {
+        let at = at.map(String::as_str).unwrap_or_default();
+        let shown = at.get(if self.shows_days { 5..10 } else { 11..16 }).unwrap_or_default();
+        html! {
+            text.axis x=(x) y=(HEIGHT - BELOW + 16.0) text-anchor=(anchor) data-at=(at)
+                data-day[self.shows_days] { (shown) " UTC" }
+        }
+    }
+
+    /// What shows the values of one point to a pointer, and to the arrow keys.
+    fn hit(&self, index: usize) -> Markup {
+        let slot = (RIGHT - LEFT) / self.len() as f64;
+        let values: Vec<String> = self
+            .series
+            .iter()
+            .filter_map(|series| {
+                Some(format!("{} {}", series.name, (self.label)(series.values[index]?)))
+            })
+            .collect();
+        let values = if values.is_empty() { "nothing".to_owned() } else { values.join(", ") };
+        let at = self.at.get(index).map(String::as_str).unwrap_or_default();
+        html! {
+            rect.hit x=(rounded(LEFT + slot * index as f64)) y=(ABOVE) width=(rounded(slot))
+                height=(HEIGHT - BELOW - ABOVE) data-at=(at) data-values=(values) {
+                title { (shown::utc_seconds(&at.into())) ": " (values) }
             }
         }
     }
@@ -139,6 +174,11 @@ impl Chart<'_> {
     }
 }
 
+/// Where the script writes the values under the pointer. A new drawing leaves it alone.
+fn readout() -> Markup {
+    html! { output.readout data-keep {} }
+}
+
 /// Where a share of the vertical axis lies.
 fn y(share: f64) -> f64 {
     let plot = HEIGHT - BELOW - ABOVE;
@@ -175,18 +215,19 @@ pub(super) fn schedule(attempts: &[(u64, f64, f64)]) -> Markup {
     html! {
         figure.chart.wide {
             figcaption { "When a delivery that keeps failing is tried: each attempt, from its earliest to its latest instant" }
-            svg viewBox={ "0 0 640 " (bottom + 24) } role="img" aria-label=(summary) {
+            svg viewBox={ "0 0 640 " (bottom + 24) } role="img" aria-label=(summary) tabindex="0" {
                 @for mark in marks.into_iter().filter(|mark| *mark <= last) {
                     line.grid x1=(x(mark)) x2=(x(mark)) y1="4" y2=(bottom) {}
                     text.axis x=(x(mark)) y=(bottom + 16) text-anchor="middle" { (seconds(mark)) }
                 }
                 @for (row, (number, earliest, latest)) in attempts.iter().enumerate() {
-                    rect.planned x=(x(*earliest)) y=(8 + row * 9) height="6" rx="3"
+                    rect.planned.hit x=(x(*earliest)) y=(8 + row * 9) height="6" rx="3"
                         width=(rounded((x(*latest) - x(*earliest)).max(6.0))) {
                         title { "attempt " (number) ": " (seconds(*earliest)) " to " (seconds(*latest)) }
                     }
                 }
             }
+            (readout())
         }
     }
 }
@@ -220,7 +261,8 @@ mod tests {
             summary: String::new(),
             series: vec![],
             label: |value| value.to_string(),
-            ends: Default::default(),
+            at: vec![],
+            shows_days: false,
             top: None,
         };
         let lens: Vec<usize> = chart.stretches(&series, 3.0).iter().map(Vec::len).collect();

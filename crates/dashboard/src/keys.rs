@@ -4,9 +4,10 @@ use http::Method;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::confirm::Question;
 use super::form::{Field, button, form};
 use super::layout::Tab;
-use super::shown::{self, badge, items, text};
+use super::shown::{self, badge, items, text, time};
 use super::table::{empty, page_query, pager, table};
 use super::visit::PageVisit;
 use super::{PageResult, Reply};
@@ -27,9 +28,9 @@ pub(super) async fn list(visit: PageVisit) -> PageResult {
             html! { (text(key, "name")) br; (shown::id(text(key, "id"))) },
             html! { (text(key, "scope")) },
             badge(if revoked { "revoked" } else { "active" }),
-            visit.ago(&key["last_used_at"]),
-            visit.ago(&key["created_at"]),
-            html! { @if !revoked { (button(&visit, &revoke, "Revoke", "quiet")) } },
+            time(&key["last_used_at"]),
+            time(&key["created_at"]),
+            html! { @if !revoked { (button(&visit, &revoke, "Revoke…", "quiet")) } },
         ]
     };
     let rows: Vec<_> = items(&page).iter().map(row).collect();
@@ -69,6 +70,17 @@ pub(super) async fn create(visit: PageVisit) -> PageResult {
 }
 
 pub(super) async fn revoke(visit: PageVisit) -> PageResult {
+    if !visit.is_confirmed() {
+        return Question {
+            title: "Revoke this key?".to_owned(),
+            effect: html! { "1 key, " code { (visit.param("id")) } ", opens nothing any more, at once." },
+            undo: "This cannot be undone. Everyone who uses the key needs another one.",
+            label: "Revoke the key".to_owned(),
+            back: "/keys".to_owned(),
+            tab: Tab::Keys,
+        }
+        .ask(&visit);
+    }
     let path = visit.api_path(&format!("/keys/{}", visit.param("id")));
     let answered = visit.call(Method::DELETE, &path, None).await;
     Ok(match visit.or_redirect("/keys", answered)? {

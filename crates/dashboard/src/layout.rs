@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use railpost_api::{Needs, scope_name};
 
-use super::form::button;
+use super::form::{button, form};
 use super::session::Flash;
 use super::shown;
 use super::visit::{ApiRefusal, PageVisit};
@@ -37,22 +37,24 @@ pub(super) enum Tab {
     None,
 }
 
-/// The entries of a tenant's navigation: where they lead, and what they need.
-const TABS: [(Tab, &str, &str, Needs); 9] = [
-    (Tab::Overview, "Overview", "", Needs::Read),
-    (Tab::Lanes, "Lanes", "/lanes", Needs::Read),
-    (Tab::Endpoints, "Endpoints", "/endpoints", Needs::Read),
-    (Tab::Events, "Events", "/events", Needs::Read),
-    (Tab::Deliveries, "Deliveries", "/deliveries", Needs::Read),
-    (Tab::DeadLetters, "Dead letters", "/dead-letters", Needs::Read),
-    (Tab::Replays, "Replays", "/replays", Needs::Read),
-    (Tab::Keys, "Keys", "/keys", Needs::Manage),
-    (Tab::Audit, "Audit", "/audit", Needs::Manage),
+/// The entries of a tenant's navigation: where they lead, what they need, and the key that leads there after `g`.
+pub(super) const TABS: [(Tab, &str, &str, Needs, &str); 9] = [
+    (Tab::Overview, "Overview", "", Needs::Read, "o"),
+    (Tab::Lanes, "Lanes", "/lanes", Needs::Read, "l"),
+    (Tab::Endpoints, "Endpoints", "/endpoints", Needs::Read, "e"),
+    (Tab::Events, "Events", "/events", Needs::Read, "v"),
+    (Tab::Deliveries, "Deliveries", "/deliveries", Needs::Read, "d"),
+    (Tab::DeadLetters, "Dead letters", "/dead-letters", Needs::Read, "x"),
+    (Tab::Replays, "Replays", "/replays", Needs::Read, "r"),
+    (Tab::Keys, "Keys", "/keys", Needs::Manage, "k"),
+    (Tab::Audit, "Audit", "/audit", Needs::Manage, "a"),
 ];
 
 /// The same for all tenants.
-const TABS_OF_ALL: [(Tab, &str, &str); 2] =
-    [(Tab::All, "All tenants", "/dashboard/all"), (Tab::AuditOfAll, "Audit", "/dashboard/audit")];
+pub(super) const TABS_OF_ALL: [(Tab, &str, &str, &str); 2] = [
+    (Tab::All, "All tenants", "/dashboard/all", "o"),
+    (Tab::AuditOfAll, "Audit", "/dashboard/audit", "a"),
+];
 
 impl PageContent {
     /// The page in its frame.
@@ -66,10 +68,11 @@ impl PageContent {
                 (header(visit, &tenants))
                 (navigation(visit, self.tab, has_sources))
                 main id="main" tabindex="-1" {
-                    @if let Some(flash) = &flash { (said(flash)) }
+                    @if let Some(flash) = &flash { (said(visit, flash)) }
                     (self.body)
                 }
-                (footer())
+                p.hidden id="announcer" role="status" aria-live="polite" {}
+                (footer(Some(&visit.path("/help"))))
             },
         )
     }
@@ -78,7 +81,10 @@ impl PageContent {
 /// A page without navigation, for users who have not signed in.
 pub(super) fn plain(title: &str, body: &Markup) -> Markup {
     let brand = html! { header.top { a.brand href="/dashboard" { (logo()) "Railpost" } } };
-    document(title, &html! { (brand) main.narrow id="main" tabindex="-1" { (body) } (footer()) })
+    document(
+        title,
+        &html! { (brand) main.narrow id="main" tabindex="-1" { (body) } (footer(None)) },
+    )
 }
 
 fn document(title: &str, body: &Markup) -> Markup {
@@ -112,6 +118,7 @@ fn header(visit: &PageVisit, tenants: &[String]) -> Markup {
         header.top {
             a.brand href="/dashboard" { (logo()) "Railpost" }
             (switcher(visit, tenants))
+            (search(visit))
             div.who {
                 span { (key.name) " " span.muted { "(" (scope_name(key.scope)) ")" } }
                 (button(visit, "/dashboard/sign-out", "Sign out", "quiet"))
@@ -140,6 +147,20 @@ fn switcher(visit: &PageVisit, tenants: &[String]) -> Markup {
     }
 }
 
+/// One box to find anything by its id, key or URL: in the tenant, or in all of them.
+fn search(visit: &PageVisit) -> Markup {
+    html! {
+        @if visit.tenant.is_some() || visit.may(Needs::Admin) {
+            form.search method="get" action=(visit.path("/find")) role="search" aria-label="Find anything" {
+                input id="search" type="search" name="q" value=(visit.query("q")) spellcheck="false"
+                    aria-label="Find an event, delivery, key or URL" aria-keyshortcuts="/"
+                    placeholder="Find an id, key or URL";
+                button type="submit" { "Find" }
+            }
+        }
+    }
+}
+
 async fn tenants(visit: &PageVisit) -> Vec<String> {
     if visit.session.key.tenant.is_some() {
         return Vec::new();
@@ -159,41 +180,49 @@ async fn has_sources(visit: &PageVisit) -> bool {
 }
 
 fn navigation(visit: &PageVisit, tab: Tab, has_sources: bool) -> Markup {
-    let entry = |of: Tab, label: &str, path: &str| {
-        html! { a href=(path) aria-current=[(of == tab).then_some("page")] { (label) } }
+    let entry = |of: Tab, label: &str, path: &str, key: &str| {
+        let current = (of == tab).then_some("page");
+        html! { a href=(path) aria-current=[current] data-shortcut=(key) { (label) } }
     };
     html! {
         nav.tabs aria-label="Dashboard" {
             @if visit.tenant.is_some() {
-                @for (of, label, path, needs) in TABS {
-                    @if visit.may(needs) { (entry(of, label, &visit.path(path))) }
+                @for (of, label, path, needs, key) in TABS {
+                    @if visit.may(needs) { (entry(of, label, &visit.path(path), key)) }
                 }
             } @else {
-                @for (of, label, path) in TABS_OF_ALL { (entry(of, label, path)) }
+                @for (of, label, path, key) in TABS_OF_ALL { (entry(of, label, path, key)) }
             }
-            @if has_sources { (entry(Tab::Outbox, "Outbox", "/dashboard/outbox")) }
+            @if has_sources { (entry(Tab::Outbox, "Outbox", "/dashboard/outbox", "b")) }
         }
     }
 }
 
-fn said(flash: &Flash) -> Markup {
+fn said(visit: &PageVisit, flash: &Flash) -> Markup {
     let class = if flash.is_problem { "flash problem" } else { "flash" };
     html! {
         div class=(class) role=(if flash.is_problem { "alert" } else { "status" }) {
-            p { (flash.text) }
+            p { (shown::sentence(&flash.text)) }
             @if let Some(secret) = &flash.secret {
-                p { "Copy it: it is shown this once." }
+                p { "Copy it: this page shows it once." (shown::copy_button(secret)) }
                 pre tabindex="0" { code.secret { (secret) } }
+            }
+            @if let Some(undo) = &flash.undo {
+                (form(visit, &undo.action, &html! {
+                    @for (name, value) in &undo.fields { input type="hidden" name=(name) value=(value); }
+                    button type="submit" { (undo.label) }
+                }))
             }
         }
     }
 }
 
-fn footer() -> Markup {
+fn footer(help: Option<&str>) -> Markup {
     html! {
         footer {
             "Railpost " (env!("CARGO_PKG_VERSION")) " · "
             a href="/docs" { "API" }
+            @if let Some(help) = help { " · " a href=(help) data-help { "Help and shortcuts" } }
         }
     }
 }

@@ -22,10 +22,14 @@ mod filters;
 mod chart;
 mod layout;
 mod live;
+mod confirm;
 
+mod health;
+mod attempts;
 mod overview;
 mod lanes;
 mod endpoints;
+mod story;
 mod events;
 mod deliveries;
 mod dead_letters;
@@ -34,6 +38,8 @@ mod keys;
 mod outbox;
 mod audit_detail;
 mod audit;
+mod find;
+mod help;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -128,6 +134,9 @@ fn routes() -> Routes {
     routes.shows("/dashboard/all", overview::of_all);
     routes.shows("/dashboard/audit", audit::of_all);
     routes.shows("/dashboard/switch", overview::switch);
+    routes.live("/dashboard/live/all", overview::live_of_all);
+    routes.shows("/dashboard/find", find::page);
+    routes.shows("/dashboard/help", help::page);
     routes.shows("/dashboard/outbox", outbox::list);
     routes.shows("/dashboard/outbox/{source}", outbox::detail);
     routes.shows("/dashboard/outbox/{source}/check", outbox::check_by_address);
@@ -140,31 +149,44 @@ fn routes() -> Routes {
     routes.does("/dashboard/sign-out", sign_in::sign_out);
     let mut routes = routes.of_tenant();
     routes.shows("", overview::of_tenant);
+    routes.live("/live/overview", overview::live_of_tenant);
+    routes.shows("/find", find::page);
+    routes.shows("/help", help::page);
     routes.shows("/lanes", lanes::page);
     routes.does_each("/lanes/{id}", &lanes::ACTIONS, lanes::act);
-    routes.shows("/live/lanes", live::lanes);
+    routes.live("/live/lanes", lanes::live);
     routes.shows("/endpoints", endpoints::list);
+    routes.live("/live/endpoints", endpoints::live_list);
     routes.does("/endpoints", endpoints::create);
     routes.shows("/endpoints/new", endpoints::new);
     routes.shows("/endpoints/{id}", endpoints::detail);
+    routes.live("/live/endpoints/{id}", endpoints::live_detail);
+    routes.does("/endpoints/{id}/probe", endpoints::probe);
+    routes.shows("/endpoints/{id}/probe", endpoints::probe_by_address);
     routes.shows("/endpoints/{id}/edit", endpoints::edit);
     routes.does("/endpoints/{id}/edit", endpoints::change);
     routes.does_each("/endpoints/{id}", &endpoints::ACTIONS, endpoints::act);
     routes.does("/endpoints/{id}/secrets/{secret}/reveal", endpoints::reveal_secret);
     routes.does("/endpoints/{id}/secrets/{secret}/delete", endpoints::delete_secret);
     routes.shows("/events", events::list);
+    routes.live("/live/events", events::live_list);
     routes.shows("/events/{id}", events::detail);
+    routes.live("/live/events/{id}", events::live_detail);
     routes.does("/events/{id}/redeliver", events::redeliver);
     routes.shows("/deliveries", deliveries::list);
+    routes.live("/live/deliveries", deliveries::live_list);
     routes.shows("/deliveries/{id}", deliveries::detail);
+    routes.live("/live/deliveries/{id}", deliveries::live_detail);
     routes.does("/deliveries/{id}/discard", deliveries::discard);
     routes.shows("/dead-letters", dead_letters::list);
+    routes.live("/live/dead-letters", dead_letters::live);
     routes.does("/dead-letters", dead_letters::act);
     routes.shows("/replays", replays::list);
+    routes.live("/live/replays", replays::live_list);
     routes.does("/replays", replays::start);
     routes.shows("/replays/{id}", replays::detail);
     routes.does("/replays/{id}/cancel", replays::cancel);
-    routes.shows("/live/replays/{id}", live::replay);
+    routes.live("/live/replays/{id}", replays::live);
     routes.shows("/keys", keys::list);
     routes.does("/keys", keys::create);
     routes.does("/keys/{id}/revoke", keys::revoke);
@@ -195,6 +217,15 @@ impl Routes {
         R: Future<Output = PageResult> + Send + 'static,
     {
         self.add_page(path, page(handler));
+    }
+
+    /// The part of a page that changes, for as long as someone watches it.
+    fn live<F, R>(&mut self, path: &str, part: F)
+    where
+        F: Fn(PageVisit) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<Markup, ApiRefusal>> + Send + 'static,
+    {
+        self.shows(path, move |visit| std::future::ready(live::updates(visit, part.clone())));
     }
 
     /// A form by which people who have signed in change something.

@@ -34,15 +34,27 @@ pub const SIGN_IN_FAILURE_ENTRIES_MAX: u32 = 20;
 
 /// Rows of a dashboard table's page.
 pub const TABLE_ROWS_MAX: u32 = 50;
-/// Lanes that the live page shows: what fits on a screen or two.
-pub const LANES_SHOWN_MAX: usize = 24;
+/// Open lanes that the live page shows: what one scrolls through.
+pub const LANES_SHOWN_MAX: u32 = 50;
+/// Held lanes of which the live page has the cause: what one page of the API holds.
+pub const HELD_LANES_MAX: u32 = 500;
+/// Lanes without anything open that the live page shows below them.
+pub const FINISHED_LANES_SHOWN_MAX: usize = 12;
 /// Deliveries of one lane that the live page draws; of the rest it says how many there are.
 pub const LANE_DELIVERIES_SHOWN_MAX: usize = 8;
-/// Held lanes, and newest deliveries, that the live page looks at: what one page of the API holds.
-pub const LIVE_DELIVERIES_MAX: u32 = 500;
-/// How often a live page is rendered again: people see it as immediate.
-pub const LIVE_EVERY: Span = Span::from_millis(400);
-/// Live pages at once: each costs a few look-ups per [`LIVE_EVERY`].
-pub const LIVE_PAGES_MAX: usize = 64;
+/// Newest deliveries that the live page of lanes looks at, for what landed.
+pub const LIVE_DELIVERIES_MAX: u32 = 200;
+/// Attempts of an endpoint that its page shows.
+pub const LATEST_ATTEMPTS_MAX: u32 = 10;
+/// Attempts of a delivery that its page shows.
+pub const DELIVERY_ATTEMPTS_MAX: u32 = 100;
+/// How soon a live part is drawn again after a change: people see it as immediate.
+pub const LIVE_EVERY_MIN: Span = Span::from_millis(400);
+/// How seldom a live part that does not change is drawn: people wait that long without a thought.
+pub const LIVE_EVERY_MAX: Span = Span::from_secs(2);
+/// How often a stream that is silent says that it is there. The script takes 40 s of silence for a lost contact.
+pub const LIVE_ALIVE_EVERY: Span = Span::from_secs(15);
+/// Live pages at once: each costs a few look-ups per drawing. Hidden pages are not live.
+pub const LIVE_PAGES_MAX: usize = 128;
 /// Tenants among which an admin may choose.
 pub const TENANTS_SHOWN_MAX: u32 = 500;

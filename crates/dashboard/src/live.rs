@@ -1,4 +1,7 @@
-//! Live parts of pages: rendered a few times a second, and sent as server-sent events when they differ.
+//! Live parts of pages: drawn while someone watches, and sent as server-sent events when they differ.
+//!
+//! A part that does not change is drawn less and less often. A stream that is silent says from time to time that
+//! it is there, so that a page can tell silence from a lost connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -9,34 +12,39 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, header};
-use maud::Markup;
+use maud::{Markup, html};
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::session::LivePermit;
 use super::visit::{ApiRefusal, PageVisit};
-use super::{PageResult, Reply, lanes, replays};
-use crate::limits::LIVE_EVERY;
+use super::{PageResult, Reply};
+use crate::limits::{LIVE_ALIVE_EVERY, LIVE_EVERY_MAX, LIVE_EVERY_MIN};
 
-pub(super) async fn lanes(visit: PageVisit) -> PageResult {
-    updates(visit, async |visit: PageVisit| lanes::live(&visit).await)
-}
-
-pub(super) async fn replay(visit: PageVisit) -> PageResult {
-    updates(visit, async |visit: PageVisit| replays::live(&visit).await)
+/// A part of a page that is drawn again when it changes, at this path of the tenant or of the operator.
+pub(super) fn live_part(visit: &PageVisit, path: &str, part: &Markup) -> Markup {
+    let query = visit.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    html! {
+        p.contact id="contact" role="status" {}
+        noscript { p.hint { "Reload the page to see what is new." } }
+        div id="live" data-live={ (visit.path(&format!("/live{path}"))) (query) } { (part) }
+    }
 }
 
 /// A live part while it is watched.
 struct LiveStream<F> {
     visit: PageVisit,
     draw: F,
-    ticks: Interval,
     closing: watch::Receiver<bool>,
     last: String,
+    /// How long to wait before the next drawing.
+    pause: Duration,
+    /// How long nothing was sent.
+    silent_for: Duration,
     _permit: LivePermit,
 }
 
-fn updates<F, R>(visit: PageVisit, draw: F) -> PageResult
+/// Streams a part for as long as it is watched.
+pub(super) fn updates<F, R>(visit: PageVisit, draw: F) -> PageResult
 where
     F: Fn(PageVisit) -> R + Send + 'static,
     R: Future<Output = Result<Markup, ApiRefusal>> + Send,
@@ -45,10 +53,16 @@ where
     let permit = context.acquire_live_permit().ok_or_else(|| {
         ApiRefusal::new(503, "Too many live pages", "reload the page to see what is new")
     })?;
-    let mut ticks = interval(Duration::from(LIVE_EVERY));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let closing = context.closing();
-    let live = LiveStream { visit, draw, ticks, closing, last: String::new(), _permit: permit };
+    let live = LiveStream {
+        visit,
+        draw,
+        closing,
+        last: String::new(),
+        pause: Duration::ZERO,
+        silent_for: Duration::ZERO,
+        _permit: permit,
+    };
     let events = stream::unfold(live, |mut live| async move {
         let event = live.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(event)), live))
@@ -64,30 +78,60 @@ where
     F: Fn(PageVisit) -> R,
     R: Future<Output = Result<Markup, ApiRefusal>>,
 {
-    /// The next event: the part as it is, when it differs from what was sent. Nothing once the server
-    /// stops, the session ends or the API refuses.
+    /// The next event. Nothing once the server stops or the session ends, and when the part cannot be drawn just
+    /// now: the page then says that it lost contact, and asks again.
     async fn next(&mut self) -> Option<String> {
         loop {
             tokio::select! {
-                _ = self.ticks.tick() => {}
+                () = tokio::time::sleep(self.pause) => self.silent_for += self.pause,
                 _ = self.closing.wait_for(|closing| *closing) => return None,
             }
-            match self.visit.refreshed().await {
-                Ok(visit) => self.visit = visit?,
-                // The store is in trouble. That passes.
-                Err(_) => continue,
+            self.visit = self.visit.refreshed().await.ok()??;
+            match (self.draw)(self.visit.clone()).await {
+                Ok(part) => {
+                    if let Some(event) = self.changed(part.into_string()) {
+                        return Some(event);
+                    }
+                }
+                Err(refused) if refused.is_temporary() => return None,
+                Err(refused) => return Some(event(Some("refused"), &refused.to_string())),
             }
-            let part = (self.draw)(self.visit.clone()).await.ok()?.into_string();
-            if part != self.last {
-                let event = event(&part);
-                self.last = part;
-                return Some(event);
+            if self.silent_for >= Duration::from(LIVE_ALIVE_EVERY) {
+                self.silent_for = Duration::ZERO;
+                return Some(event(Some("alive"), ""));
             }
         }
     }
+
+    /// The event for a part, if it differs from the last one. Otherwise the next drawing is later.
+    fn changed(&mut self, part: String) -> Option<String> {
+        let least = Duration::from(LIVE_EVERY_MIN);
+        if part == self.last {
+            self.pause = (self.pause * 3 / 2).clamp(least, LIVE_EVERY_MAX.into());
+            return None;
+        }
+        self.pause = least;
+        self.silent_for = Duration::ZERO;
+        self.last = part;
+        Some(event(None, &self.last))
+    }
 }
 
-fn event(part: &str) -> String {
-    let lines: Vec<String> = part.lines().map(|line| format!("data: {line}\n")).collect();
-    format!("{}\n", lines.concat())
+/// An event of this kind, or an unnamed one.
+fn event(kind: Option<&str>, data: &str) -> String {
+    let kind = kind.map(|kind| format!("event: {kind}\n")).unwrap_or_default();
+    let lines: Vec<String> = data.lines().map(|line| format!("data: {line}\n")).collect();
+    let data = if lines.is_empty() { "data:\n".to_owned() } else { lines.concat() };
+    format!("{kind}{data}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_kind_and_a_data_line_for_each_line() {
+        assert_eq!(event(None, "<p>a</p>\n<p>b</p>"), "data: <p>a</p>\ndata: <p>b</p>\n\n");
+        assert_eq!(event(Some("alive"), ""), "event: alive\ndata:\n\n");
+    }
 }

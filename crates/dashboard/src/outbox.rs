@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::form::button;
 use super::layout::Tab;
-use super::shown::{badge, bytes, count, items, number, span, text};
+use super::shown::{badge, bytes, count, items, number, span, text, time};
 use super::table::table;
 use super::visit::PageVisit;
 use super::{PageResult, Reply};
@@ -21,7 +21,7 @@ const FIRST_SECTION: &str = "\
 [[outbox]]
 name = \"shop\"
 url = \"postgres://railpost:secret@db.example/shop\"
-tenant = \"acme\"";
+tenant = \"default\"";
 
 pub(super) async fn list(visit: PageVisit) -> PageResult {
     let sources = visit.get("/outbox").await?;
@@ -84,6 +84,7 @@ fn state(source: &Value) -> Markup {
     badge(match text(source, "state") {
         "elsewhere" => "read_by_another_server",
         "trouble" => "not_read",
+        "removed" => "not_configured",
         other => other,
     })
 }
@@ -118,10 +119,10 @@ pub(super) async fn detail(visit: PageVisit) -> PageResult {
     let parked = parked::section(&visit, &source).await?;
     let body = html! {
         div.heading { h1.breaks { "Source " (name) } (state(&source)) }
-        p.lead { (mode(text(&source, "mode"))) " " code { (text(&source, "url")) } }
-        (trouble(&visit, &source["trouble"]))
+        @if let Some(url) = source["url"].as_str() { p.lead { (mode(text(&source, "mode"))) " " code { (url) } } }
+        (trouble(&source["trouble"]))
         div.actions { (check_button(&visit, "Check this source")) }
-        (facts(&visit, &source))
+        (facts(&source))
         (parked)
     };
     Reply::page(&format!("Source {name}"), Tab::Outbox, body)
@@ -136,12 +137,12 @@ fn mode(mode: &str) -> &'static str {
 }
 
 /// Why a source is not read, and what to run.
-fn trouble(visit: &PageVisit, trouble: &Value) -> Markup {
+fn trouble(trouble: &Value) -> Markup {
     html! {
         @if !trouble.is_null() {
             div.flash.problem role="alert" {
                 p { strong { "✕ Not read: " } (text(trouble, "problem")) }
-                p.hint { "It began " (visit.ago(&trouble["since"])) "." }
+                @if !trouble["since"].is_null() { p.hint { "It began " (time(&trouble["since"])) "." } }
                 @match trouble["fix"].as_str() {
                     Some(fix) => { p { "What to do:" } pre tabindex="0" { code { (fix) } } }
                     None => { p { "Railpost tries again by itself." } }
@@ -155,12 +156,12 @@ fn check_button(visit: &PageVisit, label: &str) -> Markup {
     button(visit, &visit.path(&format!("/outbox/{}/check", visit.param("source"))), label, "")
 }
 
-fn facts(visit: &PageVisit, source: &Value) -> Markup {
+fn facts(source: &Value) -> Markup {
     html! {
         dl.facts {
             dt { "Lag" } dd { (lag(source)) }
             dt { "Waiting rows" } dd { (count(number(source, "pending"))) }
-            dt { "Last row" } dd { (visit.ago(&source["last_row_at"])) }
+            dt { "Last row" } dd { (time(&source["last_row_at"])) }
             dt { "Relayed" } dd { (count(number(source, "relayed"))) }
             dt { "Seen again" } dd { (count(number(source, "duplicates"))) }
             dt { "Refused" } dd { (count(number(source, "refused"))) }
@@ -185,7 +186,7 @@ pub(super) async fn check(visit: PageVisit) -> PageResult {
             @else { "The source cannot be read like this. Conditions that depend on a bad one were not checked." }
         }
         (table("Findings", &["Condition", "Verdict", "Found", "What to do"], &rows))
-        div.actions {
+        div.actions.result {
             (check_button(&visit, "Check again"))
             a href=(visit.path(&format!("/outbox/{name}"))) { "Back to the source" }
         }

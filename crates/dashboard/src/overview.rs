@@ -7,8 +7,10 @@ use railpost_wire::TenantId;
 use serde_json::Value;
 
 use super::chart::{Chart, Series};
+use super::health;
 use super::layout::Tab;
-use super::shown::{badge, count, instant, items, millis, number, span, text};
+use super::live::live_part;
+use super::shown::{count, counted_badge, items, millis, number, text, time};
 use super::table::{empty, table};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
@@ -38,32 +40,48 @@ pub(super) async fn switch(visit: PageVisit) -> PageResult {
 }
 
 pub(super) async fn of_tenant(visit: PageVisit) -> PageResult {
-    let overview = visit.get("/overview").await?;
-    let figures = visit.get(&format!("/figures?range={}", range(&visit))).await?;
     let endpoints = visit.get("/endpoints?limit=1").await?;
+    let part = live_of_tenant(visit.clone()).await?;
     let body = html! {
         h1 { "Overview" }
         @if items(&endpoints).is_empty() { (first_steps(&visit)) }
-        (totals(&visit, &overview, Some(&visit.path(""))))
-        (attention(&overview))
-        (figures_section(&visit, &figures))
+        (live_part(&visit, "/overview", &part))
     };
     Reply::page("Overview", Tab::Overview, body)
 }
 
-pub(super) async fn of_all(visit: PageVisit) -> PageResult {
-    let overview = visit.call(Method::GET, "/v1/overview", None).await?;
-    let path = format!("/v1/figures?range={}", range(&visit));
-    let figures = visit.call(Method::GET, &path, None).await?;
-    let tenants = tenants(&visit).await?;
-    let body = html! {
-        h1 { "All tenants" }
-        (totals(&visit, &overview, None))
+/// The part of a tenant's overview that changes.
+pub(super) async fn live_of_tenant(visit: PageVisit) -> Result<Markup, ApiRefusal> {
+    let overview = visit.get("/overview").await?;
+    let figures = visit.get(&format!("/figures?range={}", range(&visit))).await?;
+    Ok(html! {
+        (totals(&overview, Some(&visit.path(""))))
+        (endpoint_states(&overview, Some(&visit.path("/endpoints"))))
         (attention(&overview))
         (figures_section(&visit, &figures))
-        section aria-labelledby="tenants" { h2 id="tenants" { "Tenants" } (tenants) }
+    })
+}
+
+pub(super) async fn of_all(visit: PageVisit) -> PageResult {
+    let part = live_of_all(visit.clone()).await?;
+    let body = html! {
+        h1 { "All tenants" }
+        (live_part(&visit, "/all", &part))
+        section aria-labelledby="tenants" { h2 id="tenants" { "Tenants" } (tenants(&visit).await?) }
     };
     Reply::page("All tenants", Tab::All, body)
+}
+
+/// The part of the overview of all tenants that changes.
+pub(super) async fn live_of_all(visit: PageVisit) -> Result<Markup, ApiRefusal> {
+    let overview = visit.get("/overview").await?;
+    let figures = visit.get(&format!("/figures?range={}", range(&visit))).await?;
+    Ok(html! {
+        (totals(&overview, None))
+        (endpoint_states(&overview, None))
+        (attention(&overview))
+        (figures_section(&visit, &figures))
+    })
 }
 
 async fn tenants(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
@@ -73,7 +91,7 @@ async fn tenants(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
         vec![
             html! { a href={ "/dashboard/t/" (id) } { (id) } },
             html! { (text(tenant, "name")) },
-            visit.ago(&tenant["created_at"]),
+            time(&tenant["created_at"]),
         ]
     };
     let rows: Vec<_> = items(&page).iter().map(row).collect();
@@ -106,13 +124,13 @@ fn first_steps(visit: &PageVisit) -> Markup {
     }
 }
 
-fn totals(visit: &PageVisit, overview: &Value, base: Option<&str>) -> Markup {
-    let oldest = instant(&overview["oldest_open_at"]).map_or_else(
-        || "none waits".to_owned(),
-        |at| format!("oldest {}", span(visit.now.since(at))),
-    );
+fn totals(overview: &Value, base: Option<&str>) -> Markup {
+    let oldest = html! {
+        @if overview["oldest_open_at"].is_null() { "none waits" }
+        @else { "oldest " (time(&overview["oldest_open_at"])) }
+    };
     let link = |path: &str| base.map(|base| format!("{base}{path}"));
-    let tile = |label: &str, value: u64, hint: &str, href: Option<String>, bad: bool| {
+    let tile = |label: &str, value: u64, hint: Markup, href: Option<String>, bad: bool| {
         html! {
             li.tile.bad[bad && value > 0] {
                 span.label { @if let Some(href) = href { a href=(href) { (label) } } @else { (label) } }
@@ -122,12 +140,29 @@ fn totals(visit: &PageVisit, overview: &Value, base: Option<&str>) -> Markup {
         }
     };
     let attention = overview["attention"].as_array().map_or(0, Vec::len) as u64;
+    let dead = number(overview, "dead") + number(overview, "held");
     html! {
         ul.tiles aria-label="Totals" {
-            (tile("Backlog", number(overview, "open"), &oldest, link("/deliveries"), false))
-            (tile("Held lanes", number(overview, "held"), "wait for somebody", link("/lanes"), true))
-            (tile("Dead letters", number(overview, "dead") + number(overview, "held"), "given up on", link("/dead-letters"), true))
-            (tile("Need attention", attention, "endpoints", link("/endpoints"), true))
+            (tile("Backlog", number(overview, "open"), oldest, link("/deliveries"), false))
+            (tile("Held lanes", number(overview, "held"), html! { "wait for somebody" }, link("/lanes"), true))
+            (tile("Dead letters", dead, html! { "given up on" }, link("/dead-letters"), true))
+            (tile("Need attention", attention, html! { "endpoints" }, link("/endpoints"), true))
+        }
+    }
+}
+
+/// How many endpoints are in which state.
+fn endpoint_states(overview: &Value, link: Option<&str>) -> Markup {
+    const STATES: [&str; 7] =
+        ["active", "waiting", "paused", "blocked", "quarantined", "failing", "gone"];
+    let counts = &overview["endpoints"];
+    let there: Vec<_> = STATES.into_iter().filter(|state| number(counts, state) > 0).collect();
+    html! {
+        @if !there.is_empty() {
+            p.summary {
+                @if let Some(link) = link { a href=(link) { "Endpoints" } } @else { "Endpoints" } ": "
+                @for state in there { (counted_badge(number(counts, state), state)) " " }
+            }
         }
     }
 }
@@ -145,7 +180,10 @@ fn attention(overview: &Value) -> Markup {
                                 "/dashboard/t/" (text(endpoint, "tenant")) "/endpoints/"
                                 (text(endpoint, "endpoint"))
                             } { (text(endpoint, "url")) }
-                            " " (badge(text(&endpoint["health"], "state")))
+                            " " (health::badge(&endpoint["health"]))
+                            @if !endpoint["health"]["last_error"].is_null() {
+                                " " span.muted { (health::last_error(&endpoint["health"])) }
+                            }
                         }
                     }
                 }
@@ -174,7 +212,7 @@ pub(super) fn figures_section(visit: &PageVisit, figures: &Value) -> Markup {
                 }
             }
             @if number(&figures["total"], "attempts") == 0 {
-                (empty("Nothing was sent in this time. Figures follow what happens within seconds: reload the page.", None))
+                (empty("Nothing was sent in this time. Figures follow what happens within seconds.", None))
             } @else {
                 div.charts { (throughput(figures)) (success(figures)) (time_to_deliver(figures)) }
             }
@@ -186,15 +224,13 @@ fn points(figures: &Value) -> &[Value] {
     figures["points"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The first and the last instant of the chart, as times of day or days.
-fn ends(figures: &Value) -> (String, String) {
-    let points = points(figures);
-    let long = text(figures, "range") == "7d";
-    let shown = |point: Option<&Value>| {
-        let at = point.map(|point| text(point, "at")).unwrap_or_default();
-        at.get(if long { 5..10 } else { 11..16 }).unwrap_or_default().to_owned()
-    };
-    (shown(points.first()), format!("{} UTC", shown(points.last())))
+/// The instants of the points.
+fn instants(figures: &Value) -> Vec<String> {
+    points(figures).iter().map(|point| text(point, "at").to_owned()).collect()
+}
+
+fn shows_days(figures: &Value) -> bool {
+    text(figures, "range") == "7d"
 }
 
 fn series(figures: &Value, of: impl Fn(&Value) -> Option<f64>) -> Vec<Option<f64>> {
@@ -227,7 +263,8 @@ fn throughput(figures: &Value) -> Markup {
             ..10.0 => format!("{value:.1}"),
             _ => format!("{value:.0}"),
         },
-        ends: ends(figures),
+        at: instants(figures),
+        shows_days: shows_days(figures),
         top: None,
     }
     .stacked()
@@ -244,7 +281,8 @@ fn success(figures: &Value) -> Markup {
         summary: format!("Share of attempts that were acknowledged: {total:.1} % over the range."),
         series: vec![Series { name: "acknowledged", class: "good", values: series(figures, rate) }],
         label: |value| format!("{value:.0} %"),
-        ends: ends(figures),
+        at: instants(figures),
+        shows_days: shows_days(figures),
         top: Some(100.0),
     }
     .lines()
@@ -267,7 +305,8 @@ fn time_to_deliver(figures: &Value) -> Markup {
             Series { name: "p99", class: "dotted", values: of("p99") },
         ],
         label: |value| millis(&value.into()),
-        ends: ends(figures),
+        at: instants(figures),
+        shows_days: shows_days(figures),
         top: None,
     }
     .lines()

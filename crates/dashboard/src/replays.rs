@@ -7,37 +7,84 @@ use serde_json::{Value, json};
 use super::dead_letters::filter_of;
 use super::filters::OF_DEAD_LETTERS;
 use super::form::{button, form};
+use super::health;
 use super::layout::Tab;
-use super::shown::{self, badge, count, items, number, text};
+use super::live::live_part;
+use super::shown::{self, badge, count, items, number, sentence, text, time};
 use super::table::{empty, page_query, pager, table};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
 use crate::limits::TABLE_ROWS_MAX;
 
 pub(super) async fn list(visit: PageVisit) -> PageResult {
+    let part = live_list(visit.clone()).await?;
+    let body = html! { h1 { "Replays" } (live_part(&visit, "/replays", &part)) };
+    Reply::page("Replays", Tab::Replays, body)
+}
+
+/// The part of the list that changes.
+pub(super) async fn live_list(visit: PageVisit) -> Result<Markup, ApiRefusal> {
     let page = visit.get(&format!("/replays?{}", page_query(&visit, &[], TABLE_ROWS_MAX))).await?;
     let row = |replay: &Value| {
         let id = text(replay, "id");
         vec![
             html! { a href=(visit.path(&format!("/replays/{id}"))) { (shown::id(id)) } },
-            html! { (text(replay, "action")) @if replay["dry_run"] == true { " (preview)" } },
-            badge(text(replay, "state")),
-            html! {
-                @if replay["dry_run"] == true { (count(number(replay, "matched"))) " match" }
-                @else { (count(number(replay, "done"))) " of " (count(number(replay, "matched"))) }
-            },
-            visit.ago(&replay["created_at"]),
+            html! { (text(replay, "action")) },
+            badge(state(replay)),
+            html! { (progress(replay)) },
+            time(&replay["created_at"]),
         ]
     };
     let rows: Vec<_> = items(&page).iter().map(row).collect();
-    let body = html! {
-        h1 { "Replays" }
+    Ok(html! {
         @if rows.is_empty() {
             (empty("No replay yet. Start one from the dead letters, or with:", Some("railpost replay --dry-run")))
         } @else { (table("Replays", &["Replay", "Action", "State", "Progress", "Begun"], &rows)) }
         (pager(&visit, &[], &page))
+    })
+}
+
+/// The state of a job. One that is finished has handed its deliveries over: whether they landed, the deliveries say.
+fn state(replay: &Value) -> &str {
+    match text(replay, "state") {
+        "done" => "finished",
+        other => other,
+    }
+}
+
+/// How far a job is, in words.
+fn progress(replay: &Value) -> String {
+    let (matched, done) = (count(number(replay, "matched")), count(number(replay, "done")));
+    let (would, did) = match text(replay, "action") {
+        "discard" => ("discarded", "discarded"),
+        _ => ("replayed", "handed over"),
     };
-    Reply::page("Replays", Tab::Replays, body)
+    match replay["dry_run"] == true {
+        true => format!("dry run: {matched} would be {would}"),
+        false => format!("{did} {done} of {matched}"),
+    }
+}
+
+/// Endpoints to which nothing is sent just now: what was handed over to them waits.
+fn waits_for(visit: &PageVisit, replay: &Value) -> Markup {
+    let endpoints = replay["waits_for"].as_array().map(Vec::as_slice).unwrap_or_default();
+    html! {
+        @if !endpoints.is_empty() {
+            div.flash.warning role="alert" {
+                p { "Nothing is sent to these endpoints just now. What is handed over to them waits:" }
+                ul {
+                    @for endpoint in endpoints {
+                        @let id = text(endpoint, "endpoint");
+                        li {
+                            a href=(visit.path(&format!("/endpoints/{id}"))) { (shown::id(id)) } " "
+                            (health::badge(&endpoint["health"]))
+                            @if let Some(next) = endpoint["health"]["next"].as_str() { " " (sentence(next)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Starts a job, or its preview.
@@ -55,43 +102,42 @@ pub(super) async fn start(visit: PageVisit) -> PageResult {
 }
 
 pub(super) async fn detail(visit: PageVisit) -> PageResult {
-    let part = live(&visit).await?;
+    let part = live(visit.clone()).await?;
+    let path = format!("/replays/{}", visit.param("id"));
     let body = html! {
         h1 { "Replay " (shown::id(visit.param("id"))) }
-        div id="replay" data-live=(visit.path(&format!("/live/replays/{}", visit.param("id")))) { (part) }
-        p.hidden role="status" aria-live="polite" id="replay-status" {}
+        (live_part(&visit, &path, &part))
     };
     Reply::page("Replay", Tab::Replays, body)
 }
 
 /// The part of the page that changes.
-pub(super) async fn live(visit: &PageVisit) -> Result<Markup, ApiRefusal> {
+pub(super) async fn live(visit: PageVisit) -> Result<Markup, ApiRefusal> {
     let replay = visit.get(&format!("/replays/{}", visit.param("id"))).await?;
     let (matched, done) = (number(&replay, "matched"), number(&replay, "done"));
-    let is_preview = replay["dry_run"] == true;
+    let is_dry = replay["dry_run"] == true;
     let is_over = text(&replay, "state") != "running";
     Ok(html! {
-        p.summary data-announce {
-            @if is_preview { "A preview of: " } (text(&replay, "action")) " " (badge(text(&replay, "state")))
-        }
+        p.summary data-announce { (badge(state(&replay))) " " (progress(&replay)) }
+        (waits_for(&visit, &replay))
         dl.facts {
             dt { "Match" } dd { (count(matched)) }
-            @if !is_preview {
-                dt { "Done" } dd { (count(done)) }
+            @if !is_dry {
+                dt { "Handed over" } dd { (count(done)) }
                 dt { "Refused" } dd { (count(number(&replay, "refused"))) }
             }
             dt { "Looked at" } dd { (count(number(&replay, "looked_at"))) " deliveries" }
             dt { "Took" } dd { (count(number(&replay, "took_ms"))) " ms" }
             @if let Some(problem) = replay["problem"].as_str() { dt { "Problem" } dd { (problem) } }
         }
-        @if !is_preview {
+        @if !is_dry {
             progress max=(matched.max(1)) value=(done) aria-label="Progress" {}
         }
-        (preview(visit, &replay))
+        (preview(&visit, &replay))
         @if visit.may(Needs::Manage) {
-            @if is_preview && is_over { (start_form(visit, &replay)) }
+            @if is_dry && is_over { (start_form(&visit, &replay)) }
             @if !is_over {
-                (button(visit, &visit.path(&format!("/replays/{}/cancel", text(&replay, "id"))), "Cancel", "danger"))
+                (button(&visit, &visit.path(&format!("/replays/{}/cancel", text(&replay, "id"))), "Cancel", "danger"))
             }
         }
     })
@@ -117,8 +163,10 @@ fn start_form(visit: &PageVisit, replay: &Value) -> Markup {
     let (action, matched) = (text(replay, "action"), number(replay, "matched"));
     let body = html! {
         @for name in OF_DEAD_LETTERS.map(|filter| filter.name) {
-            @if let Some(value) = replay["filter"][name].as_str() {
-                input type="hidden" name=(name) value=(value);
+            @match &replay["filter"][name] {
+                Value::Null => {}
+                Value::String(value) => { input type="hidden" name=(name) value=(value); }
+                value => { input type="hidden" name=(name) value=(value); }
             }
         }
         input type="hidden" name="action" value=(action);

@@ -66,7 +66,18 @@ pub(super) struct Flash {
     pub(super) text: String,
     /// Shown once, here, and nowhere again.
     pub(super) secret: Option<String>,
+    /// How it can be undone.
+    pub(super) undo: Option<Undo>,
     pub(super) is_problem: bool,
+}
+
+/// A form of one button that undoes a change.
+#[derive(Clone)]
+pub(super) struct Undo {
+    pub(super) label: String,
+    /// The path of the form.
+    pub(super) action: String,
+    pub(super) fields: Vec<(&'static str, String)>,
 }
 
 /// Who tries to sign in: an address, and how the key begins. Behind one proxy are many people, and one who

@@ -4,6 +4,8 @@ use maud::{Markup, html};
 use railpost_engine::{Span, Time, Timestamp};
 use serde_json::Value;
 
+use super::visit::PageVisit;
+
 /// A field's text; empty when it is none.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
@@ -24,26 +26,61 @@ pub(super) fn instant(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok().map(|Time(at)| at)
 }
 
-/// An instant: how long ago it was, with the instant itself beside it.
-pub(super) fn time(value: &Value, now: Timestamp) -> Markup {
-    let Some(at) = instant(value) else { return html! { span.muted { "–" } } };
-    let exact = value.as_str().unwrap_or_default();
-    html! { time datetime=(exact) title=(exact) { (relative(at, now)) } }
+/// An instant, and how long ago it was. The server writes UTC; the script shows the reader's zone, and the tooltip
+/// keeps UTC. The text does not depend on when it is drawn: what did not change is not sent to live pages.
+pub(super) fn time(value: &Value) -> Markup {
+    html! {
+        @if instant(value).is_some() {
+            time datetime=(value.as_str().unwrap_or_default()) title=(utc(value)) data-ago { (utc_seconds(value)) }
+        } @else { span.muted { "–" } }
+    }
+}
+
+/// An instant within a sentence.
+pub(super) fn moment(value: &Value) -> Markup {
+    html! {
+        @if instant(value).is_some() {
+            time datetime=(value.as_str().unwrap_or_default()) title=(utc(value)) { (utc_seconds(value)) }
+        } @else { span.muted { "–" } }
+    }
+}
+
+/// A sentence of the API in which instants are shown as times, and words in backticks as code.
+pub(super) fn sentence(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } }
+            @else { @for word in part.split_inclusive(' ') { (word_or_time(word)) } }
+        }
+    }
+}
+
+fn word_or_time(word: &str) -> Markup {
+    let rest = word.trim_start_matches('(');
+    let core = rest.trim_end_matches([' ', '.', ',', ';', ':', ')']);
+    let at = Value::from(core);
+    html! {
+        @if instant(&at).is_some() {
+            (word[..word.len() - rest.len()]) (moment(&at)) (rest[core.len()..])
+        } @else { (word) }
+    }
+}
+
+/// An instant with all its digits.
+fn utc(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    format!("{} UTC", text.trim_end_matches('Z').replacen('T', " ", 1))
+}
+
+/// An instant without fractions of a second.
+pub(super) fn utc_seconds(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    format!("{} UTC", text.get(..19).unwrap_or(text).replacen('T', " ", 1))
 }
 
 /// The time of day of an instant.
 pub(super) fn clock(value: &Value) -> &str {
     value.as_str().and_then(|text| text.get(11..19)).unwrap_or("–")
-}
-
-fn relative(at: Timestamp, now: Timestamp) -> String {
-    if at > now {
-        return format!("in {}", span(at.since(now)));
-    }
-    match now.since(at) {
-        past if past < Span::from_secs(1) => "just now".to_owned(),
-        past => format!("{} ago", span(past)),
-    }
 }
 
 /// A length of time in its two largest units.
@@ -95,18 +132,30 @@ pub(super) fn millis(value: &Value) -> String {
 
 /// A state or status: a word with a mark of its own, so that nothing depends on its colour.
 pub(super) fn badge(word: &str) -> Markup {
-    let (mark, tone) = match word {
-        "delivered" | "active" | "acknowledged" | "done" | "closed" | "reading" | "good" => {
-            ("✓", "good")
-        }
+    let (mark, tone) = mark(word);
+    html! { span class={ "badge " (tone) } { span aria-hidden="true" { (mark) " " } (words(word)) } }
+}
+
+/// How many are in a state.
+pub(super) fn counted_badge(number: u64, word: &str) -> Markup {
+    let (mark, tone) = mark(word);
+    html! {
+        span class={ "badge " (tone) } { span aria-hidden="true" { (mark) " " } (count(number)) " " (words(word)) }
+    }
+}
+
+/// The mark and the tone of a state.
+fn mark(word: &str) -> (&'static str, &'static str) {
+    match word {
+        "delivered" | "active" | "acknowledged" | "done" | "finished" | "closed" | "reading"
+        | "good" => ("✓", "good"),
         "pending" | "in_flight" | "running" | "ramping" | "probing" | "starting"
         | "handed_over_again" => ("●", "calm"),
         "waiting" | "retryable" | "paused" | "warning" => ("◷", "wait"),
         "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held"
-        | "blocked" | "not_read" | "lost" | "bad" => ("✕", "bad"),
+        | "blocked" | "not_read" | "not_configured" | "lost" | "bad" => ("✕", "bad"),
         _ => ("○", "plain"),
-    };
-    html! { span class={ "badge " (tone) } { span aria-hidden="true" { (mark) " " } (words(word)) } }
+    }
 }
 
 /// A word of the API as people read it.
@@ -144,6 +193,41 @@ pub(super) fn id(id: &str) -> Markup {
             html! { code title=(id) { (prefix) "_…" (id[tail..]) } }
         }
         _ => html! { code { (id) } },
+    }
+}
+
+/// An id, key or URL with a button that copies it.
+pub(super) fn copyable(text: &str) -> Markup {
+    html! { code { (text) } (copy_button(text)) }
+}
+
+/// A button that copies this text. Without script it is not shown.
+pub(super) fn copy_button(text: &str) -> Markup {
+    let named: String = text.chars().take(COPY_LABEL_CHARS).collect();
+    html! { button.copy type="button" data-copy=(text) aria-label={ "copy " (named) } { "copy" } }
+}
+
+/// Characters of what a button copies that are in its name for screen readers.
+const COPY_LABEL_CHARS: usize = 40;
+
+/// The last answer of a delivery, in words.
+pub(super) fn last_answer(answer: &Value) -> Markup {
+    html! {
+        @if answer.is_null() { span.muted { "none yet" } }
+        @else if let Some(status) = answer["status"].as_u64() {
+            span title=[answer["message"].as_str()] { "HTTP " (status) }
+        } @else {
+            span title=[answer["message"].as_str()] { (words(text(answer, "failure"))) }
+        }
+    }
+}
+
+/// Where a delivery goes: the URL, as a link to the endpoint.
+pub(super) fn endpoint_link(visit: &PageVisit, of: &Value) -> Markup {
+    let (id, url) = (text(of, "endpoint"), text(of, "endpoint_url"));
+    html! {
+        @if url.is_empty() { (self::id(id)) }
+        @else { a.url href=(visit.path(&format!("/endpoints/{id}"))) title=(url) { (url) } }
     }
 }
 
@@ -193,14 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_says_how_far_it_is() {
-        let now = instant(&"2026-01-31T12:00:00.000Z".into()).unwrap();
-        for (at, shown) in [
-            ("2026-01-31T11:59:59.500Z", "just now"),
-            ("2026-01-31T11:59:30.000Z", "30 s ago"),
-            ("2026-01-31T12:01:05.000Z", "in 1 min 5 s"),
-        ] {
-            assert_eq!(relative(instant(&at.into()).unwrap(), now), shown);
-        }
+    fn a_sentence_keeps_its_words_and_shows_its_instants_as_times() {
+        let drawn = sentence(
+            "One attempt goes at 2026-01-31T12:00:05.250Z; then (2026-01-31T12:01:00Z) more.",
+        );
+        let time = |at: &str, utc: &str, shown: &str| {
+            format!("<time datetime=\"{at}\" title=\"{utc} UTC\">{shown} UTC</time>")
+        };
+        let first =
+            time("2026-01-31T12:00:05.250Z", "2026-01-31 12:00:05.250", "2026-01-31 12:00:05");
+        let second = time("2026-01-31T12:01:00Z", "2026-01-31 12:01:00", "2026-01-31 12:01:00");
+        assert_eq!(
+            drawn.into_string(),
+            format!("One attempt goes at {first}; then ({second}) more.")
+        );
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn page_query(visit: &PageVisit, filters: &[(String, String)], limit:
 
 /// The way to the next page and back to the first.
 pub(super) fn pager(visit: &PageVisit, filters: &[(String, String)], page: &Value) -> Markup {
-    let link = |pairs: &[(String, String)]| format!("{}?{}", visit.uri.path(), query(pairs));
+    let link = |pairs: &[(String, String)]| format!("{}?{}", visit.page_path(), query(pairs));
     let next = page["next"].as_str().map(|cursor| {
         let mut pairs = filters.to_vec();
         pairs.push(("cursor".to_owned(), cursor.to_owned()));

@@ -13,8 +13,8 @@ use railpost_engine::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::session::{Flash, Session};
-use super::{Dashboard, Reply, layout, shown};
+use super::session::{Flash, Session, Undo};
+use super::{Dashboard, Reply, layout};
 use crate::limits::FORM_LEN_MAX;
 
 /// The cookie's name.
@@ -115,6 +115,11 @@ impl PageVisit {
         self.form.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
     }
 
+    /// The whole form.
+    pub(super) fn all_fields(&self) -> &[(String, String)] {
+        &self.form
+    }
+
     /// Whether the signed-in user meets these needs.
     pub(super) fn may(&self, needs: Needs) -> bool {
         self.caller().may(needs, None)
@@ -172,19 +177,32 @@ impl PageVisit {
 
     /// Goes to another page, which says this.
     pub(super) fn redirect(&self, rest: &str, text: impl Into<String>) -> Reply {
-        self.set_flash(text.into(), None, false);
+        self.set_flash(Flash { text: text.into(), secret: None, undo: None, is_problem: false });
+        Reply::Goto(self.path(rest))
+    }
+
+    /// The same with a button that undoes what was done.
+    pub(super) fn redirect_with_undo(
+        &self,
+        rest: &str,
+        text: impl Into<String>,
+        undo: Undo,
+    ) -> Reply {
+        let text = text.into();
+        self.set_flash(Flash { text, secret: None, undo: Some(undo), is_problem: false });
         Reply::Goto(self.path(rest))
     }
 
     /// Goes to another page, which says what is wrong.
     pub(super) fn redirect_with_problem(&self, rest: &str, text: impl Into<String>) -> Reply {
-        self.set_flash(text.into(), None, true);
+        self.set_flash(Flash { text: text.into(), secret: None, undo: None, is_problem: true });
         Reply::Goto(self.path(rest))
     }
 
     /// Goes to another page of the tenant, which shows a secret once.
     pub(super) fn redirect_with_secret(&self, rest: &str, text: &str, secret: &str) -> Reply {
-        self.set_flash(text.to_owned(), Some(secret.to_owned()), false);
+        let (text, secret) = (text.to_owned(), Some(secret.to_owned()));
+        self.set_flash(Flash { text, secret, undo: None, is_problem: false });
         Reply::Goto(self.path(rest))
     }
 
@@ -203,8 +221,8 @@ impl PageVisit {
         }
     }
 
-    fn set_flash(&self, text: String, secret: Option<String>, is_problem: bool) {
-        self.context.sessions.set_flash(&self.token, Flash { text, secret, is_problem });
+    fn set_flash(&self, flash: Flash) {
+        self.context.sessions.set_flash(&self.token, flash);
     }
 
     /// The word that the last change left, once.
@@ -225,9 +243,9 @@ impl PageVisit {
         self.context.sessions.end(&self.token);
     }
 
-    /// How long ago or ahead an instant of the API is.
-    pub(super) fn ago(&self, time: &Value) -> maud::Markup {
-        shown::time(time, self.now)
+    /// The path of the page that was asked for, or to which a live part belongs.
+    pub(super) fn page_path(&self) -> String {
+        self.uri.path().replacen("/live/", "/", 1)
     }
 }
 
@@ -243,6 +261,11 @@ impl ApiRefusal {
     /// Whether the page that asked says it best. What is forbidden or missing is a page of its own.
     pub(super) fn is_answerable(&self) -> bool {
         matches!(self.status, 400 | 409 | 422 | 429)
+    }
+
+    /// Whether the same request may be granted a moment later.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.status == 429 || self.status >= 500
     }
 
     pub(super) fn new(status: u16, title: &str, detail: &str) -> Self {

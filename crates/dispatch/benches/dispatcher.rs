@@ -80,7 +80,7 @@ async fn produce(dispatcher: Dispatcher, producer: usize, batch: usize) {
     for numbers in mine.chunks(batch) {
         let events = numbers.iter().map(|number| event(*number)).collect();
         let tenant = "acme".parse().unwrap();
-        let batch = AcceptBatch { tenant, events, idempotency: None };
+        let batch = AcceptBatch { tenant, events, accepted_by: None, idempotency: None };
         dispatcher.accept(batch).await.unwrap();
     }
 }

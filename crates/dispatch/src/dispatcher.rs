@@ -4,7 +4,7 @@
 //! A `recorder` writes in batches, and a `loader` reads for the engine. A `reconciler` finds what the engine was not
 //! told of. The `payload_cache` has what was just accepted, and `payload_reads` fetch the rest. A `prepared_endpoint`
 //! has what all attempts of an endpoint share; `attempt_tasks` make each `attempt` in a task of its own. The
-//! `accept_throttle` slows accepting down while sending is behind. None of these holds a delivery rule.
+//! `accept_throttle` slows accepting down while sending is behind. A `probe` is sent past all of them. None of these holds a delivery rule.
 
 mod clock;
 mod payload_cache;
@@ -17,6 +17,7 @@ mod loader;
 mod recorder;
 mod accept_throttle;
 mod reconciler;
+mod probe;
 mod run_loop;
 
 use std::collections::BTreeSet;
@@ -25,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, Notice, Span,
-    Transition,
+    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, Notice,
+    OpenLanes, Span, Transition,
 };
 use railpost_store::{
     AcceptBatch, AttemptDetail, AuditEntry, Change, Epoch, NewEndpoint, NewSecret, PageRequest,
@@ -45,8 +46,11 @@ use crate::{Sender, TraceParent};
 use accept_throttle::AcceptThrottle;
 use messages::LoopCommand;
 use prepared_endpoint::PreparedEndpoint;
+use probe::ProbesInFlight;
 use reconciler::{InDoubtWrites, Reconciler};
 use run_loop::RunLoop;
+
+pub use probe::{Probe, ProbeRefused};
 
 /// What a dispatcher works with.
 #[derive(Clone)]
@@ -117,13 +121,15 @@ pub struct ServedHealth {
     pub blocked: Option<String>,
 }
 
-/// How many endpoints are in which state, and how those are doing that need attention.
+/// How many endpoints are in which state, and how some are doing that are not active.
 #[derive(Clone, Debug)]
 pub struct EndpointSurvey {
     /// How many endpoints, by [`HealthState`] in the order of [`HealthState::ALL`].
     pub counts: [u64; HealthState::ALL.len()],
     /// Endpoints that someone should look at.
     pub attention: Vec<(EndpointId, ServedHealth)>,
+    /// Endpoints that are paused.
+    pub paused: Vec<(EndpointId, ServedHealth)>,
 }
 
 /// Is told what happens. Called on the dispatcher's own task: it must not block.
@@ -166,6 +172,7 @@ pub struct Dispatcher {
     commands: mpsc::Sender<LoopCommand>,
     throttle: Arc<AcceptThrottle>,
     in_doubt: Arc<InDoubtWrites>,
+    probes: Arc<ProbesInFlight>,
 }
 
 /// The dispatcher has stopped: what it is told has no effect.
@@ -199,7 +206,8 @@ impl Dispatcher {
         let era = parts.store.sweep(EMPTY_SWEEP).await?.era;
         let run = RunLoop::new(parts.clone(), config, inbox, throttle.clone(), in_doubt.clone());
         let task = tokio::spawn(run.run());
-        let dispatcher = Self { parts, commands, throttle, in_doubt };
+        let probes = Arc::new(ProbesInFlight::default());
+        let dispatcher = Self { parts, commands, throttle, in_doubt, probes };
         let reconciler = Reconciler::new(&dispatcher, config, era);
         dispatcher.introduce_tenants().await?;
         dispatcher.introduce_endpoints(false).await?;
@@ -341,21 +349,33 @@ impl Dispatcher {
         self.ask(|answer| LoopCommand::Health(ids.to_vec(), answer)).await
     }
 
-    /// The states of all endpoints, or of a tenant's, and how at most `attention_max` are doing that need
-    /// attention.
+    /// The states of all endpoints, or of a tenant's, and how at most `named_max` are doing that need attention, and
+    /// as many that are paused.
     pub async fn survey(
         &self,
         tenant: Option<&TenantId>,
-        attention_max: usize,
+        named_max: usize,
     ) -> Result<EndpointSurvey, Stopped> {
         let tenant = tenant.cloned().map(Box::new);
-        self.ask(|answer| LoopCommand::Survey { tenant, attention_max, answer }).await
+        self.ask(|answer| LoopCommand::Survey { tenant, named_max, answer }).await
     }
 
     /// Ends the wait of an endpoint that is switched on, as a person wants it: an open breaker lets its probe go at
     /// once, and `Retry-After` is lifted. Answers how the endpoint was doing before.
     pub async fn end_wait(&self, id: EndpointId) -> Result<Option<ServedHealth>, Stopped> {
         self.ask(|answer| LoopCommand::EndWait(id, answer)).await
+    }
+
+    /// A tenant's lanes with anything open, or those of one endpoint of it: counts of all, and at most `limit` of
+    /// them, the held ones first, then those whose head waits longest.
+    pub async fn open_lanes(
+        &self,
+        tenant: &TenantId,
+        endpoint: Option<EndpointId>,
+        limit: usize,
+    ) -> Result<OpenLanes, Stopped> {
+        let tenant = Box::new(tenant.clone());
+        self.ask(|answer| LoopCommand::OpenLanes { tenant, endpoint, limit, answer }).await
     }
 
     /// What the engine has done since it started.

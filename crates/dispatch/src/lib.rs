@@ -29,8 +29,8 @@ mod http;
 mod dispatcher;
 
 pub use dispatcher::{
-    AttemptEnded, Dispatcher, DispatcherConfig, EndpointSurvey, Observer, Parts, ServedHealth,
-    Stopped, ThinUrl,
+    AttemptEnded, Dispatcher, DispatcherConfig, EndpointSurvey, Observer, Parts, Probe,
+    ProbeRefused, ServedHealth, Stopped, ThinUrl,
 };
 pub use guard::{
     Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, Loopback, NamedNetwork,

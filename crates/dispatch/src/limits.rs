@@ -34,6 +34,9 @@ pub const TOTAL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Longest timeout an endpoint may ask for: each waiting attempt holds a slot and a socket.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(120);
 
+/// Most probes that people asked for at once: each is a socket and a request to this server that waits for it.
+pub const PROBES_MAX: usize = 16;
+
 /// How much of an answer's body is kept for people: enough for a stack trace.
 pub const BODY_KEPT_MAX: usize = 16 * 1024;
 

@@ -19,6 +19,7 @@ fn main() {
     let (far, near) = (wake_up(1_000_000), wake_up(10_000));
     println!("wake-up, 10,000 due out of 1,000,000: {far:>9.2?}");
     println!("wake-up, 10,000 due out of    10,000: {near:>9.2?}");
+    println!("lanes with anything open, 1,000,000:  {:>9.2?}", open_lanes(1_000_000));
 }
 
 /// An engine, its clock, and the attempts it has under way.
@@ -142,6 +143,22 @@ fn wake_up(lanes: u64) -> Duration {
     bench.handle(Input::TimePassed);
     let took = begun.elapsed();
     assert_eq!(bench.started.len() as u64, DUE);
+    took
+}
+
+/// What it takes to count so many lanes of one endpoint that is paused, and to find those that wait longest.
+fn open_lanes(lanes: u64) -> Duration {
+    let mut bench = Bench::new(1, &Policy::default());
+    bench.handle(Input::EndpointPaused(EndpointId::from_u128(0)));
+    for first in (0..lanes).step_by(BATCH as usize) {
+        let batch = (first..first + BATCH).map(|n| bench.accepted(1, n, 1)).collect();
+        bench.handle(Input::Accepted(batch));
+    }
+    let tenant = "tenant-0".parse().expect("a tenant id");
+    let begun = Instant::now();
+    let open = bench.engine.open_lanes(&tenant, None, 50);
+    let took = begun.elapsed();
+    assert_eq!((open.counts.ready, open.first.len()), (lanes, 50));
     took
 }
 

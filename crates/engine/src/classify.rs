@@ -32,7 +32,7 @@ pub enum Failure {
     BlockedAddress,
     /// The host refused the connection.
     Refused,
-    /// The network knows no way there.
+    /// There is no route to the host.
     Unreachable,
     /// No connection within the connect timeout.
     ConnectTimeout,
@@ -71,7 +71,7 @@ impl AttemptResult {
 pub enum Outcome {
     /// The receiver has it.
     Acknowledged,
-    /// It may go better another time.
+    /// A retry may succeed.
     Retryable,
     /// No retry fixes it.
     Permanent,

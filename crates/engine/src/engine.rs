@@ -17,6 +17,7 @@ mod attempts;
 mod commands;
 mod look_ahead;
 mod health;
+mod open_lanes;
 
 use std::collections::VecDeque;
 
@@ -39,7 +40,7 @@ use schedule::Schedule;
 use served_endpoint::ServedEndpoint;
 use tables::Table;
 use timers::{Alarm, Timers};
-use tracked_delivery::{Flight, Phase, TrackedDelivery};
+use tracked_delivery::{Flight, HeadStage, Phase, TrackedDelivery};
 
 /// How much the engine may hold and have under way. Values out of bounds are taken as the nearest
 /// one within.

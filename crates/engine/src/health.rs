@@ -1,5 +1,6 @@
 //! How an endpoint is doing: one answer for everyone who asks.
 
+use railpost_wire::EndpointId;
 use serde::{Deserialize, Serialize};
 
 use crate::{AttemptResult, BreakerState, EndpointStatus, Failure, Timestamp};
@@ -36,11 +37,6 @@ impl HealthState {
         HealthState::Failing,
         HealthState::Gone,
     ];
-
-    /// Whether someone should look at the endpoint: neither is all well, nor did a person want it so.
-    pub fn needs_attention(self) -> bool {
-        !matches!(self, HealthState::Active | HealthState::Paused)
-    }
 }
 
 /// The state of an endpoint that is switched on or off, as far as that goes.
@@ -145,5 +141,7 @@ pub struct HealthSurvey {
     /// How many endpoints, by [`HealthState`] in the order of [`HealthState::ALL`].
     pub counts: [u64; HealthState::ALL.len()],
     /// Those that need attention, as many as were asked for.
-    pub attention: Vec<railpost_wire::EndpointId>,
+    pub attention: Vec<EndpointId>,
+    /// Those that are paused, as many as were asked for.
+    pub paused: Vec<EndpointId>,
 }

@@ -180,7 +180,7 @@ pub enum Command {
     Replay,
     /// Let a held lane move on; the dead letter stays where people can see it.
     Skip,
-    /// It need not arrive.
+    /// It is closed, and is not sent any more.
     Discard,
 }
 

@@ -31,6 +31,7 @@ mod policy;
 mod token_bucket;
 mod breaker;
 mod health;
+mod open_lanes;
 mod input;
 mod effect;
 mod engine;
@@ -48,6 +49,7 @@ pub use input::{
     Accepted, AttemptToken, Command, Delivery, Endpoint, EndpointStatus, Input, LaneId, LanePage,
     LoadTicket, LoadedPage, Place,
 };
+pub use open_lanes::{LaneCounts, LaneState, OpenLane, OpenLanes};
 pub use policy::{
     BreakerPolicy, Guarantee, LaneChoice, OnDeadLetter, Ordering, Policy, PolicyError,
     PolicyFields, RateLimit,

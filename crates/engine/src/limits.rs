@@ -55,6 +55,10 @@ pub const ROTATION_LENIENCY: Span = Span::from_hours(1);
 /// Deliveries a lane asks for at once.
 pub const LANE_WINDOW_MAX: u32 = 1_000;
 
+/// Open lanes that one question looks at to find those that wait longest: as many as take some 10 milliseconds, in
+/// which nothing is sent. Their counts are kept and need no look.
+pub const LANES_LOOKED_AT_MAX: usize = 50_000;
+
 /// Deliveries that come forward in one batch, the oldest first: enough that those of a few thousand lanes which
 /// were accepted together start together, and sorted within a millisecond.
 pub const READY_BATCH_MAX: usize = 16_384;

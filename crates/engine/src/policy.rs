@@ -39,15 +39,14 @@ pub struct PolicyFields {
     /// Most attempts under way at once.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = ENDPOINT_IN_FLIGHT_MAX)))]
     pub in_flight_max: u32,
-    /// Most attempts per period; nothing means no limit.
+    /// Most attempts per period; `null` means no limit.
     pub rate_limit: Option<RateLimit>,
-    /// When to stop sending to an endpoint that fails; nothing means never.
+    /// When to stop sending to an endpoint that fails; `null` means never.
     pub breaker: Option<BreakerPolicy>,
-    /// After how many lanes in a row failed for good the endpoint is quarantined; nothing means
-    /// never.
+    /// The endpoint is quarantined when this many lanes in a row fail for good; `null` means never.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = QUARANTINE_AFTER_MAX)))]
     pub quarantine_after: Option<u32>,
-    /// After how long of nothing but failures the endpoint is disabled; nothing means never.
+    /// The endpoint is switched off when it has failed for this long without a success; `null` means never.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::disable_after"))]
     pub disable_after: Option<Span>,
 }
@@ -145,7 +144,7 @@ pub struct RateLimit {
     /// The period.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::rate_period"))]
     pub per: Span,
-    /// Attempts that may be saved up while nothing is sent.
+    /// Most attempts at once after a pause.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = RATE_COUNT_MAX)))]
     pub burst: u32,
 }
@@ -165,7 +164,7 @@ pub struct BreakerPolicy {
     /// Percentage of failures that opens it.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     pub failure_percent: u8,
-    /// Attempts to have seen before judging: no more than `window`.
+    /// The breaker may open once there were this many attempts: `window` at most.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = BREAKER_WINDOW_MAX)))]
     pub min_attempts: u32,
     /// How many of the latest attempts count.
@@ -237,7 +236,7 @@ impl Policy {
     }
 
     /// Whether a delivery given up on holds its lane.
-    pub(crate) fn dead_letters_hold(&self) -> bool {
+    pub fn dead_letters_hold(&self) -> bool {
         self.guarantee != Guarantee::AtMostOnce && self.on_dead_letter == OnDeadLetter::Hold
     }
 }

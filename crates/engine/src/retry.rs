@@ -13,10 +13,10 @@ use crate::{DeadReason, Span, Timestamp};
 pub struct RetryPolicy {
     /// How the wait between two attempts grows.
     pub backoff: Backoff,
-    /// No wait is longer, whatever the strategy or the receiver says.
+    /// The longest wait, whatever the strategy or `Retry-After` says.
     #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delay"))]
     pub max_delay: Span,
-    /// How often a delivery is tried before it is given up on, the first time included.
+    /// Most attempts of a delivery, the first included; then it becomes a dead letter.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::ATTEMPTS_MAX)))]
     pub max_attempts: u32,
     /// How long after its first attempt a delivery may still be tried again.
@@ -46,16 +46,16 @@ pub enum Backoff {
         #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delay"))]
         delay: Span,
     },
-    /// The wait doubles each time, up to the policy's longest.
+    /// The wait doubles each time, up to `max_delay`.
     Exponential {
         /// The first wait, `max_delay` at most.
         #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delay"))]
         base: Span,
-        /// How chance spreads the waits.
+        /// How random the waits are.
         #[serde(default)]
         jitter: Jitter,
     },
-    /// The waits a person wrote down.
+    /// A list of waits.
     Schedule {
         /// The wait after the first attempt, after the second, and so on, each `max_delay` at most.
         #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::retry_delays"))]
@@ -151,19 +151,19 @@ impl BackoffFields {
     }
 }
 
-/// How chance spreads exponential waits, so that retries do not come in herds.
+/// How random exponential waits are, so that retries do not come all at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
     /// Not at all.
     None,
-    /// Anything from nothing to the whole wait.
+    /// Random, from 0 to the whole wait.
     #[default]
     Full,
-    /// Half of the wait, and anything up to the other half on top.
+    /// Half of the wait, plus a random part of the other half.
     Equal,
-    /// Anything from the base to three times the wait before.
+    /// Random, from the base to three times the previous wait.
     Decorrelated,
 }
 

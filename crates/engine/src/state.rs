@@ -29,14 +29,14 @@ pub enum DeliveryState {
         /// lane has left it for good: a replay sends it outside of any lane.
         holds: bool,
     },
-    /// It need not arrive.
+    /// It is closed, and is not sent any more.
     Discarded {
         /// Why.
         reason: DiscardReason,
     },
 }
 
-/// Why a delivery need not arrive.
+/// Why a delivery was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

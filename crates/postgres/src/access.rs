@@ -1,5 +1,6 @@
 //! API keys, audit and idempotency in PostgreSQL.
 
+use railpost_engine::Timestamp;
 use railpost_wire::{ApiKeyId, TenantId};
 
 use super::link::Values;
@@ -55,6 +56,24 @@ pub(super) async fn audit(node: &Node, query: &AuditQuery) -> Result<Listing<Aud
         Ok((columns.array::<16>("an id")?, columns.json("an audit entry")?))
     });
     Ok(Listing::cut(found?, limit, ListKind::Audit))
+}
+
+pub(super) async fn audit_about(
+    node: &Node,
+    tenant: &TenantId,
+    mut targets: Vec<String>,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<AuditEntry>> {
+    // No entry is about a target that a text of the database cannot hold.
+    targets.retain(|target| !target.contains('\0'));
+    targets.sort_unstable();
+    targets.dedup();
+    let sql = "SELECT a.record FROM unnest($2::text[]) AS w (target) CROSS JOIN LATERAL ( \
+                 SELECT id, record FROM audit WHERE tenant = $1 AND target = w.target \
+                 AND at >= $3 ORDER BY id LIMIT $4) AS a ORDER BY a.id";
+    let values: Values<'_> = &[&tenant.as_str(), &targets, &millis(since), &i64::from(limit)];
+    all(&node.reader().query(sql, values).await?, |columns| columns.json("an audit entry"))
 }
 
 pub(super) async fn lookup_idempotency(

@@ -1,5 +1,7 @@
 //! The read side of PostgreSQL.
 
+use std::collections::HashMap;
+
 use railpost_engine::{DeliveryStage, LaneId};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
@@ -11,12 +13,12 @@ use railpost_store::backend::brief_attempt;
 use railpost_store::backend::listing::{ListKind, Position, scan};
 use railpost_store::backend::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
-    last_attempt_columns, open_count_columns, view_columns, view_joins,
+    last_attempt_columns, open_count_columns, state_count_columns, view_columns, view_joins,
 };
 use railpost_store::limits::LIST_SCAN_MAX;
 use railpost_store::{
-    AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent,
+    AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventDetails, EventHead,
+    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent,
 };
 
 pub(super) async fn event(
@@ -139,17 +141,67 @@ pub(super) async fn deliveries(
     let endpoint = query.filter.endpoint.map(|endpoint| endpoint.to_bytes().to_vec());
     let (mut scan, tenant) =
         (ChunkedScan::new(limit, first, query.filter.wants_all()), query.tenant.as_str());
+    let wants = |row: &WantedRow| row.wanted;
     while let Some(after) = scan.next() {
         let most = scan.chunk as i64;
         let values: Values<'_> =
             &[&tenant, &endpoint, &after.as_slice(), &oldest.as_slice(), &most];
-        let chunk = all(&node.reader().query(sql, values).await?, |columns| {
+        let mut chunk = all(&node.reader().query(sql, values).await?, |columns| {
             let view = rows::view(columns)?;
-            Ok((view.delivery.id.to_bytes(), view))
+            let wanted = query.filter.wants(&view);
+            Ok((view.delivery.id.to_bytes(), WantedRow { view, wanted }))
         })?;
-        scan.add(chunk, |view| query.filter.wants(view));
+        if query.filter.needs_last_attempt() {
+            judge_last_attempts(node, &query.filter, &mut chunk).await?;
+        }
+        scan.add(chunk, wants);
     }
-    scan.page(ListKind::Deliveries, |view| query.filter.wants(view))
+    let page = scan.page(ListKind::Deliveries, wants)?;
+    let items = page.items.into_iter().map(|row| row.view).collect();
+    Ok(Listing { items, next: page.next, looked_at: page.looked_at })
+}
+
+/// A row that a list looked at.
+struct WantedRow {
+    view: DeliveryView,
+    wanted: bool,
+}
+
+/// Looks the last attempts up where all else fits, and wants no row whose last attempt does not.
+async fn judge_last_attempts(
+    node: &Node,
+    filter: &DeliveryFilter,
+    chunk: &mut [([u8; 16], WantedRow)],
+) -> Result<()> {
+    let wanted = chunk.iter().filter(|(_, row)| row.wanted);
+    let ids: Vec<DeliveryId> = wanted.map(|(_, row)| row.view.delivery.id).collect();
+    let last: HashMap<DeliveryId, LastAttempt> =
+        last_attempts(node, &ids).await?.into_iter().collect();
+    for (_, row) in chunk.iter_mut().filter(|(_, row)| row.wanted) {
+        let result = last.get(&row.view.delivery.id).map(|last| last.result);
+        row.wanted = filter.wants_last_attempt(result);
+    }
+    Ok(())
+}
+
+/// The deliveries of an event are counted by its own index entries, one event after the other.
+pub(super) async fn event_details(
+    node: &Node,
+    tenant: &TenantId,
+    events: &[EventId],
+) -> Result<Vec<(EventId, EventDetails)>> {
+    let sql = concat!(
+        "SELECT e.id, e.accepted_by, c.* FROM tenants AS t JOIN events AS e ON e.tenant = t.num AND e.id = ANY ($2) \
+         CROSS JOIN LATERAL (SELECT ",
+        state_count_columns!(),
+        " FROM (SELECT standing FROM deliveries WHERE id BETWEEN e.first AND e.last UNION ALL \
+             SELECT standing FROM deliveries WHERE event = e.num AND again) AS d) AS c \
+         WHERE t.id = $1 AND NOT t.erasing"
+    );
+    let ids: Vec<String> = events.iter().map(EventId::to_string).collect();
+    all(&node.reader().query(sql, &[&tenant.as_str(), &ids]).await?, |columns| {
+        Ok((columns.parsed("an event's id")?, rows::event_details(columns)?))
+    })
 }
 
 pub(super) async fn deliveries_of(

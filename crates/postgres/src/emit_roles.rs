@@ -4,9 +4,10 @@ use railpost_wire::TenantId;
 
 use super::errors::Translate;
 use super::node::{HeldTransaction, Node};
+use super::registry::write_audit;
 use super::rows::all;
 use railpost_store::backend::rows::Columns;
-use railpost_store::{Result, StoreError};
+use railpost_store::{AuditEntry, Result, StoreError};
 
 /// What a role needs to call the function: the schema, and the function itself.
 const GRANTS: &str = "
@@ -15,7 +16,12 @@ const GRANTS: &str = "
     FROM pg_proc AS p
     WHERE p.proname = 'railpost_emit' AND p.pronamespace = current_schema()::regnamespace";
 
-pub(super) async fn grant(node: &Node, role: &str, tenant: &TenantId) -> Result<()> {
+pub(super) async fn grant(
+    node: &Node,
+    role: &str,
+    tenant: &TenantId,
+    audit: Option<&AuditEntry>,
+) -> Result<()> {
     let granting = async |held: &HeldTransaction<'_>| {
         role_exists(held, role).await?;
         let sql = "SELECT FROM tenants WHERE id = $1 AND NOT erasing FOR SHARE";
@@ -25,21 +31,32 @@ pub(super) async fn grant(node: &Node, role: &str, tenant: &TenantId) -> Result<
         let sql = "INSERT INTO emit_roles (role, tenant) VALUES ($1, $2) \
                    ON CONFLICT (role) DO UPDATE SET tenant = excluded.tenant";
         held.execute(sql, &[&role, &tenant.as_str()]).await.translated()?;
-        run(held, role, "GRANT", "TO").await
+        run(held, role, "GRANT", "TO").await?;
+        note(held, audit).await
     };
     node.changes.run(granting).await
 }
 
-pub(super) async fn revoke(node: &Node, role: &str) -> Result<()> {
+pub(super) async fn revoke(node: &Node, role: &str, audit: Option<&AuditEntry>) -> Result<()> {
     let revoking = async |held: &HeldTransaction<'_>| {
         let sql = "DELETE FROM emit_roles WHERE role = $1";
         let had = held.execute(sql, &[&role]).await.translated()?;
-        if had == 0 || role_exists(held, role).await.is_err() {
+        if had == 0 {
             return Ok(());
         }
-        run(held, role, "REVOKE", "FROM").await
+        if role_exists(held, role).await.is_ok() {
+            run(held, role, "REVOKE", "FROM").await?;
+        }
+        note(held, audit).await
     };
     node.changes.run(revoking).await
+}
+
+async fn note(held: &HeldTransaction<'_>, audit: Option<&AuditEntry>) -> Result<()> {
+    if let Some(entry) = audit {
+        write_audit(held, entry).await?;
+    }
+    Ok(())
 }
 
 async fn role_exists(held: &HeldTransaction<'_>, role: &str) -> Result<()> {

@@ -12,6 +12,7 @@ use super::node::Node;
 use super::rows::all;
 use super::tenant_cache::TenantEntry;
 use crate::limits::COLLISIONS_MAX;
+use railpost_store::backend::accepted_by;
 use railpost_store::backend::check;
 use railpost_store::backend::codes::millis;
 use railpost_store::backend::delivery_ids::{DeliveryIds, nth};
@@ -309,6 +310,7 @@ struct Events<'a> {
     payload: Vec<&'a [u8]>,
     first: Vec<[u8; 16]>,
     last: Vec<Vec<u8>>,
+    accepted_by: Vec<Option<Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -358,6 +360,7 @@ impl<'a> AcceptArrays<'a> {
             let changes = arrays.tenants.entry(entry.num).or_insert(entry.changes);
             *changes = entry.changes.min(*changes);
             let before = arrays.deliveries.id.len();
+            let accepted_by = pending.call.input.accepted_by.as_ref().map(accepted_by::encode);
             let mut outcomes: Vec<_> =
                 pending.known.iter().map(|at| Outcome::Known(at.unwrap_or(now))).collect();
             for (index, event) in pending.fresh() {
@@ -365,6 +368,7 @@ impl<'a> AcceptArrays<'a> {
                 outcomes[index] = Outcome::Fresh(arrays.deliveries.id.len(), fanout);
                 arrays.event_owners.push((call, index));
                 arrays.add_event(entry, event, ids.take(source, now, fanout));
+                arrays.events.accepted_by.push(accepted_by.clone());
             }
             if let Some(record) = &pending.call.input.idempotency {
                 arrays.answer_owners.push(call);
@@ -393,7 +397,7 @@ impl<'a> AcceptArrays<'a> {
     async fn write(&self, node: &Node, now: Timestamp) -> Result<AcceptResult> {
         let sql = "SELECT what, ord, lane, seq, line_before, era FROM railpost_accept( \
                    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-                   $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)";
+                   $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)";
         let holder = node.lock.holder().await?;
         let session = node.accepts.session().await?;
         let server = session.server;
@@ -421,6 +425,7 @@ impl<'a> AcceptArrays<'a> {
             &e.payload,
             &firsts,
             &e.last,
+            &e.accepted_by,
             &ids,
             &d.event,
             &d.endpoint,

@@ -29,6 +29,7 @@ mod access;
 mod archive;
 mod replays;
 mod figures;
+mod finding;
 mod upkeep;
 mod sources;
 mod emit_roles;
@@ -53,12 +54,12 @@ use railpost_store::backend::figures::by_bucket;
 use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, Epoch,
-    ErasingTenant, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope, Health, HeldLane,
-    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, Intake, LastAttempt, Ledger, Listing,
-    PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
-    RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoredEvent, Sweep, SweepPage,
-    Tenant, Upkeep,
+    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, EndpointSettings,
+    Epoch, ErasingTenant, EventDetails, EventHead, EventQuery, EventTypeRecord, Figures,
+    FiguresScope, FindQuery, Found, Health, HeldLane, HeldLaneQuery, IdempotencyKey,
+    IdempotencyLookup, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, Partition,
+    Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay,
+    Resolution, Result, Setup, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a PostgreSQL database.
@@ -255,6 +256,14 @@ impl Registry for PostgresStore {
         registry::endpoint(&self.node, id).await
     }
 
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        check::page_of("endpoints", &endpoints)?;
+        registry::settings_of(&self.node, &endpoints).await
+    }
+
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
@@ -325,6 +334,17 @@ impl Access for PostgresStore {
         access::audit(&self.node, &query).await
     }
 
+    async fn audit_about(
+        &self,
+        tenant: &TenantId,
+        targets: Vec<String>,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>> {
+        check::page_of("targets", &targets)?;
+        access::audit_about(&self.node, tenant, targets, since, limit).await
+    }
+
     async fn lookup_idempotency(
         &self,
         key: &IdempotencyKey,
@@ -356,6 +376,15 @@ impl Archive for PostgresStore {
         archive::deliveries_of(&self.node, tenant, event).await
     }
 
+    async fn event_details(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, EventDetails)>> {
+        check::page_of("events", &events)?;
+        archive::event_details(&self.node, tenant, &events).await
+    }
+
     async fn attempts(
         &self,
         delivery: DeliveryId,
@@ -368,8 +397,12 @@ impl Archive for PostgresStore {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
-        check::page_of(&deliveries)?;
+        check::page_of("deliveries", &deliveries)?;
         archive::last_attempts(&self.node, &deliveries).await
+    }
+
+    async fn find(&self, query: FindQuery) -> Result<Vec<Found>> {
+        finding::find(&self.node, &query).await
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {

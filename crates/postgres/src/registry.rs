@@ -423,6 +423,19 @@ pub(super) async fn endpoint(node: &Node, id: EndpointId) -> Result<Option<Endpo
     one(&rows, |columns| rows::endpoint(columns, &node.setup.master_key))
 }
 
+pub(super) async fn settings_of(
+    node: &Node,
+    endpoints: &[EndpointId],
+) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+    let sql = "SELECT p.id, p.settings FROM endpoints AS p \
+               JOIN tenants AS t ON t.num = p.tenant AND NOT t.erasing WHERE p.id = ANY ($1)";
+    let ids: Vec<Vec<u8>> = endpoints.iter().map(|id| id.to_bytes().to_vec()).collect();
+    all(&node.reader().query(sql, &[&ids]).await?, |columns| {
+        let id = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+        Ok((id, columns.json("an endpoint's settings")?))
+    })
+}
+
 pub(super) async fn endpoints(
     node: &Node,
     tenant: Option<&TenantId>,

@@ -17,9 +17,9 @@ use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::rows::{self, Columns, parked_columns, to_json};
 use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
-    Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
-    SourceLease, SourceName, SourcePosition, Sources, StoreError, lease_lost,
+    AuditEntry, Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand,
+    ParkedHolds, ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow,
+    Result, SourceLease, SourceName, SourcePosition, Sources, StoreError, lease_lost,
 };
 
 #[async_trait]
@@ -95,12 +95,19 @@ impl Sources for PostgresStore {
         known_sources(&self.node).await
     }
 
-    async fn grant_emit(&self, role: &str, tenant: &TenantId) -> Result<()> {
-        super::emit_roles::grant(&self.node, role, tenant).await
+    async fn grant_emit(
+        &self,
+        role: &str,
+        tenant: &TenantId,
+        audit: Option<AuditEntry>,
+    ) -> Result<()> {
+        audit.as_ref().map_or(Ok(()), check::audit)?;
+        super::emit_roles::grant(&self.node, role, tenant, audit.as_ref()).await
     }
 
-    async fn revoke_emit(&self, role: &str) -> Result<()> {
-        super::emit_roles::revoke(&self.node, role).await
+    async fn revoke_emit(&self, role: &str, audit: Option<AuditEntry>) -> Result<()> {
+        audit.as_ref().map_or(Ok(()), check::audit)?;
+        super::emit_roles::revoke(&self.node, role, audit.as_ref()).await
     }
 
     async fn emit_grants(&self) -> Result<Vec<(String, TenantId)>> {
@@ -280,10 +287,12 @@ async fn parked_rows(node: &Node, query: &ParkedQuery) -> Result<Listing<ParkedR
         "SELECT ",
         parked_columns!(),
         " FROM parked AS p WHERE p.source = $1 AND p.num > $2 AND (NOT $3 OR p.refusal IS NOT NULL) \
-         ORDER BY p.num LIMIT $4"
+         AND ($4::text IS NULL OR p.refusal::json ->> 'code' = $4) AND ($5::text IS NULL OR p.tenant = $5) \
+         ORDER BY p.num LIMIT $6"
     );
     let most = limit as i64 + 1;
-    let values: Values<'_> = &[&query.source.as_str(), &after, &query.refused_only, &most];
+    let ParkedQuery { source, refused_only, code, tenant, .. } = query;
+    let values: Values<'_> = &[&source.as_str(), &after, refused_only, code, tenant, &most];
     let found = all(&node.reader().query(sql, values).await?, |columns| {
         let row = rows::parked_row(columns)?;
         Ok((row.number as i64, row))

@@ -166,7 +166,7 @@ async fn a_schema_of_a_later_version_is_refused() {
     new_store(&address).await;
     client(&address).await.batch_execute("UPDATE store SET version = 99").await.unwrap();
     let refused = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
-    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 6 });
+    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 8 });
 }
 
 /// Adds one event to the tenant's figures of an hour; how many there are then.
@@ -228,7 +228,7 @@ async fn old_schema(version: usize) -> PostgresAddress {
 
 /// What every version's data has become. A second line begins after number `first_line`.
 async fn check_migrated(store: &PostgresStore, first_line: u64) {
-    assert_eq!(store.check().await.unwrap().schema, 6);
+    assert_eq!(store.check().await.unwrap().schema, 8);
     assert_eq!(store.running_replays().await, Ok(vec![]));
     let line = async |number: u128| {
         let view = store.delivery(DeliveryId::from_u128(number)).await.unwrap().unwrap();
@@ -328,7 +328,8 @@ async fn a_damaged_backup_is_refused_before_anything_is_written() {
     let store = new_store(&fresh_address().await).await;
     let mut event = event(1);
     event.payload = Bytes::from_static(b"find this payload");
-    let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
+    let batch =
+        AcceptBatch { tenant: tenant(), events: vec![event], accepted_by: None, idempotency: None };
     store.accept(batch.into()).await.unwrap();
     let dir = tempfile::TempDir::new().unwrap();
     let file = dir.path().join("backup");
@@ -567,7 +568,7 @@ async fn a_request_sent_to_two_nodes_at_once_is_done_once() {
             };
             let events = vec![event(id)];
             let idempotency = Some(Box::new(record.into()));
-            Arc::new(AcceptBatch { tenant: tenant(), events, idempotency })
+            Arc::new(AcceptBatch { tenant: tenant(), events, accepted_by: None, idempotency })
         };
         let (a, b) =
             tokio::join!(one.accept(request(number)), other.accept(request(number + 1_000)));

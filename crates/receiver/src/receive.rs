@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 
 /// Believes requests that one of its secrets or keys signed.
 ///
-/// It insists on the standard form (`webhook-signature`), because the other form does not cover the
+/// It requires the standard form (`webhook-signature`), because the other form does not cover the
 /// event id, and deduplication is worth nothing if an attacker who captured a request can change its id.
 #[derive(Debug, Clone)]
 pub struct Receiver {

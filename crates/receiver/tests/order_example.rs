@@ -140,7 +140,8 @@ async fn publish(
         traceparent: None,
         cloudevent: None,
     };
-    let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
+    let batch =
+        AcceptBatch { tenant: tenant(), events: vec![event], accepted_by: None, idempotency: None };
     sender.accept(batch).await.unwrap();
 }
 

@@ -4,13 +4,14 @@ mod log;
 mod table;
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use crate::config::{Location, Mode, SourceConfig, Wake, quote};
+use crate::context::StoreAddress;
 use crate::init::init_sql;
 use crate::postgres::connect::{Address, Session};
 use crate::postgres::poll::refuse_pooler;
 use crate::sqlite;
-use crate::tools::StoreAddress;
 use crate::trouble::Trouble;
 
 /// What was found about one condition.
@@ -26,10 +27,10 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-/// How a condition is.
+/// Whether a condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As it has to be.
+    /// The condition is met.
     Good,
     /// The source works, at a price.
     Warning,
@@ -175,8 +176,14 @@ pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result
         return sqlite::init(path, sql).await;
     }
     let session = Address::of(config, store)?.connect("init").await?;
-    session.client.batch_execute(&sql).await?;
-    Ok(())
+    session.client.batch_execute(&sql).await.map_err(|error| match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            let remedy = "name a role that may create tables: --url postgres://admin@…; or let one run what \
+                          --print shows";
+            Trouble::wrong(Trouble::from(error).to_string(), remedy)
+        }
+        _ => error.into(),
+    })
 }
 
 /// Removes what was made at a source for the relay: its replication slot, the publication and the trigger. The

@@ -16,15 +16,15 @@ use railpost_wire::TenantId;
 use tokio::time::Instant;
 
 use crate::config::{OnRefused, SourceConfig};
+use crate::context::{Observation, RelayContext, now};
 use crate::limits::{LEASE_LENGTH, LEASE_MARGIN, LEASE_RENEW_AFTER, RELEASE_ROWS};
 use crate::row::{SourceRow, refusal};
 use crate::status::StatusCell;
-use crate::tools::{Observation, RelayTools, now};
 use crate::trouble::Trouble;
 
 /// The reader of a source: it has the lease, and knows what is held.
 pub(crate) struct Handover {
-    tools: RelayTools,
+    context: RelayContext,
     config: Arc<SourceConfig>,
     status: StatusCell,
     epoch: Epoch,
@@ -83,12 +83,13 @@ impl Parking<'_> {
 impl Handover {
     /// Takes the lease of the source.
     pub(crate) async fn begin(
-        tools: RelayTools,
+        context: RelayContext,
         config: Arc<SourceConfig>,
         status: StatusCell,
     ) -> Result<Self, Trouble> {
         let renewed_at = Instant::now();
-        let lease = tools.sources.lease_source(&config.name, &tools.holder, LEASE_LENGTH).await?;
+        let lease =
+            context.sources.lease_source(&config.name, &context.holder, LEASE_LENGTH).await?;
         let (epoch, parked) = match lease {
             SourceLease::Held { epoch, parked } => (epoch, parked),
             SourceLease::Elsewhere { holder } => return Err(Trouble::Elsewhere(holder)),
@@ -96,7 +97,7 @@ impl Handover {
         status.lock().epoch = Some(epoch);
         let (holds, holds_version) = (HashSet::new(), 0);
         let mut handover =
-            Self { tools, config, status, epoch, renewed_at, parked, holds, holds_version };
+            Self { context, config, status, epoch, renewed_at, parked, holds, holds_version };
         handover.load_holds().await?;
         Ok(handover)
     }
@@ -124,8 +125,8 @@ impl Handover {
     /// Renews the lease, and hands over what people released.
     pub(crate) async fn renew(&mut self) -> Result<(), Trouble> {
         let asked_at = Instant::now();
-        let sources = &self.tools.sources;
-        match sources.lease_source(&self.config.name, &self.tools.holder, LEASE_LENGTH).await? {
+        let sources = &self.context.sources;
+        match sources.lease_source(&self.config.name, &self.context.holder, LEASE_LENGTH).await? {
             SourceLease::Held { epoch, parked } if epoch == self.epoch => self.parked = parked,
             // The lease ended meanwhile: somebody else may have read.
             SourceLease::Held { .. } => {
@@ -142,7 +143,7 @@ impl Handover {
     }
 
     async fn load_holds(&mut self) -> Result<(), Trouble> {
-        let found = self.tools.sources.parked_holds(&self.config.name).await?;
+        let found = self.context.sources.parked_holds(&self.config.name).await?;
         self.holds = found.holds.into_iter().collect();
         self.holds_version = found.summary.version;
         self.parked = found.summary;
@@ -180,7 +181,7 @@ impl Handover {
         drop(status);
         let Handed { accepted, duplicates, parked, .. } = *handed;
         let batch = Observation::Batch { accepted, duplicates, parked, took };
-        self.tools.observer.observe(&self.config.name, &batch);
+        self.context.observer.observe(&self.config.name, &batch);
     }
 
     /// Nothing if people have changed what is held meanwhile.
@@ -219,7 +220,7 @@ impl Handover {
             self.status.lock().refused += 1;
             let fields = &parking.rows[*index].fields;
             let refused = Observation::Refused { fields, refusal, dropped };
-            self.tools.observer.observe(&self.config.name, &refused);
+            self.context.observer.observe(&self.config.name, &refused);
         }
     }
 
@@ -262,7 +263,7 @@ impl Handover {
     ) -> Result<(), Trouble> {
         let events: Vec<Event> =
             candidates.iter().map(|candidate| candidate.event.clone()).collect();
-        let refusals = self.tools.checks.check(tenant, &events).await?;
+        let refusals = self.context.checks.check(tenant, &events).await?;
         let holds_key = self.holds_key();
         let mut refusals = refusals.into_iter();
         candidates.retain(|candidate| {
@@ -295,7 +296,7 @@ impl Handover {
             }
             let run = &rest[..run_len(rest, most, parking)];
             let events = run.iter().map(|candidate| candidate.event.clone()).collect();
-            match self.tools.accept.accept(tenant, events).await {
+            match self.context.accept.accept(&self.config.name, tenant, events).await {
                 Ok(receipts) => {
                     count(&receipts, handed);
                     rest = &rest[run.len()..];
@@ -334,7 +335,7 @@ impl Handover {
             version: self.holds_version,
             rows: rows.collect(),
         };
-        match self.tools.sources.park(batch).await? {
+        match self.context.sources.park(batch).await? {
             ParkOutcome::Parked => {
                 self.load_holds().await?;
                 Ok(true)
@@ -347,7 +348,7 @@ impl Handover {
     /// Hands over what people released, until nothing is left of it.
     async fn hand_over_released(&mut self) -> Result<(), Trouble> {
         loop {
-            let rows = self.tools.sources.released_rows(&self.config.name, RELEASE_ROWS).await?;
+            let rows = self.context.sources.released_rows(&self.config.name, RELEASE_ROWS).await?;
             if rows.is_empty() {
                 return Ok(());
             }
@@ -371,8 +372,8 @@ impl Handover {
         let count = accepted.len() as u64;
         let source = self.config.name.clone();
         let step = ReleaseStep { source, epoch: self.epoch, accepted, refused };
-        self.tools.sources.end_release(step).await?;
-        self.tools.observer.observe(&self.config.name, &Observation::Released(count));
+        self.context.sources.end_release(step).await?;
+        self.context.observer.observe(&self.config.name, &Observation::Released(count));
         Ok(())
     }
 
@@ -384,11 +385,11 @@ impl Handover {
             Ok(found) => found,
             Err(refusal) => return Ok(Some(refusal)),
         };
-        let refusals = self.tools.checks.check(&tenant, std::slice::from_ref(&event)).await?;
+        let refusals = self.context.checks.check(&tenant, std::slice::from_ref(&event)).await?;
         if let Some(refusal) = refusals.into_iter().flatten().next() {
             return Ok(Some(refusal));
         }
-        match self.tools.accept.accept(&tenant, vec![event]).await {
+        match self.context.accept.accept(&self.config.name, &tenant, vec![event]).await {
             Ok(receipts) => {
                 let mut handed = Handed::default();
                 count(&receipts, &mut handed);

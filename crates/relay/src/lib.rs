@@ -15,7 +15,7 @@
 pub mod config;
 pub mod limits;
 
-mod tools;
+mod context;
 mod trouble;
 mod status;
 mod row;
@@ -28,11 +28,12 @@ mod sqlite;
 
 pub use check::{Finding, Verdict, check, drop_source, init};
 pub use config::{ConfigError, SourceConfig, SourceSection, check_all};
+pub use context::{
+    Accept, EventCheck, NoChecks, NoObserver, Observation, RelayContext, SourceObserver,
+    StoreAddress,
+};
 pub use init::init_sql;
 pub use row::SourceRow;
 pub use run::Relay;
 pub use status::{SlotStatus, SourceState, SourceStatus};
-pub use tools::{
-    Accept, EventCheck, NoChecks, NoObserver, Observation, RelayTools, SourceObserver, StoreAddress,
-};
 pub use trouble::Trouble;

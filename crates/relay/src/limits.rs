@@ -60,6 +60,13 @@ pub(crate) const LEASE_MARGIN: Duration = Duration::from_millis(500);
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(15);
 
+/// How long a source that another process reads is left alone at most: what it costs if that one stops.
+pub(crate) const STANDBY_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// How long the session that holds a source's lock may be without a statement before the server ends it, unless
+/// polls are further apart: what a process that was stopped costs. Storing a batch takes less.
+pub(crate) const READER_IDLE_MAX: Duration = Duration::from_secs(15);
+
 /// How long to wait for a connection to a source.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -81,6 +88,9 @@ pub(crate) const TABLE_READ_ROWS: usize = 100;
 
 /// How often the reader of a log looks up from it, to renew its lease.
 pub(crate) const TAIL_TICK: Duration = Duration::from_millis(500);
+
+/// How often rows that the log has told of are removed from their table, unless there is a batch of them.
+pub(crate) const REMOVE_EVERY: Duration = Duration::from_millis(100);
 
 /// How often a position is noted and confirmed while rows come: what a crash costs in rows that are read
 /// twice.

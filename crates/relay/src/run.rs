@@ -8,10 +8,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::{Location, Mode, SourceConfig};
+use crate::context::{Observation, RelayContext, now};
 use crate::handover::Handover;
-use crate::limits::{BACK_OFF_MAX, BACK_OFF_MIN};
+use crate::limits::{BACK_OFF_MAX, BACK_OFF_MIN, STANDBY_RETRY_MAX};
 use crate::status::{SourceState, SourceStatus, StatusCell};
-use crate::tools::{Observation, RelayTools, now};
 use crate::trouble::Trouble;
 use crate::{postgres, sqlite};
 
@@ -30,18 +30,18 @@ struct Source {
 impl Relay {
     /// Starts to read each source in a task of its own. One in trouble keeps no other one from being
     /// read.
-    pub fn start(sources: Vec<SourceConfig>, tools: &RelayTools) -> Self {
+    pub fn start(sources: Vec<SourceConfig>, context: &RelayContext) -> Self {
         let (stop, stopped) = watch::channel(false);
         let start = |config: SourceConfig| {
             let status = StatusCell::new(config.name.clone(), config.mode);
-            let running = Running {
+            let task = SourceTask {
                 config: Arc::new(config),
-                tools: tools.clone(),
+                context: context.clone(),
                 status: status.clone(),
                 wake: Arc::default(),
             };
-            let wake = running.wake.clone();
-            let task = tokio::spawn(running.run(stopped.clone()));
+            let wake = task.wake.clone();
+            let task = tokio::spawn(task.run(stopped.clone()));
             Source { status, wake, task }
         };
         Self { sources: sources.into_iter().map(start).collect(), stop }
@@ -69,15 +69,15 @@ impl Relay {
     }
 }
 
-/// What the task of a source works with.
-pub(crate) struct Running {
+/// The task of one source.
+pub(crate) struct SourceTask {
     pub(crate) config: Arc<SourceConfig>,
-    pub(crate) tools: RelayTools,
+    pub(crate) context: RelayContext,
     pub(crate) status: StatusCell,
     pub(crate) wake: Arc<Notify>,
 }
 
-impl Running {
+impl SourceTask {
     async fn run(self, mut stopped: watch::Receiver<bool>) {
         let mut back_off = BACK_OFF_MIN;
         loop {
@@ -92,6 +92,9 @@ impl Running {
             }
             self.end_lease().await;
             let Err(trouble) = read else { continue };
+            if matches!(trouble, Trouble::Elsewhere(_)) {
+                back_off = back_off.min(STANDBY_RETRY_MAX);
+            }
             self.in_trouble(trouble, back_off);
             tokio::select! {
                 () = tokio::time::sleep(back_off) => {}
@@ -103,9 +106,9 @@ impl Running {
     }
 
     async fn read(&self) -> Result<(), Trouble> {
-        let (tools, config, status) =
-            (self.tools.clone(), self.config.clone(), self.status.clone());
-        let mut handover = Handover::begin(tools, config, status).await?;
+        let (context, config, status) =
+            (self.context.clone(), self.config.clone(), self.status.clone());
+        let mut handover = Handover::begin(context, config, status).await?;
         handover.renew().await?;
         match (&self.config.location, self.config.mode) {
             (Location::Sqlite(path), _) => sqlite::run(self, path, &mut handover).await,
@@ -118,13 +121,13 @@ impl Running {
     pub(crate) fn reading(&self) {
         let before = std::mem::replace(&mut self.status.lock().state, SourceState::Reading);
         if before != SourceState::Reading {
-            self.tools.observer.observe(&self.config.name, &Observation::Reading);
+            self.context.observer.observe(&self.config.name, &Observation::Reading);
         }
     }
 
     pub(crate) fn in_trouble(&self, trouble: Trouble, retry_after: Duration) {
         let observation = Observation::Trouble { trouble: &trouble, retry_after };
-        self.tools.observer.observe(&self.config.name, &observation);
+        self.context.observer.observe(&self.config.name, &observation);
         let mut status = self.status.lock();
         let since = status.state.trouble_since().unwrap_or_else(now);
         status.state = SourceState::Trouble { trouble, since };
@@ -135,7 +138,7 @@ impl Running {
         let epoch = self.status.lock().epoch.take();
         if let Some(epoch) = epoch {
             // If it fails, the lease ends by itself.
-            let _ = self.tools.sources.release_source(&self.config.name, epoch).await;
+            let _ = self.context.sources.release_source(&self.config.name, epoch).await;
         }
     }
 }

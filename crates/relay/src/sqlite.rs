@@ -15,21 +15,21 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::config::{Column, SourceConfig};
+use crate::context::Observation;
 use crate::handover::Handover;
 use crate::row::SourceRow;
-use crate::run::Running;
-use crate::tools::Observation;
+use crate::run::SourceTask;
 use crate::trouble::Trouble;
 
 /// Reads the file until something fails.
 pub(crate) async fn run(
-    running: &Running,
+    task: &SourceTask,
     path: &Path,
     handover: &mut Handover,
 ) -> Result<(), Trouble> {
-    let config = &*running.config;
+    let config = &*task.config;
     let mut reader = Reader::open(path, config).await?;
-    let sources = &running.tools.sources;
+    let sources = &task.context.sources;
     let system = format!("sqlite {}", path.display());
     let saved = sources.source_position(&config.name).await?.filter(|saved| saved.system == system);
     let mut cursor = saved.map_or(0, |saved| saved.number as i64);
@@ -39,10 +39,10 @@ pub(crate) async fn run(
             "the file holds numbers up to {newest} and was read up to {cursor}: it was replaced or restored, and is read \
              again from its beginning"
         );
-        running.tools.observer.observe(&config.name, &Observation::Alarm(&alarm));
+        task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
         cursor = 0;
     }
-    running.reading();
+    task.reading();
     let (shortest, longest) = config.poll_interval;
     let (shortest, longest) =
         (Duration::from_millis(shortest.as_millis()), Duration::from_millis(longest.as_millis()));
@@ -53,14 +53,14 @@ pub(crate) async fn run(
         let taken = rows.len();
         if let Some(last) = rows.last() {
             cursor = last.number;
-            take(running, rows, &system, handover).await?;
+            take(task, rows, &system, handover).await?;
         }
         if taken == config.batch {
             continue;
         }
-        running.status.caught_up();
+        task.status.caught_up();
         interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
-        while !reader.wait(running, interval, handover).await? {
+        while !reader.wait(task, interval, handover).await? {
             interval = (interval * 2).min(longest);
             handover.keep().await?;
         }
@@ -69,12 +69,12 @@ pub(crate) async fn run(
 
 /// Hands rows over, and notes the last of them.
 async fn take(
-    running: &Running,
+    task: &SourceTask,
     mut rows: Vec<SourceRow>,
     system: &str,
     handover: &mut Handover,
 ) -> Result<(), Trouble> {
-    let config = &*running.config;
+    let config = &*task.config;
     let too_large =
         |row: &&SourceRow| row.payload.as_ref().map_or(0, Bytes::len) >= PARKED_ROW_LEN_MAX;
     if let Some(row) = rows.iter().find(too_large) {
@@ -86,7 +86,7 @@ async fn take(
     handover.hand_over(&rows).await?;
     let number = rows.last().map_or(0, |row| row.number) as u64;
     let position = SourcePosition { system: system.to_owned(), number };
-    running.tools.sources.save_source_position(&config.name, handover.epoch(), position).await?;
+    task.context.sources.save_source_position(&config.name, handover.epoch(), position).await?;
     Ok(())
 }
 
@@ -174,15 +174,15 @@ impl Reader {
     /// since its rows were read.
     async fn wait(
         &self,
-        running: &Running,
+        task: &SourceTask,
         interval: Duration,
         handover: &mut Handover,
     ) -> Result<bool, Trouble> {
-        if timeout(interval, running.wake.notified()).await.is_ok() {
+        if timeout(interval, task.wake.notified()).await.is_ok() {
             handover.renew().await?;
         }
         let changed = self.ask(Question::Version).await? != self.seen;
-        running.status.woken(!changed);
+        task.status.woken(!changed);
         Ok(changed)
     }
 }

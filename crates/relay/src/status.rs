@@ -34,9 +34,9 @@ pub struct SourceStatus {
     pub lag: Duration,
     /// When a row was last taken.
     pub last_row_at: Option<Timestamp>,
-    /// How often the clock made it look.
+    /// Reads because the poll interval was over.
     pub wakes_by_poll: u64,
-    /// How often a notification, the log or a person did.
+    /// Reads after a notification, a change in the log, or a command.
     pub wakes_by_notify: u64,
     /// The replication slot of a tailed source.
     pub slot: Option<SlotStatus>,

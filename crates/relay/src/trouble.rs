@@ -38,6 +38,15 @@ impl Trouble {
         Self::Wrong { problem: problem.into(), remedy: remedy.into() }
     }
 
+    /// The source is behind a connection pooler, as `sign` shows.
+    pub(crate) fn pooler(sign: &str) -> Self {
+        Self::wrong(
+            format!("PostgreSQL is behind a connection pooler: {sign}"),
+            "name PostgreSQL itself in `url`, not the pooler: reading needs a session's own locks, \
+             settings and notifications",
+        )
+    }
+
     /// A row that can neither be accepted nor be parked.
     pub(crate) fn too_large(number: i64) -> Self {
         let problem = format!(
@@ -127,10 +136,9 @@ impl From<tokio_postgres::Error> for Trouble {
             SqlState::SYNTAX_ERROR | SqlState::UNDEFINED_FUNCTION | SqlState::DATATYPE_MISMATCH => {
                 Self::wrong(problem, "correct the SQL expression in `columns`")
             }
-            _ if db.message().contains("unsupported startup parameter") => Self::wrong(
-                format!("{problem}: a connection pooler answers"),
-                "connect to PostgreSQL directly: sessions, locks and notifications need it",
-            ),
+            _ if db.message().contains("unsupported startup parameter") => {
+                Self::pooler(db.message())
+            }
             _ => Self::Unavailable(problem),
         }
     }

@@ -11,7 +11,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use crate::backend::Backend;
 use crate::error::Operation;
 use crate::limits::{
-    ANSWER_ROWS_MAX, COMMAND_PATIENCE, CONNECT_PATIENCE, SLOT_NAME_LEN_MAX, STATUSES_PER_TIMEOUT,
+    ANSWER_ROWS_MAX, COMMAND_TIMEOUT, CONNECT_TIMEOUT, SLOT_NAME_LEN_MAX, STATUSES_PER_TIMEOUT,
 };
 use crate::stream::{Stream, Timing};
 use crate::transport::{ServerAddress, Transport};
@@ -96,12 +96,12 @@ impl Connection {
     pub async fn connect(target: &Target) -> Result<Self, Error> {
         let mut last = None;
         for address in ServerAddress::all(target) {
-            match timeout(CONNECT_PATIENCE, Self::connect_to(&address, target)).await {
+            match timeout(CONNECT_TIMEOUT, Self::connect_to(&address, target)).await {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(error)) => last = Some(error),
                 Err(_) => {
                     let problem =
-                        format!("no session on {address} within {} s", CONNECT_PATIENCE.as_secs());
+                        format!("no session on {address} within {} s", CONNECT_TIMEOUT.as_secs());
                     last = Some(Error::new(ErrorKind::Unreachable, problem));
                 }
             }
@@ -153,8 +153,8 @@ impl Connection {
         };
         let command = format!("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput {options}", slot.name);
         // The server waits for three snapshots, one after the other.
-        let patience = COMMAND_PATIENCE + 3 * slot.wait_max;
-        let created = self.command(Operation::CreateSlot, &command, patience).await;
+        let time_max = COMMAND_TIMEOUT + 3 * slot.wait_max;
+        let created = self.command(Operation::CreateSlot, &command, time_max).await;
         self.query("SET lock_timeout = 0").await?;
         lsn(text(&created?, 1)?)
     }
@@ -163,7 +163,7 @@ impl Connection {
     pub async fn drop_slot(&mut self, name: &str) -> Result<(), Error> {
         check_slot_name(name)?;
         let command = format!("DROP_REPLICATION_SLOT {name}");
-        self.command(Operation::DropSlot, &command, COMMAND_PATIENCE).await.map(drop)
+        self.command(Operation::DropSlot, &command, COMMAND_TIMEOUT).await.map(drop)
     }
 
     /// The slot of that name, if there is one.
@@ -280,24 +280,24 @@ impl Connection {
                 }
             }
         };
-        timeout(COMMAND_PATIENCE, begin).await.unwrap_or_else(|_| Err(unanswered(COMMAND_PATIENCE)))
+        timeout(COMMAND_TIMEOUT, begin).await.unwrap_or_else(|_| Err(unanswered(COMMAND_TIMEOUT)))
     }
 
     async fn query(&mut self, sql: &str) -> Result<Rows, Error> {
-        self.command(Operation::Query, sql, COMMAND_PATIENCE).await
+        self.command(Operation::Query, sql, COMMAND_TIMEOUT).await
     }
 
     async fn command(
         &mut self,
         operation: Operation,
         command: &str,
-        patience: Duration,
+        time_max: Duration,
     ) -> Result<Rows, Error> {
         let answer = async {
             self.send_query(command).await?;
             self.receive_rows(operation).await
         };
-        timeout(patience, answer).await.unwrap_or_else(|_| Err(unanswered(patience)))
+        timeout(time_max, answer).await.unwrap_or_else(|_| Err(unanswered(time_max)))
     }
 
     async fn send_query(&mut self, command: &str) -> Result<(), Error> {
@@ -375,8 +375,8 @@ fn unexpected(expected: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("unexpected answer of the server: expected {expected}"))
 }
 
-fn unanswered(patience: Duration) -> Error {
-    let problem = format!("the server does not answer within {} s", patience.as_secs());
+fn unanswered(time_max: Duration) -> Error {
+    let problem = format!("the server does not answer within {} s", time_max.as_secs());
     Error::new(ErrorKind::TimedOut, problem)
 }
 

@@ -23,11 +23,19 @@ pub const FRAME_OVERHEAD: u32 = 256;
 /// How many bytes are asked of the socket at a time.
 pub const READ_LEN: usize = 64 * 1024;
 
+/// How long the socket is left alone after a read that brought changes, and less than [`SMALL_READ_LEN`]. What comes
+/// meanwhile is read together: a thousand commits a second wake the client 250 times. A commit that comes alone is
+/// read at once.
+pub const READ_PAUSE: Duration = Duration::from_millis(3);
+
+/// Below how many bytes a read is a small one. More come where the client is behind the server.
+pub const SMALL_READ_LEN: usize = 8 * 1024;
+
 /// How long connecting to one host may take, with TLS and authentication.
-pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a command may take that waits for nobody.
-pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
+pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the server keeps a silent client's session, and with it the slot. PostgreSQL's default of 60 s
 /// would keep the slot of a vanished machine from its successor for a minute.
@@ -45,7 +53,7 @@ pub const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
 pub const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// How long the end of a stream may take: the last status is sent and the server closes.
-pub const STOP_PATIENCE: Duration = Duration::from_secs(5);
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest name of a slot, in bytes: PostgreSQL's identifiers have no more.
 pub const SLOT_NAME_LEN_MAX: usize = 63;

@@ -5,6 +5,7 @@ mod task;
 #[cfg(test)]
 mod task_test;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::limits::{SILENCE_MAX, STATUSES_PER_TIMEOUT, STOP_PATIENCE, WAL_SENDER_TIMEOUT};
+use crate::limits::{
+    READ_PAUSE, SILENCE_MAX, STATUSES_PER_TIMEOUT, STOP_TIMEOUT, WAL_SENDER_TIMEOUT,
+};
 use crate::pgoutput::Message;
 use crate::transport::Socket;
 use crate::{Error, ErrorKind, Lsn};
@@ -51,16 +54,25 @@ pub(crate) struct Timing {
     pub(crate) status: Duration,
     /// A server that was asked and is silent for so long is gone.
     pub(crate) silence_max: Duration,
+    /// The socket is left alone for so long after a small read.
+    pub(crate) read_pause: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { status: WAL_SENDER_TIMEOUT / STATUSES_PER_TIMEOUT, silence_max: SILENCE_MAX }
+        Self {
+            status: WAL_SENDER_TIMEOUT / STATUSES_PER_TIMEOUT,
+            silence_max: SILENCE_MAX,
+            read_pause: READ_PAUSE,
+        }
     }
 }
 
-/// What the task hands to the caller: a frame, with the room that it takes; or the error that ended it.
-type Item = Result<(Frame, OwnedSemaphorePermit), Error>;
+/// A frame, with the room that it takes while it waits for the caller.
+type Waiting = (Frame, OwnedSemaphorePermit);
+
+/// What the task hands to the caller: the frames of one read, or the error that ended it.
+type Item = Result<Vec<Waiting>, Error>;
 
 /// What the caller tells the task.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +86,8 @@ struct Feedback {
 #[derive(Debug)]
 pub struct Stream {
     items: mpsc::UnboundedReceiver<Item>,
+    /// Frames that the caller has not asked for yet.
+    ready: VecDeque<Waiting>,
     feedback: watch::Sender<Feedback>,
     server_end: Arc<AtomicU64>,
     /// Up to where everything was handed over.
@@ -93,28 +107,48 @@ impl Stream {
         let server_end = Arc::new(AtomicU64::new(from.as_u64()));
         let (task, items) = task::Task::new(socket, input, receiver, server_end.clone(), timing);
         let task = tokio::spawn(task.run());
-        Self { items, feedback, server_end, handed_over: from, ended: None, task }
+        let ready = VecDeque::new();
+        Self { items, ready, feedback, server_end, handed_over: from, ended: None, task }
     }
 
     /// The next frame, in the order of the commits. It may be dropped before it is ready: nothing is lost.
     /// After an error every call returns the same one.
     pub async fn next(&mut self) -> Result<Frame, Error> {
-        if let Some(error) = &self.ended {
-            return Err(error.clone());
+        loop {
+            if let Some(frame) = self.take_ready() {
+                return Ok(frame);
+            }
+            if let Some(error) = &self.ended {
+                return Err(error.clone());
+            }
+            let item = self.items.recv().await.unwrap_or_else(|| {
+                Err(Error::new(ErrorKind::Disconnected, "the stream's task was ended"))
+            });
+            self.put(item);
         }
-        let item = self.items.recv().await.unwrap_or_else(|| {
-            Err(Error::new(ErrorKind::Disconnected, "the stream's task was ended"))
-        });
+    }
+
+    /// The next frame if it is here already. An error is left to [`Stream::next`].
+    pub fn try_next(&mut self) -> Option<Frame> {
+        if self.ready.is_empty()
+            && let Ok(item) = self.items.try_recv()
+        {
+            self.put(item);
+        }
+        self.take_ready()
+    }
+
+    fn put(&mut self, item: Item) {
         match item {
-            Ok((frame, _room)) => {
-                self.handed_over = frame.end_lsn().unwrap_or_default().max(self.handed_over);
-                Ok(frame)
-            }
-            Err(error) => {
-                self.ended = Some(error.clone());
-                Err(error)
-            }
+            Ok(frames) => self.ready.extend(frames),
+            Err(error) => self.ended = Some(error),
         }
+    }
+
+    fn take_ready(&mut self) -> Option<Frame> {
+        let (frame, _room) = self.ready.pop_front()?;
+        self.handed_over = frame.end_lsn().unwrap_or_default().max(self.handed_over);
+        Some(frame)
     }
 
     /// Says that everything before this position is stored, and need not be sent again. The server hears of
@@ -148,7 +182,7 @@ impl Stream {
         self.items.close();
         self.feedback.send_modify(|feedback| feedback.stop = true);
         // A task that takes too long ends when it is dropped.
-        let _ = timeout(STOP_PATIENCE, &mut self.task).await;
+        let _ = timeout(STOP_TIMEOUT, &mut self.task).await;
     }
 }
 

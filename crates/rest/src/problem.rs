@@ -4,7 +4,7 @@ use std::fmt;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use railpost_dispatch::Stopped;
+use railpost_dispatch::{ProbeRefused, Stopped};
 use railpost_engine::{IgnoredReason, PolicyError, Span};
 use railpost_schema::{Rejection, ThreadError};
 use railpost_store::StoreError;
@@ -297,6 +297,17 @@ impl From<Stopped> for Problem {
     fn from(_: Stopped) -> Self {
         let detail = "the server is stopping; ask again in a moment";
         Self::new(Code::ShuttingDown, detail).retry_after(RETRY_AFTER_DEFAULT)
+    }
+}
+
+impl From<ProbeRefused> for Problem {
+    fn from(refused: ProbeRefused) -> Self {
+        let code = match refused {
+            ProbeRefused::InFlight | ProbeRefused::Unserved => Code::Conflict,
+            ProbeRefused::TooMany => Code::RateLimited,
+            ProbeRefused::Stopped => return Stopped.into(),
+        };
+        Self::new(code, refused.to_string()).retry_after(RETRY_AFTER_DEFAULT)
     }
 }
 

@@ -9,8 +9,8 @@ mod outbox;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use railpost_cli::{Out, Outcome, Session, Target, upkeep};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use railpost_cli::{Out, Outcome, Session, Target, upkeep, with_aliases, with_plain_usage};
 
 use offline::{BackupAction, BackupCommand, LinesAction, StoreAction};
 use outbox::OutboxAction;
@@ -27,10 +27,11 @@ Getting started:
   send          Publish events
 
 Inspect:
-  endpoints     Where events go: list, create, pause, rotate secrets …
-  events        What was published
+  find          Find an event, a delivery, an endpoint, a key by what you know of it
+  endpoints     Where events go: list, create, pause, probe, rotate secrets …
+  events        What was published; `events story ID` tells what became of it
   deliveries    Each event on its way to each endpoint, with its attempts
-  lanes         Keys that wait behind a dead letter
+  lanes         Keys with deliveries that wait, and what they wait for
   dead-letters  Deliveries that failed for good
   audit         Who changed what
 
@@ -52,19 +53,20 @@ Administration:
   outbox        Databases that events are relayed from, and rows that were refused
   whoami        What this API key may do
   backup        Write a copy of the store, once or every few hours; verify a copy
-  restore       Replace the store by a backup; the server must be stopped
+  restore       Replace the store by a backup, once the server has ended
   store         Check the store for damage
   lines         Begin new lines after the store was restored by other means
   prune         Delete data past its retention
   config        Check and show the server's configuration
 
-DemoOptions:
+Options:
 {options}
 
 Examples:
   railpost serve                                            run a server in ./railpost-data
   railpost listen --register                                receive deliveries in this terminal
   railpost send order.paid --key 42 --data '{\"total\": 12}'  publish an event
+  railpost events story EVENT                               see what became of it
 
 `railpost COMMAND --help` explains a command. Everything that talks to a server takes --json.
 ";
@@ -101,7 +103,7 @@ enum Command {
     Man(man::Arguments),
     /// Write a copy of the store, once or every few hours; verify a copy
     Backup(offline::BackupCommand),
-    /// Replace the store by a backup
+    /// Replace the store by a backup: stop the server and wait until the process has ended
     Restore(offline::Arguments),
     /// Check the store for damage
     #[command(subcommand)]
@@ -119,7 +121,7 @@ enum Command {
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
-    let Arguments { command, target, json } = Arguments::parse();
+    let Arguments { command, target, json } = parse();
     let out = Out::new(json);
     let session = || Session::new(&target, out);
     let outcome = match command {
@@ -142,7 +144,7 @@ pub fn run() -> ExitCode {
             offline::renew_lines(how, out)
         }
         Command::Lines(LinesAction::Renew(how)) => {
-            session().and_then(|session| upkeep::renew_lines(&session, how.yes))
+            session().and_then(|session| upkeep::renew_lines(&session, how.confirmation))
         }
         Command::Outbox(OutboxAction::Init(arguments)) => outbox::init(arguments, out),
         Command::Outbox(OutboxAction::Drop(arguments)) => outbox::drop(arguments, out),
@@ -156,9 +158,24 @@ pub fn run() -> ExitCode {
     outcome.map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
 }
 
+/// The command line, or its usage error and the end of the process.
+fn parse() -> Arguments {
+    let matches = command().try_get_matches();
+    let parsed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| {
+        let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
+        with_plain_usage(error, command(), words).exit()
+    })
+}
+
+/// All commands with their other names.
+fn command() -> clap::Command {
+    with_aliases(Arguments::command())
+}
+
 fn completions(shell: clap_complete::Shell, out: Out) -> Outcome {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "railpost", &mut text);
+    clap_complete::generate(shell, &mut command(), "railpost", &mut text);
     out.bytes(&text)
 }
 
@@ -168,7 +185,50 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
+    }
+
+    /// Calls `look` with every command and the words that name it.
+    fn walk(command: &clap::Command, words: &str, look: &mut dyn FnMut(&str, &clap::Command)) {
+        for below in command.get_subcommands() {
+            let words = format!("{words} {}", below.get_name());
+            look(&words, below);
+            walk(below, &words, look);
+        }
+    }
+
+    #[test]
+    fn every_resource_knows_the_obvious_names_of_its_commands() {
+        let mut seen = 0;
+        walk(&command(), "railpost", &mut |words, command| {
+            let wanted: &[&str] = match command.get_name() {
+                "list" => &["ls"],
+                "show" => &["get"],
+                "create" => &["add"],
+                "update" => &["edit"],
+                "delete" => &["rm", "remove"],
+                _ => return,
+            };
+            seen += 1;
+            for alias in wanted {
+                assert!(command.get_all_aliases().any(|known| known == *alias), "{words}: {alias}");
+            }
+        });
+        assert!(seen > 20, "{seen} commands were looked at");
+    }
+
+    #[test]
+    fn every_command_that_takes_something_away_asks() {
+        let mut seen = 0;
+        walk(&command(), "railpost", &mut |words, command| {
+            let name = command.get_name();
+            if ["delete", "discard", "skip", "revoke", "rotate"].contains(&name) {
+                seen += 1;
+                let has_yes = command.get_arguments().any(|argument| argument.get_id() == "yes");
+                assert!(has_yes, "{words}");
+            }
+        });
+        assert!(seen >= 10, "{seen} commands were looked at");
     }
 
     #[test]
@@ -184,7 +244,7 @@ mod tests {
         ];
         let quoted = pages.iter().flat_map(|page| page.split('`').skip(1).step_by(2));
         for line in quoted.filter(|line| line.starts_with("railpost ")) {
-            let mut command = Arguments::command();
+            let mut command = command();
             for word in line.split_whitespace().skip(1) {
                 if !command.has_subcommands() || word.starts_with('-') || word == "COMMAND" {
                     break;

@@ -168,7 +168,7 @@ pub enum LogFormat {
 pub struct LogConfig {
     /// How they look.
     pub format: LogFormat,
-    /// The least that is worth a line.
+    /// The lowest level that is logged.
     pub level: Level,
 }
 

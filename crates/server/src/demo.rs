@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use railpost_cli::demo::{AppDatabase, DemoError, DemoOptions, DemoServer, play};
+use railpost_cli::demo::{AppDatabase, DemoError, DemoOptions, DemoServer, DemoViewer, play};
 use railpost_engine::Span;
 use railpost_telemetry::{Level, Log};
 use serde_json::json;
@@ -12,11 +12,12 @@ use serde_json::json;
 use crate::config::Config;
 use crate::serve::{DEFAULT_TENANT, Server};
 
-/// Runs the demo until it is told to stop, or through its scenes. It listens on this port of loopback; 0 for any
+/// Runs the demo through its scenes, or until it is told to stop. It listens on this port of loopback; 0 for any
 /// that is free.
 pub async fn run(
     port: u16,
     options: DemoOptions,
+    viewer: &mut impl DemoViewer,
     out: &mut (impl Write + Send),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), DemoError> {
@@ -29,7 +30,7 @@ pub async fn run(
     let shown_on =
         DemoServer { url: server.url(), key, dashboard: &dashboard, database: &database };
     let played = tokio::select! {
-        played = play(shown_on, options, out) => played,
+        played = play(shown_on, options, viewer, out) => played,
         () = stop => Ok(()),
     };
     server.drain().await;

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use railpost_api::App;
-use railpost_relay::{Relay, RelayTools, SourceConfig, StoreAddress};
+use railpost_relay::{Relay, RelayContext, SourceConfig, StoreAddress};
 use railpost_store::{Source, SourceName, StoreError};
 
 use crate::config::{Config, is_postgres_url};
@@ -32,7 +32,7 @@ impl OutboxRelay {
     /// Begins to read the sources. A source in trouble says so in its status; the others are read.
     pub(crate) fn start(&self, app: &Arc<App>, url: &str) {
         let names = self.configs.iter().map(|config| &config.name);
-        let tools = RelayTools {
+        let context = RelayContext {
             accept: Arc::new(DispatchedEvents(app.dispatcher.clone())),
             checks: Arc::new(CheckedByTypes(app.clone())),
             sources: app.store.clone(),
@@ -40,7 +40,7 @@ impl OutboxRelay {
             holder: holder(&*app.source, url),
             store_address: self.store_address.clone(),
         };
-        *self.running() = Some(Relay::start(self.configs.clone(), &tools));
+        *self.running() = Some(Relay::start(self.configs.clone(), &context));
     }
 
     /// Stops reading, and ends the leases.

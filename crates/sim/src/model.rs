@@ -70,7 +70,10 @@ impl Model {
                 self.sent.clear();
             }
             Fact::Due(id) => drop(self.due.insert(*id)),
-            Fact::Resumed(id) => self.at(*id, |site| site.breaker = BreakerModel::ramping()),
+            Fact::Resumed(id) => self.at(*id, |site| {
+                // A person who resumes it overrules what its receiver asked for before.
+                (site.breaker, site.held_until) = (BreakerModel::ramping(), view.now);
+            }),
             Fact::Changed(old, new) => self.at(old.id, |site| {
                 site.bucket = site.bucket.under(old.policy.rate_limit, new.rate_limit, view.now);
                 site.breaker = std::mem::take(&mut site.breaker).under(new.breaker);

@@ -94,7 +94,7 @@ pub(crate) struct World {
 /// Something about to happen.
 #[derive(Debug)]
 enum SimEvent {
-    Disturbed(Disturbance),
+    Disturbed(Box<Disturbance>),
     Restarted,
     Returned(EndpointId),
     /// The engine hears of a delivery that was accepted at this time.
@@ -193,7 +193,7 @@ impl World {
         };
         world.plan_at(BEGINNING, SimEvent::Restarted);
         for (at, disturbance) in plan {
-            world.plan_at(at, SimEvent::Disturbed(disturbance));
+            world.plan_at(at, SimEvent::Disturbed(Box::new(disturbance)));
         }
         world.plan_at(world.scenario.calm_at, SimEvent::Calmed);
         world
@@ -265,7 +265,7 @@ impl World {
 
     fn happen(&mut self, what: SimEvent) -> Result<(), BrokenPromise> {
         match what {
-            SimEvent::Disturbed(disturbance) => self.disturb(disturbance)?,
+            SimEvent::Disturbed(disturbance) => self.disturb(*disturbance)?,
             SimEvent::Restarted => self.restart()?,
             SimEvent::Returned(id) => self.take_back(id)?,
             SimEvent::Hinted(accepted, made_at) => self.hear(accepted, made_at)?,

@@ -32,7 +32,7 @@ use super::errors::Translate;
 use super::inserts::{DeliveryInsert, Inserts, NewEvent};
 use super::lanes::{Lane, LaneKey, Lanes, key_bytes};
 use crate::limits::{ACCEPT_LOG_ENTRY_LEN, ACCEPT_LOG_SLOTS, LANES_CACHED};
-use railpost_store::{AcceptBatch, Event, Result, StoreError};
+use railpost_store::{AcceptBatch, AcceptedBy, Event, Result, StoreError};
 
 /// A delivery takes more than this in an entry, so the log moves on fewer lanes than the cache keeps.
 const DELIVERY_LEN_MIN: usize = 64;
@@ -258,6 +258,9 @@ struct LoggedEvent {
     accepted_at: Timestamp,
     first: DeliveryId,
     fanout: usize,
+    /// Entries of schema 8 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    accepted_by: Option<AcceptedBy>,
     /// Without its payload, which has so many bytes behind the JSON.
     event: Event,
     payload_len: usize,
@@ -351,6 +354,7 @@ impl From<&NewEvent> for LoggedEvent {
             accepted_at: new.accepted_at,
             first: new.first,
             fanout: new.fanout,
+            accepted_by: new.batch.accepted_by.clone(),
             event,
             payload_len: payload.len(),
             payload,
@@ -361,10 +365,11 @@ impl From<&NewEvent> for LoggedEvent {
 impl From<LoggedEvent> for NewEvent {
     fn from(logged: LoggedEvent) -> Self {
         let events = vec![Event { payload: logged.payload, ..logged.event }];
+        let (tenant, accepted_by) = (logged.of, logged.accepted_by);
         Self {
             num: logged.num,
             tenant: logged.tenant,
-            batch: Arc::new(AcceptBatch { tenant: logged.of, events, idempotency: None }),
+            batch: Arc::new(AcceptBatch { tenant, events, accepted_by, idempotency: None }),
             index: 0,
             accepted_at: logged.accepted_at,
             first: logged.first,
@@ -433,7 +438,12 @@ mod tests {
             traceparent: None,
             cloudevent: None,
         };
-        Arc::new(AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None })
+        Arc::new(AcceptBatch {
+            tenant: tenant(),
+            events: vec![event],
+            accepted_by: None,
+            idempotency: None,
+        })
     }
 
     /// A file with a tenant, an endpoint and event 1, so that the tenant's backlog is counted.

@@ -61,6 +61,27 @@ pub(super) fn audit(db: &Connection, query: &AuditQuery) -> Result<Listing<Audit
     })
 }
 
+/// One target after the other, in one look-up: the file is near.
+pub(super) fn audit_about(
+    db: &Connection,
+    tenant: &TenantId,
+    mut targets: Vec<String>,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<AuditEntry>> {
+    targets.sort_unstable();
+    targets.dedup();
+    let sql = "SELECT record FROM audit INDEXED BY audit_by_target \
+               WHERE tenant = ?1 AND target = ?2 AND at >= ?3 ORDER BY id LIMIT ?4";
+    let mut found: Vec<AuditEntry> = Vec::new();
+    for target in targets {
+        let values = (tenant.as_str(), target, millis(since), limit);
+        found.extend(all(db, sql, values, |columns| columns.json("an audit entry"))?);
+    }
+    found.sort_unstable_by_key(|entry| entry.id);
+    Ok(found)
+}
+
 pub(super) fn lookup_idempotency(
     db: &Connection,
     key: &IdempotencyKey,

@@ -10,12 +10,12 @@ use railpost_store::backend::delivery_ids::nth;
 use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::rows::{
     self, Columns, attempt_columns, event_columns, event_head_columns, held_lane_columns,
-    last_attempt_columns, open_count_columns, view_columns, view_joins,
+    last_attempt_columns, open_count_columns, state_count_columns, view_columns, view_joins,
 };
 use railpost_store::limits::LIST_SCAN_MAX;
 use railpost_store::{
-    AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, HeldLane,
-    HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent,
+    AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventDetails, EventHead,
+    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Result, StoredEvent,
 };
 
 pub(super) fn event(
@@ -103,14 +103,32 @@ pub(super) fn deliveries(db: &Connection, query: &DeliveryQuery) -> Result<Listi
     // However many endpoints there are, together they are looked at no longer than one.
     let most = (LIST_SCAN_MAX as usize / endpoints.len().max(1)).max(limit + 1);
     let scan =
-        Scan { kind: ListKind::Deliveries, limit, most, wants: &|view| query.filter.wants(view) };
+        Scan { kind: ListKind::Deliveries, limit, most, wants: &|row: &WantedRow| row.wanted };
     for endpoint in endpoints {
-        pages.push(listing(db, &sql, (endpoint, after, oldest), &scan, |columns| {
+        let page = listing(db, &sql, (endpoint, after, oldest), &scan, |columns| {
             let view = rows::view(columns)?;
-            Ok((view.delivery.id.to_bytes(), view))
-        })?);
+            let wanted = wants(db, &query.filter, &view)?;
+            Ok((view.delivery.id.to_bytes(), WantedRow { view, wanted }))
+        })?;
+        let items = page.items.into_iter().map(|row| row.view).collect();
+        pages.push(Listing { items, next: page.next, looked_at: page.looked_at });
     }
     merge(pages, limit)
+}
+
+/// A row that a list looked at.
+struct WantedRow {
+    view: DeliveryView,
+    wanted: bool,
+}
+
+/// The last attempt is looked up only where all else fits.
+fn wants(db: &Connection, filter: &DeliveryFilter, view: &DeliveryView) -> Result<bool> {
+    if !filter.wants(view) || !filter.needs_last_attempt() {
+        return Ok(filter.wants(view));
+    }
+    let last = last_attempt(db, view.delivery.id)?;
+    Ok(filter.wants_last_attempt(last.map(|last| last.result)))
 }
 
 /// One page out of one page per endpoint. Where an endpoint's page ended early, nothing older than
@@ -141,19 +159,61 @@ fn merge(pages: Vec<Listing<DeliveryView>>, limit: usize) -> Result<Listing<Deli
     })
 }
 
+/// Where the deliveries of an event are: those made with it from `first` up to `end`, its redeliveries by
+/// its number.
+struct EventDeliveries {
+    num: i64,
+    first: [u8; 16],
+    end: [u8; 16],
+}
+
+fn event_deliveries(
+    db: &Connection,
+    tenant: &TenantId,
+    event: &EventId,
+) -> Result<Option<EventDeliveries>> {
+    let sql = "SELECT e.num, e.first, e.fanout FROM tenants AS t JOIN events AS e \
+               ON e.tenant = t.num WHERE t.id = ?1 AND NOT t.erasing AND e.id = ?2";
+    one(db, sql, (tenant.as_str(), event.to_string()), |columns| {
+        let num = columns.number("an event's number")?;
+        let first = DeliveryId::from_bytes(columns.array("a delivery's id")?);
+        let end = nth(first, columns.number("a number of deliveries")?);
+        Ok(EventDeliveries { num, first: first.to_bytes(), end: end.to_bytes() })
+    })
+}
+
+/// One event after the other, in one look-up: the file is near. Who brought an event stands behind its payload,
+/// so it is read for the events of a page alone, and not for all that a list looks at.
+pub(super) fn event_details(
+    db: &Connection,
+    tenant: &TenantId,
+    events: Vec<EventId>,
+) -> Result<Vec<(EventId, EventDetails)>> {
+    let sql = concat!(
+        "SELECT (SELECT accepted_by FROM events WHERE num = ?3), ",
+        state_count_columns!(),
+        " FROM (SELECT standing FROM deliveries WHERE id >= ?1 AND id < ?2 UNION ALL \
+           SELECT standing FROM deliveries INDEXED BY deliveries_again \
+           WHERE event = ?3 AND again = 1) AS d"
+    );
+    let mut found = Vec::with_capacity(events.len());
+    for event in events {
+        let Some(at) = event_deliveries(db, tenant, &event)? else { continue };
+        let values = (at.first, at.end, at.num);
+        let details = one(db, sql, values, |columns| rows::event_details(columns))?;
+        found.push((event, details.unwrap_or_default()));
+    }
+    Ok(found)
+}
+
 pub(super) fn deliveries_of(
     db: &Connection,
     tenant: &TenantId,
     event: &EventId,
 ) -> Result<Vec<DeliveryView>> {
-    let sql = "SELECT e.num, e.first, e.fanout FROM tenants AS t JOIN events AS e \
-               ON e.tenant = t.num WHERE t.id = ?1 AND NOT t.erasing AND e.id = ?2";
-    let found = one(db, sql, (tenant.as_str(), event.to_string()), |columns| {
-        let num: i64 = columns.number("an event's number")?;
-        let first = DeliveryId::from_bytes(columns.array("a delivery's id")?);
-        Ok((num, first, columns.number::<usize>("a number of deliveries")?))
-    })?;
-    let Some((num, first, fanout)) = found else { return Ok(vec![]) };
+    let Some(EventDeliveries { num, first, end }) = event_deliveries(db, tenant, event)? else {
+        return Ok(vec![]);
+    };
     let sql = concat!(
         "SELECT ",
         view_columns!(),
@@ -161,8 +221,7 @@ pub(super) fn deliveries_of(
         view_joins!(),
         " WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id"
     );
-    let range = (first.to_bytes(), nth(first, fanout).to_bytes());
-    let mut views = all(db, sql, range, |columns| rows::view(columns))?;
+    let mut views = all(db, sql, (first, end), |columns| rows::view(columns))?;
     let sql = concat!(
         "SELECT ",
         view_columns!(),

@@ -118,7 +118,7 @@ mod tests {
             cloudevent: None,
         };
         let events = numbers.map(event).collect();
-        Arc::new(AcceptBatch { tenant: tenant(of), events, idempotency: None })
+        Arc::new(AcceptBatch { tenant: tenant(of), events, accepted_by: None, idempotency: None })
     }
 
     fn create(session: &mut WriteSession<'_>) {

@@ -62,7 +62,8 @@ impl World {
             cloudevent: None,
         };
         let tenant = self.tenant.clone();
-        let batch = AcceptBatch { tenant, events: vec![event], idempotency: None };
+        let batch =
+            AcceptBatch { tenant, events: vec![event], accepted_by: None, idempotency: None };
         match self.store.accept(batch.into()).await?.remove(0) {
             Receipt::Accepted { deliveries, .. } => Ok(deliveries[0].accepted),
             Receipt::Duplicate { .. } => panic!("every number is used once"),

@@ -13,6 +13,7 @@ use rusqlite::{Connection, Result, Statement, ToSql};
 use super::lanes::{Lane, LaneKey, key_bytes};
 use crate::limits::INSERT_ROWS;
 use railpost_store::AcceptBatch;
+use railpost_store::backend::accepted_by;
 use railpost_store::backend::codes::{PENDING, millis};
 use railpost_store::backend::rows::to_json;
 
@@ -56,7 +57,7 @@ pub(super) struct DeliveryInsert {
 macro_rules! event_values {
     () => {
         "tenant, id, type, key, content_type, schema_version, time, accepted_at, traceparent, \
-         cloudevent, first, fanout, payload"
+         cloudevent, first, fanout, payload, accepted_by"
     };
 }
 
@@ -190,7 +191,8 @@ fn bind_event(new: &NewEvent, values: &mut Values<'_, '_>) -> Result<()> {
     values.bind(event.cloudevent.as_ref().map(to_json))?;
     values.bind(new.first.to_bytes())?;
     values.bind(new.fanout)?;
-    values.bind(&event.payload[..])
+    values.bind(&event.payload[..])?;
+    values.bind(new.batch.accepted_by.as_ref().map(accepted_by::encode))
 }
 
 fn bind_lane(new: &NewLane, values: &mut Values<'_, '_>) -> Result<()> {
@@ -331,7 +333,7 @@ mod tests {
 
     fn batch(numbers: impl IntoIterator<Item = u64>) -> Arc<AcceptBatch> {
         let events = numbers.into_iter().map(event).collect();
-        Arc::new(AcceptBatch { tenant: tenant(), events, idempotency: None })
+        Arc::new(AcceptBatch { tenant: tenant(), events, accepted_by: None, idempotency: None })
     }
 
     /// A file with a tenant and an endpoint.
@@ -412,7 +414,7 @@ mod tests {
         let elsewhere = concat!(
             "INSERT INTO events (num, ",
             event_values!(),
-            ") SELECT 99, num, 'x', 'a', NULL, 'text/plain', NULL, 0, 0, NULL, NULL, x'', 0, x'' FROM tenants"
+            ") SELECT 99, num, 'x', 'a', NULL, 'text/plain', NULL, 0, 0, NULL, NULL, x'', 0, x'', NULL FROM tenants"
         );
         session.db.execute_batch(elsewhere).unwrap();
         let _ = session.end();

@@ -73,7 +73,8 @@ impl WriteSession<'_> {
     }
 
     fn record_endpoint(&self, record: &EndpointRecord) -> Result<()> {
-        let sql = "UPDATE endpoints SET status = ?2, failing_since = ?3, updated_at = ?4 \
+        let sql = "UPDATE endpoints SET status = ?2, failing_since = ?3, updated_at = ?4, \
+                   status_since = CASE WHEN status = ?2 THEN status_since ELSE ?4 END \
                    WHERE id = ?1 AND status = ?5";
         let changed = self.execute(
             sql,

@@ -28,6 +28,7 @@ mod access;
 mod archive;
 mod replays;
 mod figures;
+mod finding;
 mod upkeep;
 mod sources;
 mod checksum;
@@ -61,11 +62,12 @@ use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
     Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
-    Epoch, ErasingTenant, Event, EventHead, EventQuery, EventTypeRecord, Figures, FiguresScope,
-    Health, HeldLane, HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake,
-    LastAttempt, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned,
-    Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup,
-    StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    EndpointSettings, Epoch, ErasingTenant, Event, EventDetails, EventHead, EventQuery,
+    EventTypeRecord, Figures, FiguresScope, FindQuery, Found, Health, HeldLane, HeldLaneQuery,
+    IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, LastAttempt, Ledger, Listing,
+    PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded,
+    RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoreError, StoredEvent, Sweep,
+    SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.
@@ -272,6 +274,14 @@ impl Registry for SqliteStore {
         self.readers.read(move |db| registry::endpoint(db, id, &key)).await
     }
 
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        check::page_of("endpoints", &endpoints)?;
+        self.readers.read(move |db| registry::settings_of(db, &endpoints)).await
+    }
+
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
@@ -356,6 +366,18 @@ impl Access for SqliteStore {
         self.readers.read(move |db| access::audit(db, &query)).await
     }
 
+    async fn audit_about(
+        &self,
+        tenant: &TenantId,
+        targets: Vec<String>,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>> {
+        check::page_of("targets", &targets)?;
+        let tenant = tenant.clone();
+        self.readers.read(move |db| access::audit_about(db, &tenant, targets, since, limit)).await
+    }
+
     async fn lookup_idempotency(
         &self,
         key: &IdempotencyKey,
@@ -390,6 +412,16 @@ impl Archive for SqliteStore {
         self.read_shown(move |db| archive::deliveries_of(db, &tenant, &event)).await
     }
 
+    async fn event_details(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, EventDetails)>> {
+        check::page_of("events", &events)?;
+        let tenant = tenant.clone();
+        self.read_shown(move |db| archive::event_details(db, &tenant, events)).await
+    }
+
     async fn attempts(
         &self,
         delivery: DeliveryId,
@@ -402,8 +434,12 @@ impl Archive for SqliteStore {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
-        check::page_of(&deliveries)?;
+        check::page_of("deliveries", &deliveries)?;
         self.read_shown(move |db| archive::last_attempts(db, &deliveries)).await
+    }
+
+    async fn find(&self, query: FindQuery) -> Result<Vec<Found>> {
+        self.read_shown(move |db| finding::find(db, &query)).await
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {

@@ -91,7 +91,8 @@ impl WriteSession<'_> {
             }
             Write::SetEndpointStatus(id, status) => {
                 let sql = "UPDATE endpoints SET status = ?2, updated_at = ?3, failing_since = \
-                           CASE WHEN ?4 THEN NULL ELSE failing_since END \
+                           CASE WHEN ?4 THEN NULL ELSE failing_since END, \
+                           status_since = CASE WHEN status = ?2 THEN status_since ELSE ?3 END \
                            WHERE id = ?1 AND removed_at IS NULL";
                 let on = *status == EndpointStatus::Active;
                 let values = (id.to_bytes(), endpoint_status_code(*status), at, on);
@@ -269,9 +270,10 @@ impl WriteSession<'_> {
     /// Writes an entry unless it is on record, and says how many rows that are.
     pub(super) fn write_audit(&self, entry: &AuditEntry) -> Result<u64> {
         let tenant = entry.tenant.as_ref().map(TenantId::as_str);
-        let sql = "INSERT INTO audit (id, at, tenant, record) VALUES (?1, ?2, ?3, ?4) \
+        let sql = "INSERT INTO audit (id, at, tenant, target, record) VALUES (?1, ?2, ?3, ?4, ?5) \
                    ON CONFLICT DO NOTHING";
-        self.execute(sql, (entry.id.to_bytes(), millis(entry.at), tenant, to_json(entry)))
+        let (id, at) = (entry.id.to_bytes(), millis(entry.at));
+        self.execute(sql, (id, at, tenant, &entry.target, to_json(entry)))
     }
 }
 
@@ -322,6 +324,22 @@ pub(super) fn endpoint(
          JOIN tenants AS t ON t.num = p.tenant AND NOT t.erasing WHERE p.id = ?1"
     );
     one(db, sql, [id.to_bytes()], |columns| rows::endpoint(columns, key))
+}
+
+/// One after the other, in one look-up: the file is near.
+pub(super) fn settings_of(
+    db: &Connection,
+    endpoints: &[EndpointId],
+) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+    let sql = "SELECT p.settings FROM endpoints AS p \
+               JOIN tenants AS t ON t.num = p.tenant AND NOT t.erasing WHERE p.id = ?1";
+    let mut found = Vec::with_capacity(endpoints.len());
+    for id in endpoints {
+        let settings =
+            one(db, sql, [id.to_bytes()], |columns| columns.json("an endpoint's settings"))?;
+        found.extend(settings.map(|settings| (*id, settings)));
+    }
+    Ok(found)
 }
 
 pub(super) fn endpoints(

@@ -18,9 +18,9 @@ use railpost_store::backend::listing::ListKind;
 use railpost_store::backend::rows::{self, Columns, parked_columns, to_json};
 use railpost_store::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use railpost_store::{
-    Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
-    RowToPark, SourceLease, SourceName, SourcePosition, Sources,
+    AuditEntry, Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand,
+    ParkedHolds, ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow,
+    Result, RowToPark, SourceLease, SourceName, SourcePosition, Sources,
 };
 
 /// Who reads which source. This process has the file, so leases end with it.
@@ -131,11 +131,11 @@ impl Sources for SqliteStore {
         self.readers.read(known_sources).await
     }
 
-    async fn grant_emit(&self, _: &str, _: &TenantId) -> Result<()> {
+    async fn grant_emit(&self, _: &str, _: &TenantId, _: Option<AuditEntry>) -> Result<()> {
         Err(check::no_emit_roles())
     }
 
-    async fn revoke_emit(&self, _: &str) -> Result<()> {
+    async fn revoke_emit(&self, _: &str, _: Option<AuditEntry>) -> Result<()> {
         Err(check::no_emit_roles())
     }
 
@@ -355,9 +355,11 @@ fn parked_rows(db: &Connection, query: &ParkedQuery) -> Result<Listing<ParkedRow
         "SELECT ",
         parked_columns!(),
         " FROM parked AS p WHERE p.source = ?1 AND p.num > ?2 AND (NOT ?3 OR p.refusal IS NOT NULL) \
-         ORDER BY p.num LIMIT ?4"
+         AND (?4 IS NULL OR p.refusal ->> 'code' = ?4) AND (?5 IS NULL OR p.tenant = ?5) \
+         ORDER BY p.num LIMIT ?6"
     );
-    let values = (query.source.as_str(), after, query.refused_only, limit + 1);
+    let ParkedQuery { source, refused_only, code, tenant, .. } = query;
+    let values = (source.as_str(), after, refused_only, code, tenant, limit + 1);
     let found = all(db, sql, values, |columns| {
         let row = rows::parked_row(columns)?;
         Ok((row.number as i64, row))

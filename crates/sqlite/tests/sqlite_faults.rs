@@ -106,7 +106,7 @@ async fn a_file_of_a_later_version_is_refused() {
     let db = Connection::open(file(&dir)).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     db.close().unwrap();
-    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 8 });
+    assert_eq!(refused(&file(&dir), 1), StoreError::NewerSchema { found: 99, known: 10 });
 }
 
 /// A file as version 1 made it, with one tenant.
@@ -133,7 +133,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     make_schema_1(&file(&dir), &dir).await;
     for times in 1..=2 {
         let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
-        assert_eq!(store.check().await.unwrap().schema, 8);
+        assert_eq!(store.check().await.unwrap().schema, 10);
         assert!(store.tenant(&tenant()).await.unwrap().is_some());
         let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
         let figures = Figures { accepted: 1, ..Figures::default() };

@@ -32,6 +32,16 @@ pub trait Access: Send + Sync {
     /// Who did what, the latest first.
     async fn audit(&self, query: AuditQuery) -> Result<Listing<AuditEntry>>;
 
+    /// A tenant's entries about any of these targets since then, the earliest first, up to `limit` of each. At most
+    /// [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) targets. It costs as much as it finds.
+    async fn audit_about(
+        &self,
+        tenant: &TenantId,
+        targets: Vec<String>,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>>;
+
     /// Whether a request was answered before. Ask before the work; the commit of the work asks
     /// again, so that of two requests at once only one does it.
     async fn lookup_idempotency(
@@ -67,7 +77,7 @@ pub struct ApiKey {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// What an API key opens.
+/// The scope of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -77,7 +87,7 @@ pub enum Scope {
     Tenant,
     /// Publishing events of one tenant.
     PublishOnly,
-    /// Looking at what is one tenant's.
+    /// Reading everything of one tenant, except its keys and its audit trail.
     ReadOnly,
 }
 

@@ -1,14 +1,19 @@
 //! What people look at: events, deliveries, attempts, lanes and counts.
 
 use async_trait::async_trait;
-use railpost_engine::{AttemptResult, DeadReason, Delivery, DeliveryStage, LaneId, Timestamp};
+use railpost_engine::{
+    AttemptResult, DeadReason, Delivery, DeliveryStage, DeliveryState, DiscardReason, Failure,
+    LaneId, Timestamp,
+};
 use railpost_wire::{ContentType, DeliveryId, EndpointId, EventId, EventType, Key, Seq, TenantId};
-use serde::{Deserialize, Serialize};
+use serde::de::value::StrDeserializer;
+use serde::de::{self, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::backend::codes;
 use crate::{
-    AttemptDetail, Event, Figures, FiguresScope, LinePlace, Listing, PageRequest, Resolution,
-    Result,
+    AcceptedBy, AttemptDetail, Event, Figures, FiguresScope, FindQuery, Found, LinePlace, Listing,
+    PageRequest, Resolution, Result,
 };
 
 /// The read side. Lists are newest first unless they say otherwise.
@@ -29,6 +34,15 @@ pub trait Archive: Send + Sync {
     /// All deliveries of one event, the earliest first.
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>>;
 
+    /// What a page shows of these events of a tenant beside their heads, in any order; unknown events are left
+    /// out. At most [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) events: those of a page. It costs as much
+    /// as they have deliveries.
+    async fn event_details(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, EventDetails)>>;
+
     /// The attempts of one delivery, the first one first.
     async fn attempts(
         &self,
@@ -42,6 +56,12 @@ pub trait Archive: Send + Sync {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>>;
+
+    /// Things whose id, key, URL or description is, begins with or has a part like the words: at most
+    /// [`FIND_RESULTS_MAX`](crate::limits::FIND_RESULTS_MAX) of each kind, those that are just the words first.
+    /// Events are found by their keys and their CloudEvents' ids among the latest
+    /// [`FIND_ROWS_SCANNED`](crate::limits::FIND_ROWS_SCANNED) at least, by their ids among all.
+    async fn find(&self, query: FindQuery) -> Result<Vec<Found>>;
 
     /// A tenant's lanes that a dead letter holds, the longest held first.
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>>;
@@ -88,9 +108,9 @@ pub struct EventHead {
     pub id: EventId,
     /// Its type.
     pub event_type: EventType,
-    /// What orders it.
+    /// Its key.
     pub key: Option<Key>,
-    /// What kind of bytes its payload is.
+    /// The content type of its payload.
     pub content_type: ContentType,
     /// How many bytes it is.
     pub payload_len: usize,
@@ -100,6 +120,22 @@ pub struct EventHead {
     pub time: Timestamp,
     /// When it was accepted.
     pub accepted_at: Timestamp,
+}
+
+impl From<&StoredEvent> for EventHead {
+    fn from(stored: &StoredEvent) -> Self {
+        let event = &stored.event;
+        Self {
+            id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            key: event.key.clone(),
+            content_type: event.content_type.clone(),
+            payload_len: event.payload.len(),
+            schema_version: event.schema_version,
+            time: event.time,
+            accepted_at: stored.accepted_at,
+        }
+    }
 }
 
 /// Which events a list shows.
@@ -216,12 +252,21 @@ impl DeliveryQuery {
 pub struct DeliveryFilter {
     /// In this stage only.
     pub stage: Option<DeliveryStage>,
-    /// To this endpoint only.
+    /// Only those to this endpoint.
     pub endpoint: Option<EndpointId>,
     /// Of events of this type only.
     pub event_type: Option<EventType>,
     /// Of events with this key only.
     pub key: Option<Key>,
+    /// Dead or discarded for this reason only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ClosedReason>,
+    /// Whose last attempt was answered with this status only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Whose last attempt had no answer for this cause only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     /// Made then only.
     pub created: Period,
 }
@@ -231,15 +276,72 @@ impl DeliveryFilter {
     /// without looking at others.
     pub fn wants_all(&self) -> bool {
         let any_stage = matches!(self.stage, None | Some(DeliveryStage::Dead));
-        any_stage && self.key.is_none() && self.event_type.is_none()
+        let any_event = self.key.is_none() && self.event_type.is_none();
+        any_stage && any_event && self.reason.is_none() && !self.needs_last_attempt()
     }
 
-    /// Whether the list shows `view`, if it is the tenant's and its endpoint is wanted.
+    /// Whether the last attempt of a delivery says if the list shows it.
+    pub fn needs_last_attempt(&self) -> bool {
+        self.status.is_some() || self.failure.is_some()
+    }
+
+    /// Whether the list shows deliveries whose last attempt came to this, or that had none.
+    pub fn wants_last_attempt(&self, result: Option<AttemptResult>) -> bool {
+        let (status, failure) = match result {
+            Some(AttemptResult::Response { status, .. }) => (Some(status), None),
+            Some(AttemptResult::Failed(failure)) => (None, Some(failure)),
+            None => (None, None),
+        };
+        self.status.is_none_or(|wanted| status == Some(wanted))
+            && self.failure.is_none_or(|wanted| failure == Some(wanted))
+    }
+
+    /// Whether the list shows `view`, if it is the tenant's, its endpoint is wanted, and its last attempt is
+    /// ([`wants_last_attempt`](Self::wants_last_attempt)).
     pub fn wants(&self, view: &DeliveryView) -> bool {
-        self.stage.is_none_or(|wanted| view.delivery.state.stage() == wanted)
+        let state = view.delivery.state;
+        self.stage.is_none_or(|wanted| state.stage() == wanted)
+            && self.reason.is_none_or(|wanted| ClosedReason::of(state) == Some(wanted))
             && self.event_type.as_ref().is_none_or(|wanted| view.event_type == *wanted)
             && self.key.as_ref().is_none_or(|wanted| view.key.as_ref() == Some(wanted))
             && self.created.contains(view.created_at)
+    }
+}
+
+/// Why a delivery is dead or discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum ClosedReason {
+    /// Why it is dead.
+    Dead(DeadReason),
+    /// Why it was discarded.
+    Discarded(DiscardReason),
+}
+
+/// By its name alone.
+impl<'de> Deserialize<'de> for ClosedReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let value: StrDeserializer<'_, de::value::Error> = name.as_str().into_deserializer();
+        let dead = DeadReason::deserialize(value).map(Self::Dead);
+        let found = dead.or_else(|_| DiscardReason::deserialize(value).map(Self::Discarded));
+        found.map_err(|_| {
+            let expected = "expected one of `permanent`, `attempts_exhausted`, `expired`, \
+                            `single_attempt_failed`, `outcome_unknown`, `person`, `endpoint_removed`";
+            de::Error::custom(format!("{expected}; got `{name}`"))
+        })
+    }
+}
+
+impl ClosedReason {
+    /// The reason for which a delivery is in this state; nothing unless it is dead or discarded.
+    pub fn of(state: DeliveryState) -> Option<Self> {
+        match state {
+            DeliveryState::Dead { reason, .. } => Some(Self::Dead(reason)),
+            DeliveryState::Discarded { reason } => Some(Self::Discarded(reason)),
+            _ => None,
+        }
     }
 }
 
@@ -259,6 +361,8 @@ pub struct AttemptView {
 pub struct LastAttempt {
     /// Which attempt of its delivery, from 1.
     pub number: u32,
+    /// When it started.
+    pub started_at: Timestamp,
     /// What came of it.
     pub result: AttemptResult,
     /// Why no answer came, in words.
@@ -269,8 +373,9 @@ pub struct LastAttempt {
 
 impl From<AttemptView> for LastAttempt {
     fn from(view: AttemptView) -> Self {
-        let AttemptDetail { number, result, message, response_headers, .. } = view.detail;
-        Self { number, result, message, response_headers }
+        let AttemptDetail { number, started_at, result, message, response_headers, .. } =
+            view.detail;
+        Self { number, started_at, result, message, response_headers }
     }
 }
 
@@ -323,6 +428,50 @@ pub struct Counts {
     pub dead: u64,
     /// When the oldest open one was made; nothing when none is open.
     pub oldest_open_at: Option<Timestamp>,
+}
+
+/// What a page shows of an event beside its head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventDetails {
+    /// Who brought it; nothing if it was accepted before that was written down.
+    pub accepted_by: Option<AcceptedBy>,
+    /// How many of its deliveries are in which state.
+    pub states: StateCounts,
+}
+
+/// How many deliveries of an event are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateCounts {
+    /// Waiting for their turn.
+    pub pending: u64,
+    /// Recorded as sent, without an outcome yet.
+    pub in_flight: u64,
+    /// Waiting for a retry.
+    pub waiting: u64,
+    /// Acknowledged.
+    pub delivered: u64,
+    /// Dead letters that hold a lane.
+    pub held: u64,
+    /// Dead letters that hold none.
+    pub dead: u64,
+    /// Discarded.
+    pub discarded: u64,
+}
+
+impl StateCounts {
+    /// The counts out of those by state code.
+    pub fn by_state_code(counts: &[u64; codes::STATE_CODES]) -> Self {
+        let of = |code: i64| counts[code as usize];
+        Self {
+            pending: of(codes::PENDING),
+            in_flight: of(codes::IN_FLIGHT),
+            waiting: of(codes::WAITING),
+            delivered: of(codes::DELIVERED),
+            held: of(codes::HELD),
+            dead: of(codes::DEAD),
+            discarded: of(codes::DISCARDED),
+        }
+    }
 }
 
 impl Counts {

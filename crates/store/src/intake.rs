@@ -7,10 +7,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{Accepted, LaneId, Timestamp};
 use railpost_wire::cloudevents::Origin;
-use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId};
+use railpost_wire::{
+    ApiKeyId, ContentType, EndpointId, EventId, EventType, Key, LineId, Seq, TenantId,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{AuditEntry, IdempotencyRecord, Result};
+use crate::{AuditEntry, IdempotencyRecord, Result, SourceName};
 
 /// Accepts events.
 #[async_trait]
@@ -75,8 +77,20 @@ pub struct AcceptBatch {
     pub tenant: TenantId,
     /// The events.
     pub events: Vec<Event>,
+    /// Who brings them.
+    pub accepted_by: Option<AcceptedBy>,
     /// What to answer when the request comes again.
     pub idempotency: Option<Box<AcceptRecord>>,
+}
+
+/// Who brought an event. Its forms in stores and in the accept log are stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceptedBy {
+    /// A request with this API key.
+    Key(ApiKeyId),
+    /// The relay, from this source.
+    Source(SourceName),
 }
 
 /// What to answer when a request that brought events comes again. The answer tells what became of each event:

@@ -43,6 +43,7 @@ mod ledger;
 mod registry;
 mod access;
 mod archive;
+mod finding;
 mod upkeep;
 mod sources;
 #[cfg(feature = "schema")]
@@ -57,17 +58,19 @@ pub use access::{
     IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
 pub use archive::{
-    Archive, AttemptView, Counts, DeliveryFilter, DeliveryQuery, DeliveryView, EventHead,
-    EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StoredEvent,
+    Archive, AttemptView, ClosedReason, Counts, DeliveryFilter, DeliveryQuery, DeliveryView,
+    EventDetails, EventHead, EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StateCounts,
+    StoredEvent,
 };
 pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type};
 pub use epoch::{Epoch, Partition};
 pub use error::{Result, StoreError};
 pub use figures::{Figures, FiguresScope, Resolution};
+pub use finding::{FindQuery, Found, FoundItem, MatchedField};
 pub use histogram::Histogram;
 pub use intake::{
-    AcceptBatch, AcceptBody, AcceptRecord, Event, EventOutcome, Intake, LinePlace, NewDelivery,
-    Receipt, RedeliverBatch,
+    AcceptBatch, AcceptBody, AcceptRecord, AcceptedBy, Event, EventOutcome, Intake, LinePlace,
+    NewDelivery, Receipt, RedeliverBatch,
 };
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, RefusedTransition, Sweep,

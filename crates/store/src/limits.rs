@@ -135,6 +135,29 @@ pub const LIST_LIMIT_MAX: u32 = 500;
 /// a cursor to go on from: a rare filter costs several calls, never a long one.
 pub const LIST_SCAN_MAX: u32 = 20_000;
 
+/// Longest words of a search, in bytes: the longest key.
+pub const FIND_WORDS_LEN_MAX: usize = railpost_wire::limits::KEY_LEN_MAX;
+
+/// Characters from which on an id is found by its beginning: fewer are the beginning of most.
+pub const FIND_ID_LEN_MIN: usize = 6;
+
+/// Bytes from which on a key is found by its beginning, and a URL or description by a part: fewer are in most.
+pub const FIND_PART_LEN_MIN: usize = 3;
+
+/// Most things of one kind that a search finds: a person looks through no more.
+pub const FIND_RESULTS_MAX: usize = 20;
+
+/// Most events, and most endpoints of a tenant, that a search looks through where no index helps: some ten
+/// milliseconds.
+pub const FIND_ROWS_SCANNED: usize = 20_000;
+
+/// Most tenants in which a search of all tenants looks, by id: each is a few look-ups.
+pub const FIND_TENANTS_MAX: usize = 1_000;
+
+/// Largest payload of an event that is found by its CloudEvent's id where that is stored behind the payload, in
+/// bytes: a larger one would have to be walked through.
+pub const FIND_CLOUDEVENT_PAYLOAD_MAX: usize = 64 * 1024;
+
 /// Most lanes or deliveries of one load.
 pub const LOAD_LIMIT_MAX: u32 = 10_000;
 

@@ -139,6 +139,11 @@ impl Cursor {
         Self::at(ListKind::Deliveries, &id.to_bytes())
     }
 
+    /// The place of a delivery's attempt with this number in the list of its attempts.
+    pub fn after_attempt(number: i64) -> Self {
+        Self::at(ListKind::Attempts, &number)
+    }
+
     /// The delivery whose place it is, if it is a place in a list of deliveries.
     pub fn delivery(&self) -> Option<DeliveryId> {
         let id: [u8; 16] = self.position(ListKind::Deliveries).ok()?;

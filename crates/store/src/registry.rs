@@ -44,6 +44,13 @@ pub trait Registry: Send + Sync {
         page: PageRequest,
     ) -> Result<Listing<Endpoint>>;
 
+    /// The settings of these endpoints, removed ones too, in any order; unknown ones are left out. At most
+    /// [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) endpoints: those of a page.
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>>;
+
     /// All secrets of an endpoint, expired ones too, the earliest first.
     async fn secrets(&self, endpoint: EndpointId) -> Result<Vec<EndpointSecret>>;
 
@@ -227,6 +234,8 @@ pub struct Endpoint {
     pub private: Result<EndpointPrivate>,
     /// Whether it is switched on.
     pub status: EndpointStatus,
+    /// When its status last changed; nothing if it never did, or before that was written down.
+    pub status_since: Option<Timestamp>,
     /// Since when nothing but failures came back.
     pub failing_since: Option<Timestamp>,
     /// How often its settings were written: 1, 2, 3 …
@@ -247,17 +256,17 @@ impl Endpoint {
             tenant: self.tenant.clone(),
             policy: self.settings.policy.clone(),
             status: self.status,
-            status_since: None,
+            status_since: self.status_since,
             failing_since: self.failing_since,
             rotated_at: self.rotated_at(secrets),
         }
     }
 
-    /// When a secret of it was last rotated: the first one comes with the endpoint, any later one replaces
-    /// another.
+    /// When a secret that it signs with was last rotated: the first one comes with the endpoint, any later one
+    /// replaces another.
     fn rotated_at(&self, secrets: &[EndpointSecret]) -> Option<Timestamp> {
         let added = secrets.iter().map(|secret| secret.created_at);
-        added.filter(|at| *at > self.created_at).max()
+        added.filter(|at| *at > self.created_at && self.settings.policy.signed).max()
     }
 }
 
@@ -297,7 +306,7 @@ pub struct EndpointSettings {
     /// What headers are called.
     #[serde(default)]
     pub header_names: HeaderNames,
-    /// What TLS it insists on.
+    /// The TLS that it requires.
     #[serde(default)]
     pub tls_min: TlsVersion,
     /// Certificates of authorities to trust beside the public ones, in PEM.
@@ -385,7 +394,7 @@ pub struct NewSecret {
     pub endpoint: EndpointId,
     /// The secret itself.
     pub value: SecretValue,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -400,7 +409,7 @@ pub struct EndpointSecret {
     pub value: SecretValue,
     /// When it appeared.
     pub created_at: Timestamp,
-    /// When it ceases to sign.
+    /// When it expires and does not sign any more.
     pub expires_at: Option<Timestamp>,
 }
 

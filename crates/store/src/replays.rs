@@ -50,7 +50,7 @@ pub enum ReplayAction {
     Replay,
     /// A held lane moves on; the dead letter stays where people can see it.
     Skip,
-    /// It need not arrive.
+    /// It is closed, and is not sent any more.
     Discard,
     /// Its event is delivered once more, to this endpoint.
     Redeliver {
@@ -65,11 +65,11 @@ pub enum ReplayAction {
 pub enum ReplayState {
     /// It has more to do.
     Running,
-    /// It came to the end.
+    /// All matching deliveries were handled.
     Done,
     /// A person stopped it.
     Cancelled,
-    /// It cannot go on.
+    /// It failed; `problem` says why.
     Failed,
 }
 
@@ -78,9 +78,9 @@ pub enum ReplayState {
 pub struct ReplayProgress {
     /// Deliveries that the filter found.
     pub matched: u64,
-    /// Those it was done to.
+    /// Deliveries that the action was done to.
     pub done: u64,
-    /// Those whose state did not allow it.
+    /// Deliveries whose state did not allow the action.
     pub refused: u64,
     /// Deliveries that were looked at to find those.
     #[serde(default)]
@@ -92,11 +92,11 @@ pub struct ReplayProgress {
 
 #[cfg(test)]
 mod tests {
-    use railpost_engine::DeliveryStage;
+    use railpost_engine::{DeadReason, DeliveryStage, DiscardReason, Failure};
 
     use super::*;
-    use crate::Period;
     use crate::listing::ListKind;
+    use crate::{ClosedReason, Period};
 
     fn replay() -> Replay {
         Replay {
@@ -110,6 +110,9 @@ mod tests {
                 endpoint: Some(EndpointId::from_u128(3)),
                 event_type: Some("order.paid".parse().unwrap()),
                 key: Some("k".parse().unwrap()),
+                reason: Some(ClosedReason::Dead(DeadReason::AttemptsExhausted)),
+                status: Some(503),
+                failure: Some(Failure::Timeout),
                 created: Period { from: Some(Timestamp::from_millis(1)), before: None },
             },
             rate_per_s: Some(50),
@@ -136,6 +139,9 @@ mod tests {
                 "endpoint": "ep_00000000000000000000000003",
                 "event_type": "order.paid",
                 "key": "k",
+                "reason": "attempts_exhausted",
+                "status": 503,
+                "failure": "timeout",
                 "created": {"from": 1, "before": null},
             },
             "rate_per_s": 50,
@@ -152,12 +158,32 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_of_before_previews_were_stored_is_read() {
+    fn a_replay_of_an_earlier_version_is_read() {
         let mut stored = serde_json::to_value(replay()).unwrap();
         stored.as_object_mut().unwrap().remove("preview");
+        let filter = stored["filter"].as_object_mut().unwrap();
+        for added in ["reason", "status", "failure"] {
+            filter.remove(added).unwrap();
+        }
         stored["progress"] = serde_json::json!({"matched": 3, "done": 2, "refused": 1});
         let read: Replay = serde_json::from_value(stored).unwrap();
         assert_eq!((read.preview, read.progress.looked_at, read.progress.took_ms), (vec![], 0, 0));
+        let DeliveryFilter { reason, status, failure, .. } = read.filter;
+        assert_eq!((reason, status, failure), (None, None, None));
+    }
+
+    #[test]
+    fn both_kinds_of_reasons_read_back_by_their_names() {
+        let reasons = [
+            (ClosedReason::Dead(DeadReason::Expired), "expired"),
+            (ClosedReason::Discarded(DiscardReason::EndpointRemoved), "endpoint_removed"),
+        ];
+        for (reason, name) in reasons {
+            assert_eq!(serde_json::to_value(reason).unwrap(), name);
+            assert_eq!(serde_json::from_value::<ClosedReason>(name.into()).unwrap(), reason);
+        }
+        let problem = serde_json::from_value::<ClosedReason>("broken".into()).unwrap_err();
+        assert!(problem.to_string().contains("`attempts_exhausted`"), "{problem}");
     }
 
     #[test]

@@ -83,10 +83,17 @@ pub trait Sources: Send + Sync {
 
     /// Lets a role of the store's database call `railpost_emit` for a tenant, in place of any other
     /// tenant. Only a PostgreSQL store has that function.
-    async fn grant_emit(&self, role: &str, tenant: &TenantId) -> Result<()>;
+    ///
+    /// The audit entry is in the same commit.
+    async fn grant_emit(
+        &self,
+        role: &str,
+        tenant: &TenantId,
+        audit: Option<AuditEntry>,
+    ) -> Result<()>;
 
-    /// Takes that back. A role that never had it is no error.
-    async fn revoke_emit(&self, role: &str) -> Result<()>;
+    /// Takes that back, with the audit entry in the same commit. A role that never had it is no error.
+    async fn revoke_emit(&self, role: &str, audit: Option<AuditEntry>) -> Result<()>;
 
     /// Which roles may, each with its tenant, by name.
     async fn emit_grants(&self) -> Result<Vec<(String, TenantId)>>;
@@ -209,9 +216,9 @@ pub struct SourceFields {
     /// The event's type.
     #[serde(rename = "type")]
     pub event_type: Option<String>,
-    /// What orders it.
+    /// Its key.
     pub key: Option<String>,
-    /// What kind of bytes its payload has.
+    /// The content type of its payload.
     pub content_type: Option<String>,
     /// The version of its type's schema.
     pub schema_version: Option<i64>,
@@ -283,8 +290,27 @@ pub struct ParkedQuery {
     pub source: SourceName,
     /// Only those that were refused, without those that wait behind them.
     pub refused_only: bool,
+    /// Only those that were refused with this code.
+    pub code: Option<String>,
+    /// Only those whose row has this tenant.
+    pub tenant: Option<String>,
     /// Which part.
     pub page: PageRequest,
+}
+
+impl ParkedQuery {
+    /// All rows of a source.
+    pub fn of(source: SourceName, page: PageRequest) -> Self {
+        Self { source, refused_only: false, code: None, tenant: None, page }
+    }
+
+    /// Whether the list shows a row of its source.
+    pub(crate) fn matches(&self, row: &ParkedRow) -> bool {
+        let code = row.refusal.as_ref().map(|refusal| &refusal.code);
+        (code.is_some() || !self.refused_only)
+            && self.code.as_ref().is_none_or(|wanted| code == Some(wanted))
+            && self.tenant.as_ref().is_none_or(|tenant| row.fields.tenant.as_ref() == Some(tenant))
+    }
 }
 
 /// A parked row, without its payload.

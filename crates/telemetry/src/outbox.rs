@@ -29,9 +29,9 @@ pub struct SourceSample {
     pub pending: u64,
     /// Age of the oldest row of the last batch.
     pub lag_seconds: f64,
-    /// How often the clock made the reader look.
+    /// Reads because the poll interval was over.
     pub wakes_by_poll: u64,
-    /// How often a notification, the log or a person did.
+    /// Reads after a notification, a change in the log, or a command.
     pub wakes_by_notify: u64,
     /// The replication slot, if it has one.
     pub slot: Option<SlotSample>,

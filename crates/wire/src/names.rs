@@ -81,7 +81,7 @@ pub struct Key(Arc<str>);
 shared_text!(Key, {
     "minLength": 1,
     "maxLength": KEY_LEN_MAX,
-    "description": "What orders events: 1 to 256 bytes of UTF-8."
+    "description": "The key of events, which orders them: 1 to 256 bytes of UTF-8."
 });
 
 impl Key {

@@ -13,8 +13,8 @@ use std::{array, time::Duration};
 ///
 /// A request may carry two forms of signature. These rules say which one counts:
 ///
-/// 1. With a `webhook-signature` header, the standard form alone counts: its id and timestamp headers
-///    must be there, and a failure is final.
+/// 1. With a `webhook-signature` header, only the standard form is checked: its id and timestamp headers
+///    must be there, and if it does not match, the request is refused.
 /// 2. Without one, `X-Webhook-Signature` counts, unless the verifier is [`Verifier::standard_only`].
 /// 3. With neither, the request is refused for the missing `webhook-signature`.
 ///

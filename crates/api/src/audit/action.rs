@@ -38,6 +38,7 @@ actions! {
     EndpointPause = "endpoint.pause",
     EndpointResume = "endpoint.resume",
     EndpointTest = "endpoint.test",
+    EndpointProbe = "endpoint.probe",
     SecretCreate = "secret.create",
     SecretRotate = "secret.rotate",
     SecretReveal = "secret.reveal",

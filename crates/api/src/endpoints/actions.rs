@@ -1,7 +1,7 @@
 //! Actions on an endpoint.
 
 use http::Method;
-use railpost_engine::{EndpointStatus, Plan};
+use railpost_engine::{BreakerState, EndpointStatus, Health, Plan, WaitReason};
 use railpost_store::{
     AcceptBatch, Endpoint, Event, RedeliverBatch, TEST_EVENT_TYPE, Write, is_test_type,
 };
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{EndpointView, audit_action, commit_change, find, find_served};
+use super::{EndpointView, audit_action, changes, commit_change, find, find_served};
 use crate::answer::{Accepted, Json};
 use crate::audit::Action;
 use crate::auth::Needs;
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
             post.clone(),
             "/v1/tenants/{tenant}/endpoints/{endpoint}/resume",
             Manage,
-            "Resume an endpoint that is paused or switched off",
+            "Resume an endpoint that is paused, switched off or waiting",
             resume,
         ),
         Route::new(
@@ -63,7 +63,47 @@ pub(crate) async fn pause(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EndpointView>, Problem> {
-    switch(&ctx, &path, EndpointStatus::Paused, Action::EndpointPause).await
+    let before = find_served(&ctx, &path).await?;
+    let after = switched(&ctx, &before, EndpointStatus::Paused);
+    let write = Write::SetEndpointStatus(after.id, after.status);
+    commit_change(&ctx, write, Action::EndpointPause, &before, after).await
+}
+
+/// An endpoint that was resumed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct EndpointResumed {
+    #[serde(flatten)]
+    pub(crate) endpoint: EndpointView,
+    /// What that did.
+    pub(crate) resumed: Resumed,
+}
+
+/// What resuming an endpoint did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Resumed {
+    /// It was paused or switched off and is sent to again.
+    SwitchedOn,
+    /// Its breaker was open: the next delivery goes at once, and if it is acknowledged, sending goes on.
+    HalfOpen,
+    /// Its receiver had asked to wait: sending goes on at once.
+    RetryAfterLifted,
+    /// It was active, or its probe was in flight.
+    NothingToDo,
+}
+
+impl Resumed {
+    /// What ending a wait did to an endpoint that was doing like this before.
+    fn of_wait(before: Option<&Health>) -> Self {
+        let reason = before.and_then(|health| health.wait).map(|wait| wait.reason);
+        let is_open = |health: &Health| matches!(health.breaker, BreakerState::Open { .. });
+        match reason {
+            Some(WaitReason::Breaker) => Resumed::HalfOpen,
+            Some(WaitReason::RetryAfter) if before.is_some_and(is_open) => Resumed::HalfOpen,
+            Some(WaitReason::RetryAfter) => Resumed::RetryAfterLifted,
+            Some(WaitReason::Probe) | None => Resumed::NothingToDo,
+        }
+    }
 }
 
 pub(crate) async fn resume(
@@ -71,25 +111,39 @@ pub(crate) async fn resume(
     path: OfEndpoint,
     _: NoQuery,
     _: NoBody,
-) -> Result<Json<EndpointView>, Problem> {
-    switch(&ctx, &path, EndpointStatus::Active, Action::EndpointResume).await
+) -> Result<Json<EndpointResumed>, Problem> {
+    let before = find(&ctx, &path).await?;
+    let served = ctx.app.dispatcher.health(before.id).await?;
+    let is_on = |status| status == EndpointStatus::Active;
+    if is_on(before.status) && served.is_none_or(|served| is_on(served.health.status)) {
+        return end_wait(&ctx, before).await;
+    }
+    let after = switched(&ctx, &before, EndpointStatus::Active);
+    let write = Write::SetEndpointStatus(after.id, after.status);
+    let audit_action = audit_action(Action::EndpointResume, &after)
+        .with_changes(changes::between(&before, &after));
+    let answer = EndpointResumed { endpoint: after.into(), resumed: Resumed::SwitchedOn };
+    ctx.commit(vec![write], audit_action, Json(answer)).await
 }
 
-async fn switch(
-    ctx: &Ctx,
-    path: &OfEndpoint,
-    status: EndpointStatus,
-    action: Action,
-) -> Result<Json<EndpointView>, Problem> {
-    let before = find_served(ctx, path).await?;
+/// Ends the wait of an endpoint that is switched on. Nothing of that is stored but who did it.
+async fn end_wait(ctx: &Ctx, endpoint: Endpoint) -> Result<Json<EndpointResumed>, Problem> {
+    let before = ctx.app.dispatcher.end_wait(endpoint.id).await?.map(|served| served.health);
+    let resumed = Resumed::of_wait(before.as_ref());
+    let mut audit_action = audit_action(Action::EndpointResume, &endpoint);
+    audit_action.detail["resumed"] = json!(resumed);
+    let failing_since = before.map_or(endpoint.failing_since, |health| health.failing_since);
+    let endpoint = EndpointView::from(Endpoint { failing_since, ..endpoint });
+    ctx.commit(Vec::new(), audit_action, Json(EndpointResumed { endpoint, resumed })).await
+}
+
+/// The endpoint with another status.
+fn switched(ctx: &Ctx, before: &Endpoint, status: EndpointStatus) -> Endpoint {
     let failing_since = before.failing_since.filter(|_| status != EndpointStatus::Active);
-    let updated_at = ctx.now();
-    let after = Endpoint { status, failing_since, updated_at, ..before.clone() };
-    let write = Write::SetEndpointStatus(after.id, status);
-    commit_change(ctx, write, action, &before, after).await
+    Endpoint { status, failing_since, updated_at: ctx.now(), ..before.clone() }
 }
 
-/// What a test event is like.
+/// A test event.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = json!({ "type": "railpost.test.order", "payload": { "order": 17 } }))]
@@ -125,7 +179,9 @@ pub(crate) async fn test(
     let endpoint = find(&ctx, &path).await?;
     let event = test_event(&ctx, new)?;
     let (tenant, id) = (path.tenant.clone(), event.id.clone());
-    let batch = AcceptBatch { tenant: tenant.clone(), events: vec![event], idempotency: None };
+    let accepted_by = ctx.caller.accepted_by();
+    let (to, events) = (tenant.clone(), vec![event]);
+    let batch = AcceptBatch { tenant: to, events, accepted_by, idempotency: None };
     ctx.app.dispatcher.accept(batch).await?;
     let orders = vec![(id.clone(), endpoint.id)];
     let audit = Some(ctx.audit_entry(audit_action(Action::EndpointTest, &endpoint)));
@@ -138,7 +194,7 @@ pub(crate) async fn test(
     ctx.remember(answer).await
 }
 
-fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
+pub(super) fn test_event(ctx: &Ctx, new: NewTest) -> Result<Event, Problem> {
     let own = || TEST_EVENT_TYPE.parse().expect("it is an event type");
     let event_type = new.event_type.unwrap_or_else(own);
     if !is_test_type(&event_type) {

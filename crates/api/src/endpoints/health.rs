@@ -39,9 +39,9 @@ pub(crate) struct EndpointHealth {
     pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
-    /// What its breaker does; nothing while another node or none serves it.
+    /// The state of its breaker; `null` while this server does not serve the endpoint.
     pub(crate) breaker: Option<BreakerView>,
-    /// Until when its receiver asked to be left alone.
+    /// Until when its receiver asked for a pause, with `Retry-After`.
     pub(crate) held_until: Option<Time>,
     /// Attempts in flight.
     pub(crate) in_flight: u64,
@@ -61,12 +61,12 @@ pub(crate) struct EndpointHealth {
     pub(crate) oldest_open_at: Option<Time>,
     /// How long ago that was, in seconds.
     pub(crate) oldest_open_age_s: u64,
-    /// How far sending is behind accepting, in seconds: the age of the oldest open delivery while any
-    /// waits to be sent. What is held waits for a person, and alone it is no lag.
+    /// How far sending is behind accepting, in seconds: the age of the oldest open delivery while any waits
+    /// to be sent. Held dead letters wait for a person; if nothing else is open, the lag is 0.
     pub(crate) lag_s: u64,
 }
 
-/// What a breaker does.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[schemars(rename = "Breaker")]

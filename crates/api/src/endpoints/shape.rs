@@ -30,7 +30,7 @@ pub(crate) struct EndpointFields {
     #[serde(default = "all_types")]
     #[schemars(schema_with = "crate::bounds::event_type_filters")]
     pub(super) types: Vec<EventTypeFilter>,
-    /// How it is delivered to. Fields that are left out have their defaults.
+    /// Its policy. Fields that are left out have their defaults.
     #[serde(default)]
     #[schemars(with = "Policy")]
     pub(super) policy: PolicyFields,
@@ -38,7 +38,7 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     pub(super) envelope: Envelope,
     /// Deliver payloads of more bytes than this as a reference, in the thin envelope, whatever `envelope`
-    /// says: 0 to 1048576. Nothing means that all are delivered as `envelope` says.
+    /// says: 0 to 1048576. `null`: all are delivered as `envelope` says.
     #[serde(default)]
     #[schemars(range(max = 1_048_576))]
     pub(super) thin_above: Option<u32>,
@@ -52,7 +52,7 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::optional_pem")]
     pub(super) authorities_pem: Option<String>,
-    /// The longest that one attempt may take; nothing means the server's default.
+    /// The longest that one attempt may take; `null` means the server's default.
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::timeout")]
     pub(super) timeout: Option<Span>,
@@ -111,9 +111,9 @@ impl FromMembers for EndpointInput {
 impl merge::Settings for EndpointInput {
     const CHANGE: (&'static str, &'static str) = (
         "EndpointChange",
-        "What is to change about an endpoint: a JSON merge patch. What is left out stays, at every depth; \
-         `null` takes away what may be absent, and sets anything else back to its default. Another `strategy` \
-         of `backoff` begins with nothing of the one before.",
+        "Changes of an endpoint: a JSON merge patch. Fields that are left out stay as they are, at every depth. \
+         `null` removes an optional field, and sets any other field to its default. With another `strategy` of \
+         `backoff`, the fields of the old one are dropped.",
     );
 
     fn beside(schemas: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
@@ -129,7 +129,7 @@ impl merge::Settings for EndpointInput {
     }
 }
 
-/// An endpoint that is to be created.
+/// A new endpoint.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[schemars(example = example_endpoint())]
@@ -249,7 +249,7 @@ impl EndpointView {
 pub(crate) struct EndpointCreated {
     #[serde(flatten)]
     pub(crate) endpoint: EndpointView,
-    /// Its secret. The value is shown here and not again, unless someone asks for it by name.
+    /// Its secret, with the value. `reveal` shows the value again.
     pub(crate) secret: SecretCreated,
 }
 

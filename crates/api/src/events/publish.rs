@@ -298,7 +298,9 @@ async fn accept<A: crate::answer::Answer>(
     let stored = receipts.clone();
     let body = move |outcomes: &[EventOutcome]| answer(stored(outcomes)).to_bytes();
     let idempotency = ctx.accept_record(A::STATUS, events.len(), Arc::new(body));
-    let accepted = ctx.app.dispatcher.accept(AcceptBatch { tenant, events, idempotency }).await?;
+    let accepted_by = ctx.caller.accepted_by();
+    let batch = AcceptBatch { tenant, events, accepted_by, idempotency };
+    let accepted = ctx.app.dispatcher.accept(batch).await?;
     let outcomes: Vec<EventOutcome> = accepted.iter().map(EventOutcome::from).collect();
     Ok(answer(receipts(&outcomes)))
 }

@@ -5,8 +5,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue, Method, header};
 use railpost_engine::Time;
-use railpost_store::{Event, EventHead, EventQuery, RedeliverBatch, StoredEvent};
-use railpost_wire::{ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use railpost_store::{
+    AcceptedBy, Event, EventDetails, EventHead, EventQuery, RedeliverBatch, StateCounts,
+    StoredEvent,
+};
+use railpost_wire::{ApiKeyId, ContentType, EndpointId, EventId, EventType, Key, TenantId};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,7 +22,7 @@ use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::{JsonBody, NoBody};
 use crate::call::{AuditAction, Ctx};
-use crate::deliveries::{DeliveryView, period};
+use crate::deliveries::{self, DeliveryView, period};
 use crate::path::{OfEvent, OfTenant};
 use crate::problem::Problem;
 use crate::query::{ListPage, NoQuery, PagedQuery};
@@ -74,9 +78,9 @@ pub(crate) struct EventHeadView {
     /// Its type.
     #[serde(rename = "type")]
     pub(crate) event_type: EventType,
-    /// What orders it.
+    /// Its key.
     pub(crate) key: Option<Key>,
-    /// What kind of bytes its payload is.
+    /// The content type of its payload.
     pub(crate) content_type: ContentType,
     /// How many bytes it is.
     pub(crate) payload_bytes: usize,
@@ -86,11 +90,108 @@ pub(crate) struct EventHeadView {
     pub(crate) time: Time,
     /// When it was accepted.
     pub(crate) accepted_at: Time,
+    /// How many of its deliveries are in which state.
+    pub(crate) deliveries: StateCountsView,
+    /// Who brought it; nothing if it was accepted before that was written down.
+    pub(crate) accepted_by: Option<AcceptedByView>,
 }
 
-impl From<EventHead> for EventHeadView {
-    fn from(head: EventHead) -> Self {
+/// How many deliveries of an event are in which state.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "StateCounts")]
+pub(crate) struct StateCountsView {
+    /// Waiting for their turn.
+    pub(crate) pending: u64,
+    /// Being sent, where that is recorded before they leave.
+    pub(crate) in_flight: u64,
+    /// Waiting for a retry.
+    pub(crate) waiting: u64,
+    /// Acknowledged.
+    pub(crate) delivered: u64,
+    /// Dead letters that hold a lane.
+    pub(crate) held: u64,
+    /// Dead letters that hold none.
+    pub(crate) dead: u64,
+    /// Discarded.
+    pub(crate) discarded: u64,
+}
+
+impl From<StateCounts> for StateCountsView {
+    fn from(counts: StateCounts) -> Self {
+        let StateCounts { pending, in_flight, waiting, delivered, held, dead, discarded } = counts;
+        Self { pending, in_flight, waiting, delivered, held, dead, discarded }
+    }
+}
+
+/// Who brought an event.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(rename = "AcceptedBy")]
+pub(crate) enum AcceptedByView {
+    /// A request with this API key.
+    Key {
+        /// Its id.
+        id: ApiKeyId,
+        /// Its name; nothing if it is gone with its tenant.
+        name: Option<String>,
+    },
+    /// The relay.
+    Source {
+        /// The source's name.
+        name: String,
+    },
+}
+
+/// What a page of events shows beside its rows.
+pub(crate) struct PageDetails {
+    events: FxHashMap<EventId, EventDetails>,
+    /// The names of the API keys that brought them.
+    keys: FxHashMap<ApiKeyId, String>,
+}
+
+impl PageDetails {
+    /// The details of a page with these events: at most as many as a page may have.
+    pub(crate) async fn of(
+        ctx: &Ctx,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Self, Problem> {
+        let found = ctx.app.store.event_details(tenant, events).await?;
+        let events: FxHashMap<EventId, EventDetails> = found.into_iter().collect();
+        let mut keys = FxHashMap::default();
+        for details in events.values() {
+            if let Some(AcceptedBy::Key(id)) = details.accepted_by
+                && !keys.contains_key(&id)
+            {
+                // A page has few keys: those that publish.
+                let key = ctx.app.store.api_key(id).await?;
+                keys.insert(id, key.map(|key| key.name).unwrap_or_default());
+            }
+        }
+        Ok(Self { events, keys })
+    }
+
+    fn deliveries(&self, event: &EventId) -> StateCountsView {
+        self.events.get(event).map(|details| details.states).unwrap_or_default().into()
+    }
+
+    fn accepted_by(&self, event: &EventId) -> Option<AcceptedByView> {
+        Some(match self.events.get(event)?.accepted_by.as_ref()? {
+            AcceptedBy::Key(id) => {
+                let name = self.keys.get(id).filter(|name| !name.is_empty()).cloned();
+                AcceptedByView::Key { id: *id, name }
+            }
+            AcceptedBy::Source(name) => AcceptedByView::Source { name: name.to_string() },
+        })
+    }
+}
+
+impl EventHeadView {
+    /// The event as it is shown on a page with these details.
+    pub(crate) fn of(head: EventHead, details: &PageDetails) -> Self {
         Self {
+            deliveries: details.deliveries(&head.id),
+            accepted_by: details.accepted_by(&head.id),
             id: head.id,
             event_type: head.event_type,
             key: head.key,
@@ -123,22 +224,14 @@ pub(crate) struct EventView {
     pub(crate) cloudevent: Option<AttributesView>,
 }
 
-impl From<StoredEvent> for EventView {
-    fn from(StoredEvent { accepted_at, event, .. }: StoredEvent) -> Self {
+impl EventView {
+    fn of(stored: StoredEvent, details: &PageDetails) -> Self {
+        let head = EventHeadView::of(EventHead::from(&stored), details);
+        let event = stored.event;
         let cloudevent = AttributesView::of(&event);
         let json = event.content_type.is_json().then(|| serde_json::from_slice(&event.payload));
         let payload = json.and_then(Result::ok);
         let payload_base64 = payload.is_none().then(|| STANDARD.encode(&event.payload));
-        let head = EventHeadView {
-            id: event.id,
-            event_type: event.event_type,
-            key: event.key,
-            content_type: event.content_type,
-            payload_bytes: event.payload.len(),
-            schema_version: event.schema_version,
-            time: event.time.into(),
-            accepted_at: accepted_at.into(),
-        };
         Self { head, payload, payload_base64, traceparent: event.traceparent, cloudevent }
     }
 }
@@ -152,9 +245,9 @@ pub(crate) struct EventFilter {
     pub(crate) event_type: Option<EventType>,
     /// With this key only.
     pub(crate) key: Option<Key>,
-    /// Accepted at or after this instant only.
+    /// Only those accepted at or after this time.
     pub(crate) created_after: Option<Time>,
-    /// Accepted before this instant only.
+    /// Only those accepted before this time.
     pub(crate) created_before: Option<Time>,
 }
 
@@ -169,7 +262,7 @@ pub(crate) struct EventDeliveries {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Redeliver {
-    /// To this endpoint, whether it had the event or not.
+    /// The endpoint, whether or not it got the event before.
     pub(crate) endpoint: EndpointId,
 }
 
@@ -192,7 +285,11 @@ pub(crate) async fn list(
     let EventFilter { event_type, key, created_after, created_before } = query.filter;
     let accepted = period(created_after, created_before);
     let query = EventQuery { tenant: path.tenant, event_type, key, accepted, page: query.page };
-    Ok(Json(ListPage::of(ctx.app.store.events(query).await?, EventHeadView::from)))
+    let tenant = query.tenant.clone();
+    let listing = ctx.app.store.events(query).await?;
+    let ids = listing.items.iter().map(|head| head.id.clone()).collect();
+    let details = PageDetails::of(&ctx, &tenant, ids).await?;
+    Ok(Json(ListPage::of(listing, |head| EventHeadView::of(head, &details))))
 }
 
 pub(crate) async fn show(
@@ -201,7 +298,9 @@ pub(crate) async fn show(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Json<EventView>, Problem> {
-    Ok(Json(find(&ctx, &path.tenant, &path.event).await?.into()))
+    let stored = find(&ctx, &path.tenant, &path.event).await?;
+    let details = PageDetails::of(&ctx, &path.tenant, vec![path.event]).await?;
+    Ok(Json(EventView::of(stored, &details)))
 }
 
 pub(crate) async fn payload(
@@ -221,7 +320,7 @@ pub(crate) async fn deliveries(
 ) -> Result<Json<EventDeliveries>, Problem> {
     find(&ctx, &path.tenant, &path.event).await?;
     let items = ctx.app.store.deliveries_of(&path.tenant, &path.event).await?;
-    Ok(Json(EventDeliveries { items: items.into_iter().map(DeliveryView::from).collect() }))
+    Ok(Json(EventDeliveries { items: deliveries::views(&ctx, items).await? }))
 }
 
 pub(crate) async fn redeliver(
@@ -264,7 +363,11 @@ pub(crate) async fn check_target(
     }
 }
 
-async fn find(ctx: &Ctx, tenant: &TenantId, id: &EventId) -> Result<StoredEvent, Problem> {
+pub(crate) async fn find(
+    ctx: &Ctx,
+    tenant: &TenantId,
+    id: &EventId,
+) -> Result<StoredEvent, Problem> {
     ctx.app.store.event(tenant, id).await?.ok_or_else(|| Problem::not_found("event", id))
 }
 

@@ -236,7 +236,8 @@ impl Publisher {
     /// Goes on to its end when the client goes away: what is committed must reach the dispatcher too.
     async fn commit(&mut self, events: Vec<Event>) -> Result<Vec<Receipt>, Problem> {
         let ids: Vec<_> = events.iter().map(|event| event.id.clone()).collect();
-        let batch = AcceptBatch { tenant: self.tenant.clone(), events, idempotency: None };
+        let (tenant, accepted_by) = (self.tenant.clone(), self.ctx.caller.accepted_by());
+        let batch = AcceptBatch { tenant, events, accepted_by, idempotency: None };
         let dispatcher = self.ctx.app.dispatcher.clone();
         let accepted = tokio::spawn(async move { dispatcher.accept(batch).await });
         let receipts = accepted.await.map_err(|_| defect())?;

@@ -106,6 +106,11 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ),
     (
         "GET",
+        "/v1/tenants/{tenant}/endpoints/{endpoint}/attempts",
+        "The latest attempts at the endpoint, the newest first, each with its delivery and what came back.",
+    ),
+    (
+        "GET",
         "/v1/tenants/{tenant}/endpoints/{endpoint}/schedule",
         "When each attempt of a delivery would start that fails every time. Nothing is sent.",
     ),
@@ -117,13 +122,22 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/tenants/{tenant}/endpoints/{endpoint}/resume",
-        "The endpoint is active. Earlier failures do not count, and sending ramps up from one attempt at a time.",
+        "`resumed` says what was done: an endpoint that was switched off is on, and sending ramps up from one \
+         attempt at a time; or the open breaker lets one attempt through at once; or the pause that the receiver \
+         asked for is over; or there was nothing to do.",
     ),
     (
         "POST",
         "/v1/tenants/{tenant}/endpoints/{endpoint}/test",
         "A test event is stored, with one delivery to this endpoint. The delivery waits for the breaker and the \
          limits like any other: follow it with `GET …/deliveries/{delivery}`.",
+    ),
+    (
+        "POST",
+        "/v1/tenants/{tenant}/endpoints/{endpoint}/probe",
+        "The request was sent and this came back. `succeeded` says whether it was acknowledged; if not, `status` or \
+         `failure` says why. Nothing is stored but an audit entry, and the endpoint's state is as before: `advice` \
+         says whether to resume it.",
     ),
     (
         "GET",
@@ -202,6 +216,24 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "A new delivery of the event to this endpoint is stored, at the end of its lane. The event id is the same; \
          attempts carry `X-Replay: true`.",
     ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/events/{event}/story",
+        "Everything that happened to the event, the earliest first, and the endpoints that it did not match. \
+         `left_off` counts entries beyond the first 1,000.",
+    ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/find",
+        "What was found in the tenant: up to 20 of each kind, each with the field that matched. An empty list means \
+         that nothing matches.",
+    ),
+    (
+        "GET",
+        "/v1/find",
+        "What was found in all tenants: up to 20 of each kind, each with the field that matched. An empty list means \
+         that nothing matches.",
+    ),
     // Deliveries, lanes and dead letters.
     (
         "GET",
@@ -219,6 +251,12 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "/v1/tenants/{tenant}/deliveries/{delivery}/discard",
         "The delivery is closed and is not sent again; its lane continues. If an attempt is in flight, the delivery \
          is discarded when that attempt ends, unless it is acknowledged.",
+    ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/lanes/open",
+        "Lanes with anything open, as the engine has them just now: how many are in which state, and the first of \
+         them with what each waits for.",
     ),
     (
         "GET",

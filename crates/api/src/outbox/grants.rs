@@ -123,15 +123,16 @@ async fn put(
     JsonBody(new): JsonBody<NewGrant>,
 ) -> Result<Json<GrantView>, Problem> {
     let (role, tenant) = (path.role.0, new.tenant);
-    ctx.app.store.grant_emit(&role, &tenant).await?;
-    let audit_action = audit_action(Action::OutboxGrant, &role, &tenant);
-    ctx.commit(Vec::new(), audit_action, Json(GrantView { role, tenant })).await
+    let audit = ctx.audit_entry(audit_action(Action::OutboxGrant, &role, &tenant));
+    ctx.app.store.grant_emit(&role, &tenant, Some(audit)).await?;
+    ctx.remember(Json(GrantView { role, tenant })).await
 }
 
 async fn remove(ctx: Ctx, path: OfRole, _: NoQuery, _: NoBody) -> Result<NoContent, Problem> {
     let GrantView { role, tenant } = find(&ctx, path.role.0).await?;
-    ctx.app.store.revoke_emit(&role).await?;
-    ctx.commit(Vec::new(), audit_action(Action::OutboxRevoke, &role, &tenant), NoContent).await
+    let audit = ctx.audit_entry(audit_action(Action::OutboxRevoke, &role, &tenant));
+    ctx.app.store.revoke_emit(&role, Some(audit)).await?;
+    ctx.remember(NoContent).await
 }
 
 fn audit_action(action: Action, role: &str, tenant: &TenantId) -> AuditAction {

@@ -20,7 +20,7 @@ use crate::audit::Action;
 use crate::auth::Needs;
 use crate::body::NoBody;
 use crate::call::{AuditAction, Ctx};
-use crate::limits::{PARKED_PAGES_MAX, RETRY_ALL_ROUNDS_MAX};
+use crate::limits::RETRY_ALL_ROUNDS_MAX;
 use crate::path::{OfParkedRow, OfSource};
 use crate::problem::Problem;
 use crate::query::{ListPage, NoQuery, PagedQuery};
@@ -82,7 +82,7 @@ pub(crate) struct ParkedRowView {
     number: u64,
     /// When it was parked.
     parked_at: Time,
-    /// Why it was refused; nothing if it only waits behind another row of its key.
+    /// Why it was refused; `null` if it only waits behind another row of its key.
     refusal: Option<RefusalView>,
     /// Whether it is to be handed over again.
     released: bool,
@@ -95,9 +95,9 @@ pub(crate) struct ParkedRowView {
     /// The event's type.
     #[serde(rename = "type")]
     event_type: Option<String>,
-    /// What orders it.
+    /// Its key.
     key: Option<String>,
-    /// What kind of bytes its payload has.
+    /// The content type of its payload.
     content_type: Option<String>,
     /// The version of its type's schema.
     schema_version: Option<i64>,
@@ -146,7 +146,7 @@ pub(crate) struct ParkedFilter {
     tenant: Option<String>,
 }
 
-/// What a command was about.
+/// What a command did.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ParkedCommand")]
 pub(crate) struct CommandView {
@@ -163,18 +163,11 @@ async fn list(
     find(&ctx, &path.source.0).await?;
     let PagedQuery { filter, page } = query;
     filter.check()?;
-    let refused_only = filter.refused || filter.reason.is_some();
-    let mut query = ParkedQuery { source: path.source.0, refused_only, page };
-    let mut pages = 0;
-    loop {
-        let mut listing = ctx.app.store.parked_rows(query.clone()).await?;
-        listing.items.retain(|row| filter.shows(row));
-        pages += 1;
-        if !listing.items.is_empty() || listing.next.is_none() || pages == PARKED_PAGES_MAX {
-            return Ok(Json(ListPage::of(listing, ParkedRowView::from)));
-        }
-        query.page.after = listing.next;
-    }
+    let ParkedFilter { refused, reason, tenant } = filter;
+    let source = path.source.0;
+    let query = ParkedQuery { source, refused_only: refused, code: reason, tenant, page };
+    let listing = ctx.app.store.parked_rows(query).await?;
+    Ok(Json(ListPage::of(listing, ParkedRowView::from)))
 }
 
 impl ParkedFilter {
@@ -186,12 +179,6 @@ impl ParkedFilter {
             }
         }
         Ok(())
-    }
-
-    fn shows(&self, row: &ParkedRow) -> bool {
-        let code = row.refusal.as_ref().map(|refusal| &refusal.code);
-        self.reason.as_ref().is_none_or(|reason| code == Some(reason))
-            && self.tenant.as_ref().is_none_or(|tenant| row.fields.tenant.as_ref() == Some(tenant))
     }
 }
 

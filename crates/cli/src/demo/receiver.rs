@@ -24,6 +24,8 @@ const ARRIVALS_MAX: usize = 500;
 /// How a receiver misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behaviour {
+    /// Takes everything.
+    Steady,
     /// Refuses the first two attempts of each event with 503.
     Flaky,
     /// Does the work, but its answer to the first attempt is lost.
@@ -48,6 +50,8 @@ pub(super) struct DemoRequest {
     pub(super) status: u16,
     /// Whether the event had been applied before: it was ignored.
     pub(super) is_duplicate: bool,
+    /// What it came with.
+    pub(super) headers: Vec<(String, String)>,
 }
 
 /// A receiver that runs until it is dropped.
@@ -61,7 +65,7 @@ pub(super) struct Receiver {
 #[derive(Debug)]
 struct ReceiverState {
     behaviour: Behaviour,
-    began: Instant,
+    outage_began: Mutex<Instant>,
     fixed: AtomicBool,
     bucket: Mutex<(Instant, u32)>,
     applied: Mutex<BTreeSet<String>>,
@@ -78,7 +82,7 @@ impl Receiver {
         let url = format!("http://{}/{name}", listener.local_addr().map_err(failed)?);
         let state = Arc::new(ReceiverState {
             behaviour,
-            began: Instant::now(),
+            outage_began: Mutex::new(Instant::now()),
             fixed: AtomicBool::new(false),
             bucket: Mutex::new((Instant::now(), 0)),
             applied: Mutex::default(),
@@ -94,6 +98,12 @@ impl Receiver {
         let mut requests = self.state.requests.subscribe();
         let found = requests.wait_for(|requests| wanted(requests)).await;
         found.map(|requests| requests.clone()).unwrap_or_default()
+    }
+
+    /// Lets the time that the receiver is down begin.
+    pub(super) fn begin_outage(&self) {
+        let began = &self.state.outage_began;
+        *began.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Fixes the receiver's permanent failure, or breaks it again.
@@ -149,6 +159,7 @@ fn demo_request(headers: &HeaderMap) -> DemoRequest {
         attempt: text("x-attempt").parse().unwrap_or(1),
         status: 0,
         is_duplicate: false,
+        headers: headers.keys().map(|name| (name.to_string(), text(name.as_str()))).collect(),
     }
 }
 
@@ -163,7 +174,7 @@ impl ReceiverState {
                 self.apply(received);
                 (StatusCode::BAD_GATEWAY, "the work is done, the answer got lost")
             }
-            Behaviour::Down(how_long) if self.began.elapsed() < how_long => {
+            Behaviour::Down(how_long) if self.down_since().elapsed() < how_long => {
                 (StatusCode::SERVICE_UNAVAILABLE, "down")
             }
             Behaviour::Poisoned(key) if received.key == key && !fixed => {
@@ -172,6 +183,10 @@ impl ReceiverState {
             Behaviour::RateLimiting if !self.takes() => (StatusCode::TOO_MANY_REQUESTS, "slower"),
             _ => (StatusCode::OK, "thank you"),
         }
+    }
+
+    fn down_since(&self) -> Instant {
+        *self.outage_began.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn takes(&self) -> bool {

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use super::DemoError;
 use super::application::Death;
 use super::receiver::DemoRequest;
+use super::request::explained;
 use super::world::{DemoWorld, POISONED_KEY};
 
 /// One scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scene {
+    OneRequest,
     RetryWithBackoff,
     HeadOfLine,
     OtherKeysFlow,
@@ -23,7 +25,8 @@ pub(super) enum Scene {
     BackFromDown,
 }
 
-pub(super) const ALL: [Scene; 11] = [
+pub(super) const ALL: [Scene; 12] = [
+    Scene::OneRequest,
     Scene::RetryWithBackoff,
     Scene::HeadOfLine,
     Scene::OtherKeysFlow,
@@ -41,9 +44,10 @@ impl Scene {
     /// What to watch.
     pub(super) fn line(self) -> String {
         match self {
+            Scene::OneRequest => "one event goes to the steady receiver. This is the request that arrives.".to_owned(),
             Scene::RetryWithBackoff => "an event goes to the flaky receiver, which fails twice. Railpost retries, each time after a longer wait.".to_owned(),
             Scene::HeadOfLine => "three events of one key. The first fails for now; the other two wait behind it.".to_owned(),
-            Scene::OtherKeysFlow => "meanwhile other keys continue: a waiting lane delays no other lane.".to_owned(),
+            Scene::OtherKeysFlow => "the same once more, and at the same time events of four other keys: a waiting lane delays no other lane.".to_owned(),
             Scene::DuplicateIgnored => "the forgetful receiver processes the event, but its answer is lost. The event is sent again, with the same id.".to_owned(),
             Scene::RateLimited => "the rate-limiting receiver answers 429 with Retry-After. Railpost waits that long.".to_owned(),
             Scene::Slow => "the slow receiver takes a second for each event; one key keeps its order.".to_owned(),
@@ -58,6 +62,7 @@ impl Scene {
     /// Plays it, and says what happened.
     pub(super) async fn play(self, world: &mut DemoWorld) -> Result<String, DemoError> {
         match self {
+            Scene::OneRequest => one_request(world).await,
             Scene::RetryWithBackoff => retry_with_backoff(world).await,
             Scene::HeadOfLine => head_of_line(world).await,
             Scene::OtherKeysFlow => other_keys_flow(world).await,
@@ -87,8 +92,19 @@ fn landed(requests: &[DemoRequest], key: &str) -> Vec<u64> {
     of_key.map(|received| received.seq).collect()
 }
 
+async fn one_request(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "customer.joined", "customer-1", 1).await?;
+    let requests = world.steady.wait(|requests| !landed(requests, "customer-1").is_empty()).await;
+    let explained = requests.first().map(explained).unwrap_or_default();
+    Ok(format!(
+        "POST {}{explained}\n      It answered 200: that is the acknowledgement.",
+        world.steady.url
+    ))
+}
+
 async fn retry_with_backoff(world: &DemoWorld) -> Result<String, DemoError> {
-    // The receiver that is down gets its share now: it is looked at in the last scene.
+    // The receiver that is down gets its share here: it is looked at in the last scene.
+    world.down.begin_outage();
     publish(world, "invoice.sent", "invoice-1", 3).await?;
     publish(world, "payment.taken", "payment-1", 1).await?;
     let requests = world.flaky.wait(|requests| !landed(requests, "payment-1").is_empty()).await;
@@ -104,16 +120,17 @@ async fn head_of_line(world: &DemoWorld) -> Result<String, DemoError> {
 }
 
 async fn other_keys_flow(world: &DemoWorld) -> Result<String, DemoError> {
+    publish(world, "payment.taken", "payment-3", 3).await?;
     for number in 1..=4 {
         publish(world, "order.created", &format!("order-{number}"), 2).await?;
     }
     let keys = ["order-1", "order-2", "order-3", "order-4"];
     let all = |requests: &[DemoRequest]| keys.iter().all(|key| landed(requests, key).len() >= 2);
     world.poisoned.wait(all).await;
-    let requests = world.flaky.wait(|requests| landed(requests, "payment-2").len() >= 3).await;
+    let requests = world.flaky.wait(|requests| landed(requests, "payment-3").len() >= 3).await;
     Ok(format!(
-        "four other keys landed; then payment-2 did, in order: {:?}.",
-        landed(&requests, "payment-2")
+        "four other keys landed; then payment-3 did, in order: {:?}.",
+        landed(&requests, "payment-3")
     ))
 }
 

@@ -19,6 +19,7 @@ const TRAFFIC_EVERY: Duration = Duration::from_millis(400);
 pub(super) struct DemoWorld {
     pub(super) client: DemoClient,
     pub(super) application: Application,
+    pub(super) steady: Receiver,
     pub(super) flaky: Receiver,
     pub(super) forgetful: Receiver,
     pub(super) slow: Receiver,
@@ -33,6 +34,7 @@ impl DemoWorld {
     pub(super) async fn set(server: DemoServer<'_>, down_for: Duration) -> Result<Self, DemoError> {
         let client = DemoClient::of(server)?;
         let application = Application::of(server.database);
+        let steady = endpoint(&client, "steady", Behaviour::Steady, "customer.*").await?;
         let flaky = endpoint(&client, "flaky", Behaviour::Flaky, "payment.*").await?;
         let forgetful = endpoint(&client, "forgetful", Behaviour::Forgetful, "account.*").await?;
         let slow = endpoint(&client, "slow", Behaviour::Slow, "report.*").await?;
@@ -44,6 +46,7 @@ impl DemoWorld {
         Ok(Self {
             client,
             application,
+            steady,
             flaky,
             forgetful,
             slow,
@@ -58,6 +61,7 @@ impl DemoWorld {
     pub(super) fn names(&self) -> Vec<String> {
         let down_for = u64::try_from(self.down_for.as_millis()).unwrap_or(u64::MAX);
         vec![
+            "steady".to_owned(),
             "flaky".to_owned(),
             "forgetful (its answers get lost)".to_owned(),
             "slow".to_owned(),
@@ -81,6 +85,7 @@ impl DemoWorld {
             "invoice.sent",
             "mail.sent",
             "account.opened",
+            "customer.joined",
         ];
         let mut ticks = tokio::time::interval(TRAFFIC_EVERY);
         for number in 0_usize.. {

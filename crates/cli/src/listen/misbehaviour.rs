@@ -25,13 +25,13 @@ pub(crate) struct Flags {
     /// Fail by never answering
     #[arg(long, conflicts_with = "status")]
     hang: bool,
-    /// Ask to be left alone for so many seconds when failing
+    /// Ask for a pause of this many seconds when failing
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["reset", "hang"])]
     retry_after: Option<u64>,
-    /// Take so long before every answer
+    /// Wait this long before every answer
     #[arg(long, default_value = "0s", value_name = "TIME")]
     delay: Span,
-    /// Draw the same failures again
+    /// Repeat the same failures
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

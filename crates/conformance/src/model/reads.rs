@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
-use railpost_engine::{DeliveryStage, LaneId, LanePage, Load, LoadedPage, Timestamp};
+use railpost_engine::{
+    DeadReason, DeliveryStage, Failure, LaneId, LanePage, Load, LoadedPage, Timestamp,
+};
 use railpost_wire::{DeliveryId, EndpointId, EventType, Key, Seq, TenantId};
 
 use super::translator::{by_lane, relevant, relevant_page};
 use super::{Model, everything};
 use railpost_store::{
-    Archive, Cursor, DeliveryFilter, DeliveryQuery, EventQuery, HeldLaneQuery, Ledger, Listing,
-    PageRequest, Period, Result, Store,
+    Archive, ClosedReason, Cursor, DeliveryFilter, DeliveryQuery, EventQuery, HeldLaneQuery,
+    Ledger, Listing, PageRequest, Period, Result, Store,
 };
 
 /// How many kinds of reads [`Model::check`] has.
@@ -68,6 +70,22 @@ impl Model {
             let memory = self.memory.deliveries_of(tenant, &event.id).await.unwrap();
             assert_eq!(views, memory, "seed {}", self.seed);
         }
+        self.same_event_details().await;
+    }
+
+    async fn same_event_details(&self) {
+        for tenant in &self.tenants {
+            let of_tenant = self.events.iter().filter(|(of, _)| of == tenant);
+            let ids: Vec<_> = of_tenant.rev().take(20).map(|(_, event)| event.id.clone()).collect();
+            let mut backend = self.backend().event_details(tenant, ids.clone()).await.unwrap();
+            let mut memory = self.memory.event_details(tenant, ids).await.unwrap();
+            backend.sort_by_key(|(id, _)| id.to_string());
+            memory.sort_by_key(|(id, _)| id.to_string());
+            // An id that was published twice is asked for twice.
+            memory.dedup();
+            backend.dedup();
+            assert_eq!(backend, memory, "seed {}: {tenant}", self.seed);
+        }
     }
 
     /// What a list is narrowed to; mostly nothing.
@@ -95,14 +113,29 @@ impl Model {
 
     async fn same_deliveries(&mut self, limit: u32, stage: Option<DeliveryStage>) {
         let (event_type, key, created) = self.some_filters();
+        let one_in_six = |dice: &mut fastrand::Rng| dice.u32(..6) == 0;
+        let reason =
+            one_in_six(&mut self.dice).then_some(ClosedReason::Dead(DeadReason::Permanent));
+        let status = one_in_six(&mut self.dice).then_some(500);
+        let failure = one_in_six(&mut self.dice).then_some(Failure::Timeout);
         let some = self.some_endpoints().into_iter().map(Some).chain([None]);
         for (endpoint, tenant) in some.flat_map(|id| self.tenants.iter().map(move |t| (id, t))) {
             let query = |page| {
                 let (event_type, key) = (event_type.clone(), key.clone());
-                let filter = DeliveryFilter { endpoint, stage, event_type, key, created };
+                let filter = DeliveryFilter {
+                    endpoint,
+                    stage,
+                    event_type,
+                    key,
+                    reason,
+                    status,
+                    failure,
+                    created,
+                };
                 DeliveryQuery { filter, ..DeliveryQuery::of(tenant.clone(), page) }
             };
-            let what = (endpoint, tenant, stage, &event_type, &key, created);
+            let what =
+                (endpoint, tenant, stage, &event_type, &key, reason, status, failure, created);
             let translate = |view| self.translator.view(view);
             self.same_list(what, limit, |store, page| store.deliveries(query(page)), translate)
                 .await;

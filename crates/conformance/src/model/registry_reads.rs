@@ -43,6 +43,12 @@ impl Model {
             let memory = self.memory.secrets(*id).await.unwrap();
             assert_eq!(revealed(backend), revealed(memory), "seed {}: {id}", self.seed);
         }
+        let named: Vec<_> = self.endpoints.iter().rev().take(99).copied().collect();
+        let mut backend = self.backend().settings_of(named.clone()).await.unwrap();
+        let mut memory = self.memory.settings_of(named).await.unwrap();
+        backend.sort_by_key(|(id, _)| *id);
+        memory.sort_by_key(|(id, _)| *id);
+        assert_eq!(backend, memory, "seed {}", self.seed);
         for id in FEW.map(|number| ReplayId::from_u128(number.into())) {
             self.same(id, |store| store.replay(id)).await;
         }

@@ -5,14 +5,14 @@ use railpost_engine::{
     AttemptResult, DeadReason, Delivery, DeliveryStage, DeliveryState, Progress, Span, Timestamp,
     Transition,
 };
-use railpost_wire::{EventId, TenantId};
+use railpost_wire::{ApiKeyId, EventId, TenantId};
 
 use super::Model;
 use super::calls::Call;
 use railpost_store::limits::UPKEEP_STEP_MAX;
 use railpost_store::{
-    AcceptBatch, Archive, AttemptDetail, Durability, Event, PruneStep, RecordBatch, RedeliverBatch,
-    Timing,
+    AcceptBatch, AcceptedBy, Archive, AttemptDetail, Durability, Event, PruneStep, RecordBatch,
+    RedeliverBatch, Timing,
 };
 
 impl Model {
@@ -49,7 +49,9 @@ impl Model {
         let count = self.dice.usize(1..5);
         let events = (0..count).map(|_| self.event(&tenant)).collect();
         let idempotency = self.request().map(|record| Box::new((*record).into()));
-        AcceptBatch { tenant, events, idempotency }
+        let made = self.made.into();
+        let accepted_by = self.dice.bool().then(|| AcceptedBy::Key(ApiKeyId::from_u128(made)));
+        AcceptBatch { tenant, events, accepted_by, idempotency }
     }
 
     async fn records(&mut self) -> RecordBatch {

@@ -5,36 +5,27 @@ use railpost_api::Needs;
 use railpost_engine::Span;
 use serde_json::Value;
 
+use crate::attempts;
 use crate::chart;
 use crate::form::{button, form};
+use crate::health;
 use crate::layout::Tab;
+use crate::limits::LATEST_ATTEMPTS_MAX;
+use crate::live::live_part;
 use crate::overview::{figures_section, range};
-use crate::shown::{self, badge, count, instant, items, number, span, text, words};
+use crate::shown::{self, copy_button, copyable, count, items, number, text, time, words};
 use crate::table::table;
-use crate::visit::PageVisit;
+use crate::visit::{ApiRefusal, PageVisit};
 use crate::{PageResult, Reply};
 
 pub(crate) async fn detail(visit: PageVisit) -> PageResult {
     let base = format!("/endpoints/{}", visit.param("id"));
     let endpoint = visit.get(&base).await?;
-    let health = visit.get(&format!("{base}/health")).await?;
-    let figures = visit.get(&format!("{base}/figures?range={}", range(&visit))).await?;
+    let part = live_detail(visit.clone()).await?;
     let schedule = visit.get(&format!("{base}/schedule?attempts=20")).await?;
     let secrets = visit.get(&format!("{base}/secrets")).await?;
     let body = html! {
-        div.heading {
-            h1.breaks { (text(&endpoint, "url")) }
-            (badge(text(&endpoint, "status")))
-            @if !health["blocked"].is_null() { (badge("blocked")) }
-        }
-        @if let Some(reason) = health["blocked"].as_str() {
-            p.problem role="alert" { "✕ Nothing is sent to this endpoint: " (reason) "." }
-        }
-        @if !text(&endpoint, "description").is_empty() { p.lead { (text(&endpoint, "description")) } }
-        @if visit.may(Needs::Manage) { (actions(&visit, &endpoint, number(&health, "open"))) }
-        (health_section(&visit, &health))
-        (figures_section(&visit, &figures))
-        (failures(&figures["total"]))
+        (live_part(&visit, &base, &part))
         section { h2 { "Planned retries" } (planned(&schedule)) }
         (secrets_section(&visit, &secrets))
         (settings(&endpoint))
@@ -42,48 +33,49 @@ pub(crate) async fn detail(visit: PageVisit) -> PageResult {
     Reply::page(text(&endpoint, "url"), Tab::Endpoints, body)
 }
 
-fn actions(visit: &PageVisit, endpoint: &Value, open: u64) -> Markup {
-    let path = |action: &str| visit.path(&format!("/endpoints/{}/{action}", text(endpoint, "id")));
-    html! {
-        div.actions {
-            @if text(endpoint, "status") == "active" {
-                (button(visit, &path("pause"), "Pause", ""))
-            } @else {
-                (button(visit, &path("resume"), "Resume", "primary"))
-            }
-            (button(visit, &path("test"), "Send a test event", ""))
-            a.button href=(path("edit")) { "Edit" }
-            details.confirm {
-                summary { "Delete…" }
-                p { "Its " (count(open)) " open deliveries are discarded: they are not sent any more." }
-                (button(visit, &path("delete"), "Delete this endpoint", "danger"))
-            }
+/// The part of the page that changes.
+pub(crate) async fn live_detail(visit: PageVisit) -> Result<Markup, ApiRefusal> {
+    let base = format!("/endpoints/{}", visit.param("id"));
+    let endpoint = visit.get(&base).await?;
+    let health = visit.get(&format!("{base}/health")).await?;
+    let figures = visit.get(&format!("{base}/figures?range={}", range(&visit))).await?;
+    let latest = visit.get(&format!("{base}/attempts?limit={LATEST_ATTEMPTS_MAX}")).await?;
+    let url = text(&endpoint, "url");
+    Ok(html! {
+        div.heading {
+            h1.breaks { (url) }
+            (copy_button(url))
+            span data-announce { (health::badge(&health)) }
         }
-    }
+        @if let Some(reason) = health["blocked"].as_str() {
+            p.problem role="alert" { "✕ Nothing is sent to this endpoint: " (reason) "." }
+        }
+        @if !text(&endpoint, "description").is_empty() { p.lead { (text(&endpoint, "description")) } }
+        @if visit.may(Needs::Manage) { (actions(&visit, &endpoint, &health)) }
+        (health::section(&health))
+        (attempts::latest(&visit, &latest))
+        (figures_section(&visit, &figures))
+        (failures(&figures["total"]))
+    })
 }
 
-fn health_section(visit: &PageVisit, health: &Value) -> Markup {
-    let breaker = &health["breaker"];
-    let age = instant(&health["oldest_open_at"]).map(|at| span(visit.now.since(at)));
+fn actions(visit: &PageVisit, endpoint: &Value, health: &Value) -> Markup {
+    let path = |action: &str| visit.path(&format!("/endpoints/{}/{action}", text(endpoint, "id")));
+    let state = text(health, "state");
     html! {
-        section {
-            h2 { "Health" }
-            dl.facts {
-                dt { "Breaker" } dd { (badge(breaker["state"].as_str().unwrap_or("closed"))) }
-                @if let Some(until) = health["held_until"].as_str() {
-                    dt { "Sends again" } dd { (shown::time(&until.into(), visit.now)) }
-                }
-                @if !health["failing_since"].is_null() {
-                    dt { "Failing since" } dd { (visit.ago(&health["failing_since"])) }
-                }
-                dt { "On the wire" } dd { (count(number(health, "in_flight"))) }
-                dt { "Backlog" } dd { (count(number(health, "open"))) }
-                dt { "Backing off" } dd { (count(number(health, "waiting"))) }
-                dt { "Oldest" } dd { (age.unwrap_or_else(|| "none waits".to_owned())) }
-                dt { "Held lanes" } dd { (count(number(health, "held"))) }
-                dt { "Dead letters" } dd { (count(number(health, "dead") + number(health, "held"))) }
+        div.actions {
+            @if !matches!(state, "active" | "blocked") {
+                (button(visit, &path("resume"), "Resume", "primary"))
             }
+            @if text(endpoint, "status") == "active" {
+                (button(visit, &path("pause"), "Pause", ""))
+            }
+            (button(visit, &path("probe"), "Probe", ""))
+            (button(visit, &path("test"), "Send a test event", ""))
+            a.button href=(path("edit")) { "Edit" }
+            (button(visit, &path("delete"), "Delete…", "danger"))
         }
+        p.hint { "A probe is one request at once, past breaker and limits. A test event is a delivery like others." }
     }
 }
 
@@ -153,15 +145,15 @@ fn secrets_section(visit: &PageVisit, secrets: &Value) -> Markup {
             shown::id(id),
             html! { (text(secret, "kind")) },
             html! { @if secret["active"] == true { "signs" } @else { "expired" } },
-            visit.ago(&secret["created_at"]),
+            time(&secret["created_at"]),
             html! {
-                @if secret["expires_at"].is_null() { "never" } @else { (visit.ago(&secret["expires_at"])) }
+                @if secret["expires_at"].is_null() { "never" } @else { (time(&secret["expires_at"])) }
             },
             html! {
                 @if manages {
                     div.actions {
                         (button(visit, &path(&format!("secrets/{id}/reveal")), "Reveal", "quiet"))
-                        (button(visit, &path(&format!("secrets/{id}/delete")), "Delete", "quiet"))
+                        (button(visit, &path(&format!("secrets/{id}/delete")), "Delete…", "quiet"))
                     }
                 }
             },
@@ -213,7 +205,8 @@ fn settings(endpoint: &Value) -> Markup {
         section {
             h2 { "Settings" }
             dl.facts {
-                dt { "Id" } dd { code { (text(endpoint, "id")) } }
+                dt { "Id" } dd { (copyable(text(endpoint, "id"))) }
+                dt { "URL" } dd { (copyable(text(endpoint, "url"))) }
                 dt { "Event types" } dd { code { (list("types")) } }
                 dt { "Envelope" } dd { (text(endpoint, "envelope")) }
                 @if let Some(bytes) = endpoint["thin_above"].as_u64() {

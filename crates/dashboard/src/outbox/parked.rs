@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::form::button;
 use crate::layout::Tab;
 use crate::limits::TABLE_ROWS_MAX;
-use crate::shown::{self, badge, bytes, count, items, number, text, words};
+use crate::shown::{self, badge, bytes, count, items, number, text, time, words};
 use crate::table::{empty, page_query, pager, table};
 use crate::visit::{ApiRefusal, PageVisit};
 use crate::{PageResult, Reply};
@@ -66,7 +66,7 @@ fn cells(visit: &PageVisit, row: &Value) -> Vec<Markup> {
         html! { (text(row, "tenant")) },
         shown::key(&row["key"]),
         html! { (bytes(number(row, "bytes"))) },
-        visit.ago(&row["parked_at"]),
+        time(&row["parked_at"]),
         html! { @if can_be_decided(row) { (action_button(visit, row, "retry", "Retry", "quiet")) } },
     ]
 }
@@ -104,14 +104,14 @@ pub(crate) async fn show(visit: PageVisit) -> PageResult {
     let body = html! {
         h1 { (title) }
         p.lead { "Of source " a href=(visit.path(&format!("/outbox/{name}"))) { (name) } }
-        (facts(&visit, &row))
+        (facts(&row))
         @if can_be_decided(&row) { (decisions(&visit, &row)) }
         section { h2 { "Payload" } (payload(&row)) }
     };
     Reply::page(&title, Tab::Outbox, body)
 }
 
-fn facts(visit: &PageVisit, row: &Value) -> Markup {
+fn facts(row: &Value) -> Markup {
     let fields = [
         ("Event", "id"),
         ("Tenant", "tenant"),
@@ -128,7 +128,7 @@ fn facts(visit: &PageVisit, row: &Value) -> Markup {
             }
             @if let Some(version) = row["schema_version"].as_i64() { dt { "Schema version" } dd { (version) } }
             dt { "Size" } dd { (bytes(number(row, "bytes"))) }
-            dt { "Parked" } dd { (visit.ago(&row["parked_at"])) }
+            dt { "Parked" } dd { (time(&row["parked_at"])) }
         }
     }
 }

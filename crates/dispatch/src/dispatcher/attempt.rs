@@ -38,17 +38,44 @@ pub(super) struct AttemptJob {
 impl AttemptJob {
     /// Makes the attempt. It ends, whatever happens, within the endpoint's total timeout.
     pub(super) async fn perform(&self) -> AttemptDetail {
-        let started_at = self.context.source.now();
-        let exchange =
-            match (self.prepared.route(&self.context.sender), self.prepared.blocked(started_at)) {
-                (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
-                (_, Some(problem)) => not_sent(Failure::NotSent, problem),
-                (Ok(route), None) => match self.request(route, started_at) {
-                    Ok(request) => self.context.sender.send(request).await,
-                    Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
-                },
-            };
-        detail(self.attempt.number, started_at, exchange, self.context.node)
+        let AttemptContext { sender, source, thin_url, node, .. } = &*self.context;
+        let railpost_engine::Attempt { number, follows, replay, .. } = self.attempt;
+        let started_at = source.now();
+        let request = SignedRequest {
+            prepared: &self.prepared,
+            parcel: &self.parcel,
+            number,
+            follows,
+            replay,
+            trace: self.trace,
+            thin_url: &**thin_url,
+        };
+        detail(number, started_at, request.send(sender, started_at).await, *node)
+    }
+}
+
+/// One signed request for one event.
+pub(super) struct SignedRequest<'a> {
+    pub(super) prepared: &'a PreparedEndpoint,
+    pub(super) parcel: &'a Parcel,
+    pub(super) number: u32,
+    pub(super) follows: Option<u64>,
+    pub(super) replay: bool,
+    pub(super) trace: Option<TraceParent>,
+    pub(super) thin_url: &'a dyn ThinUrl,
+}
+
+impl SignedRequest<'_> {
+    /// Sends it. It ends, whatever happens, within the endpoint's total timeout.
+    pub(super) async fn send(&self, sender: &Sender, now: Timestamp) -> Exchange {
+        match (self.prepared.route(sender), self.prepared.blocked(now)) {
+            (Err((failure, problem)), _) => not_sent(*failure, problem.clone()),
+            (_, Some(problem)) => not_sent(Failure::NotSent, problem),
+            (Ok(route), None) => match self.request(route, now) {
+                Ok(request) => sender.send(request).await,
+                Err(problem) => not_sent(Failure::NotSent, problem.to_string()),
+            },
+        }
     }
 
     fn request<'r>(&self, route: &'r Route, now: Timestamp) -> Result<Request<'r>, BadHeader> {
@@ -56,7 +83,7 @@ impl AttemptJob {
         let envelope = self.prepared.envelope_of(event.payload.len());
         // Only a thin envelope shows the URL, and signing it is not cheap.
         let url = match envelope {
-            Envelope::Thin => self.context.thin_url.thin_url(&self.parcel),
+            Envelope::Thin => self.thin_url.thin_url(self.parcel),
             _ => String::new(),
         };
         let content = envelope.wrap(&Event {
@@ -101,12 +128,12 @@ impl AttemptJob {
             key: event.key.as_ref(),
             line: place.map(|place| &place.line),
             seq: place.map(|place| place.seq),
-            after: place.zip(self.attempt.follows).and_then(|(place, lane_seq)| {
+            after: place.zip(self.follows).and_then(|(place, lane_seq)| {
                 let after = place.number(lane_seq);
                 (after + 1 < place.seq.get()).then_some(after)
             }),
-            number: self.attempt.number,
-            replay: self.attempt.replay,
+            number: self.number,
+            replay: self.replay,
             thin: envelope == Envelope::Thin,
             timestamp: i64::try_from(now.as_millis() / 1000).unwrap_or(i64::MAX),
             body,
@@ -140,7 +167,7 @@ fn not_sent(failure: Failure, message: String) -> Exchange {
     }
 }
 
-fn detail(
+pub(super) fn detail(
     number: u32,
     started_at: Timestamp,
     exchange: Exchange,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use railpost_engine::{Accepted, Attempt, Counters, Endpoint, IgnoredReason, Input};
+use railpost_engine::{Accepted, Attempt, Counters, Endpoint, IgnoredReason, Input, OpenLanes};
 use railpost_store::{AttemptDetail, AuditEntry, Parcel, StoreError};
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 use tokio::sync::oneshot;
@@ -35,11 +35,19 @@ pub(super) enum LoopCommand {
     /// Counts endpoints by their state.
     Survey {
         tenant: Option<Box<TenantId>>,
-        attention_max: usize,
+        named_max: usize,
         answer: oneshot::Sender<EndpointSurvey>,
     },
     /// Ends the wait of an endpoint. Answers how it was doing before.
     EndWait(EndpointId, oneshot::Sender<Option<ServedHealth>>),
+    /// An endpoint as attempts use it.
+    Prepared(EndpointId, oneshot::Sender<Option<Arc<PreparedEndpoint>>>),
+    OpenLanes {
+        tenant: Box<TenantId>,
+        endpoint: Option<EndpointId>,
+        limit: usize,
+        answer: oneshot::Sender<OpenLanes>,
+    },
     Counters(oneshot::Sender<Counters>),
     UnderWay(oneshot::Sender<usize>),
     /// Starts nothing more, and ends when all attempts have, or aborts them when the time is over. Answers whether

@@ -229,15 +229,22 @@ impl RunLoop {
                 self.handle(Input::TimePassed).await;
                 let _ = answer.send(ids.into_iter().map(|id| self.health(id)).collect());
             }
-            LoopCommand::Survey { tenant, attention_max, answer } => {
+            LoopCommand::Survey { tenant, named_max, answer } => {
                 self.handle(Input::TimePassed).await;
-                let _ = answer.send(self.survey(tenant.as_deref(), attention_max));
+                let _ = answer.send(self.survey(tenant.as_deref(), named_max));
             }
             LoopCommand::EndWait(id, answer) => {
                 self.handle(Input::TimePassed).await;
                 let before = self.health(id);
                 self.handle(Input::EndpointWaitEnded(id)).await;
                 let _ = answer.send(before);
+            }
+            LoopCommand::Prepared(id, answer) => {
+                let _ = answer.send(self.prepared.get(&id).cloned());
+            }
+            LoopCommand::OpenLanes { tenant, endpoint, limit, answer } => {
+                self.handle(Input::TimePassed).await;
+                let _ = answer.send(self.engine.open_lanes(&tenant, endpoint, limit));
             }
             LoopCommand::Counters(answer) => drop(answer.send(*self.engine.counters())),
             LoopCommand::UnderWay(answer) => drop(answer.send(self.under_way)),

@@ -113,7 +113,12 @@ async fn produce(dispatcher: Dispatcher, config: Arc<SenderChildConfig>, produce
         let numbers = first..(first + BATCH).min(mine);
         let events: Vec<Event> = numbers.map(|number| event(&config, producer, number)).collect();
         let ids: String = events.iter().map(|event| format!("{}\n", event.id)).collect();
-        let batch = || AcceptBatch { tenant: tenant(), events: events.clone(), idempotency: None };
+        let batch = || AcceptBatch {
+            tenant: tenant(),
+            events: events.clone(),
+            accepted_by: None,
+            idempotency: None,
+        };
         while dispatcher.accept(batch()).await.is_err() {
             tokio::time::sleep(RETRY_AFTER).await;
         }

@@ -309,6 +309,13 @@ impl Registry for Flaky {
         inner.endpoint(id).await
     }
 
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        self.up()?.settings_of(endpoints).await
+    }
+
     async fn endpoints(
         &self,
         tenant: Option<&TenantId>,
@@ -359,6 +366,7 @@ passes_on!(Access {
     fn api_key_by_hash(hash: &Digest) -> Option<ApiKey>;
     fn api_keys(tenant: Option<&TenantId>, page: PageRequest) -> Listing<ApiKey>;
     fn audit(query: AuditQuery) -> Listing<AuditEntry>;
+    fn audit_about(tenant: &TenantId, targets: Vec<String>, since: Timestamp, limit: u32) -> Vec<AuditEntry>;
     fn lookup_idempotency(key: &IdempotencyKey, fingerprint: &Digest) -> IdempotencyLookup;
 });
 
@@ -368,8 +376,10 @@ passes_on!(Archive {
     fn delivery(id: DeliveryId) -> Option<DeliveryView>;
     fn deliveries(query: DeliveryQuery) -> Listing<DeliveryView>;
     fn deliveries_of(tenant: &TenantId, event: &EventId) -> Vec<DeliveryView>;
+    fn event_details(tenant: &TenantId, events: Vec<EventId>) -> Vec<(EventId, EventDetails)>;
     fn attempts(delivery: DeliveryId, page: PageRequest) -> Listing<AttemptView>;
     fn last_attempts(deliveries: Vec<DeliveryId>) -> Vec<(DeliveryId, LastAttempt)>;
+    fn find(query: FindQuery) -> Vec<Found>;
     fn held_lanes(query: HeldLaneQuery) -> Listing<HeldLane>;
     fn held_lane(tenant: &TenantId, lane: LaneId) -> Option<HeldLane>;
     fn counts(endpoint: EndpointId) -> Counts;
@@ -403,7 +413,7 @@ passes_on!(Sources {
     fn end_release(step: ReleaseStep) -> ();
     fn forget_source(source: &SourceName) -> ();
     fn known_sources() -> Vec<SourceName>;
-    fn grant_emit(role: &str, tenant: &TenantId) -> ();
-    fn revoke_emit(role: &str) -> ();
+    fn grant_emit(role: &str, tenant: &TenantId, audit: Option<AuditEntry>) -> ();
+    fn revoke_emit(role: &str, audit: Option<AuditEntry>) -> ();
     fn emit_grants() -> Vec<(String, TenantId)>;
 });

@@ -171,7 +171,7 @@ impl Harness {
     }
 
     pub(crate) async fn accept(&self, events: Vec<Event>) -> Vec<Receipt> {
-        let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
+        let batch = AcceptBatch { tenant: tenant(), events, accepted_by: None, idempotency: None };
         self.dispatcher.accept(batch).await.unwrap()
     }
 

@@ -17,7 +17,12 @@ use crate::receiver::Receiver;
 use crate::trouble::{shop_on_flaky, trouble};
 
 fn batch(name: &str, key: Option<&str>) -> AcceptBatch {
-    AcceptBatch { tenant: tenant(), events: vec![event(name, key)], idempotency: None }
+    AcceptBatch {
+        tenant: tenant(),
+        events: vec![event(name, key)],
+        accepted_by: None,
+        idempotency: None,
+    }
 }
 
 /// Asks until it is so: there is no signal for it.

@@ -51,7 +51,7 @@ async fn an_accept_is_refused_while_the_store_is_down_and_nothing_is_sent() {
     harness.endpoint(&receiver, quick()).await;
     flaky.set_down(true);
     let events = vec![event("lost", None)];
-    let batch = AcceptBatch { tenant: tenant(), events, idempotency: None };
+    let batch = AcceptBatch { tenant: tenant(), events, accepted_by: None, idempotency: None };
     assert!(harness.dispatcher.accept(batch).await.is_err());
     flaky.set_down(false);
     harness.publish("kept", None).await;

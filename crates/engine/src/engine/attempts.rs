@@ -79,6 +79,7 @@ impl Engine {
             Phase::Waiting { until } => self.timers.set(until, Alarm::Delivery(key)),
             Phase::InFlight(_) | Phase::Dead(_) => {}
         }
+        self.count_head(key);
     }
 
     pub(super) fn delivery_due(&mut self, key: DeliveryKey) {
@@ -86,6 +87,7 @@ impl Engine {
             && matches!(tracked.phase, Phase::Waiting { until } if until <= self.now)
         {
             self.make_ready(key);
+            self.count_head(key);
         }
     }
 
@@ -129,6 +131,7 @@ impl Engine {
             true => record_first(key, tracked, served, self.now),
             false => start_effect(key, tracked, served),
         });
+        self.count_head(key);
     }
 
     /// An at-most-once delivery is recorded as sent: it may leave.
@@ -262,6 +265,7 @@ impl Engine {
             Some(place) if self.endpoints[endpoint].policy.dead_letters_hold() => {
                 self.record(key, DeliveryState::Dead { reason, holds: true }, attempt);
                 self.deliveries[key].phase = Phase::Dead(reason);
+                self.count_head(key);
                 self.notify(endpoint, NoticeKind::LaneHeld { lane: place.lane, delivery: id });
             }
             _ => self.close(key, DeliveryState::Dead { reason, holds: false }, attempt),

@@ -15,16 +15,22 @@ impl Engine {
         Some(served.health(self.now))
     }
 
-    /// The states of all endpoints, or of a tenant's, with at most `attention_max` that need attention.
-    pub fn survey(&self, tenant: Option<&TenantId>, attention_max: usize) -> HealthSurvey {
+    /// The states of all endpoints, or of a tenant's, with at most `named_max` that need attention, and as many that
+    /// are paused.
+    pub fn survey(&self, tenant: Option<&TenantId>, named_max: usize) -> HealthSurvey {
         let mut survey = HealthSurvey::default();
         let tenant = tenant.map(|id| self.schedule.find_tenant(id));
         let own = |served: &&ServedEndpoint| tenant.is_none_or(|own| own == Some(served.tenant));
         for served in self.endpoints.values().filter(own) {
             let state = served.state(self.now);
             survey.counts[state as usize] += 1;
-            if state.needs_attention() && survey.attention.len() < attention_max {
-                survey.attention.push(served.id);
+            let named = match state {
+                HealthState::Active => continue,
+                HealthState::Paused => &mut survey.paused,
+                _ => &mut survey.attention,
+            };
+            if named.len() < named_max {
+                named.push(served.id);
             }
         }
         survey

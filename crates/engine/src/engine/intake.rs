@@ -2,7 +2,7 @@
 
 use railpost_wire::{DeliveryId, Seq};
 
-use super::{Alarm, DeliveryKey, EndpointKey, Engine, Lane, Phase, TrackedDelivery};
+use super::{Alarm, DeliveryKey, EndpointKey, Engine, HeadStage, Lane, Phase, TrackedDelivery};
 use crate::limits::{DUE_LOOKAHEAD, LOAD_RETRY};
 use crate::{
     Accepted, DeadReason, Delivery, DeliveryState, Effect, IgnoredReason, LaneId, LanePage, Load,
@@ -141,6 +141,14 @@ impl Engine {
         if let Some(load) = self.loads.remove(&ticket) {
             self.request_load(load.endpoint, load.kind);
         }
+    }
+
+    /// Lanes of an endpoint of which nothing is in memory and a load is under way.
+    pub(super) fn loading_lanes(&self, endpoint: EndpointKey) -> impl Iterator<Item = LaneId> {
+        self.loads.values().filter_map(move |load| match load.kind {
+            LoadKind::Lane { lane, .. } if load.endpoint == endpoint => Some(lane),
+            _ => None,
+        })
     }
 
     /// Keeps a load until it is time to ask for it again.
@@ -296,8 +304,16 @@ impl Engine {
         };
         let Delivery { id, mut progress, .. } = *delivery;
         progress.round_started_at = progress.round_started_at.map(|at| at.min(self.now));
-        let tracked =
-            TrackedDelivery { id, endpoint, place, next: None, progress, phase, queued: false };
+        let tracked = TrackedDelivery {
+            id,
+            endpoint,
+            place,
+            next: None,
+            progress,
+            phase,
+            queued: false,
+            counted_as: HeadStage::NotHead,
+        };
         Some(self.deliveries.insert(tracked))
     }
 
@@ -335,7 +351,10 @@ impl Engine {
                 let lane = self.endpoints[endpoint].lanes.entry(place.lane).or_default();
                 let was_head = lane.head() == Some(key);
                 lane.unlink(key, next, &mut self.deliveries);
-                self.deliveries.remove(key);
+                if let Some(tracked) = self.deliveries.remove(key) {
+                    let heads = &mut self.endpoints[endpoint].heads;
+                    heads.moved(place.lane, tracked.counted_as, HeadStage::NotHead);
+                }
                 if let Some(next) = next.filter(|_| was_head) {
                     self.start_when_due(next);
                 }

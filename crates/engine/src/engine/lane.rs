@@ -36,6 +36,11 @@ impl Lane {
         self.head.is_none() && !self.loading && self.last <= self.known
     }
 
+    /// How many deliveries it has from its head on, as far as is known. Those beyond the window may be closed.
+    pub(super) fn open(&self) -> u64 {
+        u64::from(self.len) + self.last.saturating_sub(self.known)
+    }
+
     pub(super) fn has_room(&self, window: u32) -> bool {
         self.len < window
     }

@@ -94,6 +94,7 @@ mod tests {
             progress: Progress::default(),
             phase: Phase::Pending,
             queued: true,
+            counted_as: Default::default(),
         });
         ready.push(key);
         key

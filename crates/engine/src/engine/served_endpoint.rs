@@ -3,6 +3,7 @@
 use railpost_wire::{DeliveryId, EndpointId};
 use rustc_hash::FxHashMap;
 
+use super::open_lanes::Heads;
 use super::seen_ids::SeenIds;
 use super::unkeyed::Unkeyed;
 use super::{Lane, Ready, TenantKey};
@@ -43,6 +44,7 @@ pub(super) struct ServedEndpoint {
     pub(super) breaker: Breaker,
     refusals: Refusals,
     pub(super) lanes: FxHashMap<LaneId, Lane>,
+    pub(super) heads: Heads,
     /// The least id that a delivery made since its appearance here can have. What is older may have
     /// a past under another owner.
     appeared: DeliveryId,
@@ -106,6 +108,7 @@ impl ServedEndpoint {
             breaker: Breaker::new(),
             refusals: Refusals::default(),
             lanes: FxHashMap::default(),
+            heads: Heads::default(),
             appeared: DeliveryId::generate(now.as_millis(), [0; 10]),
             seen_lanes: SeenIds::default(),
             lanes_loading: false,

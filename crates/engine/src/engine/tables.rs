@@ -69,6 +69,11 @@ impl<K: Into<DefaultKey> + From<DefaultKey>, V> Table<K, V> {
         self.slots.values()
     }
 
+    /// The same with their keys.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        self.slots.iter().map(|(key, value)| (key.into(), value))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }

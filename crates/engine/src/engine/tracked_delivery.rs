@@ -17,6 +17,32 @@ pub(super) struct TrackedDelivery {
     pub(super) phase: Phase,
     /// Whether it stands in its endpoint's queue of what is ready to start.
     pub(super) queued: bool,
+    /// What its endpoint counts it as.
+    pub(super) counted_as: HeadStage,
+}
+
+impl TrackedDelivery {
+    /// What it does at the head of its lane.
+    pub(super) fn head_stage(&self) -> HeadStage {
+        match self.phase {
+            Phase::InFlight(_) => HeadStage::InFlight,
+            Phase::Dead(_) => HeadStage::Held,
+            Phase::Waiting { .. } if !self.queued => HeadStage::BackingOff,
+            Phase::Waiting { .. } | Phase::Pending => HeadStage::Ready,
+        }
+    }
+}
+
+/// What the head of a lane does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum HeadStage {
+    /// It stands behind the head, or has no lane.
+    #[default]
+    NotHead,
+    Ready,
+    BackingOff,
+    InFlight,
+    Held,
 }
 
 /// A delivery's state as far as memory needs it.

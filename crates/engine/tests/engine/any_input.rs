@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use railpost_engine::{
     Accepted, Attempt, AttemptResult, AttemptToken, Command, Config, DeadReason, Delivery,
     DeliveryState, Effect, Endpoint, EndpointStatus, Engine, Failure, Input, LaneId, LanePage,
-    LoadTicket, LoadedPage, Place, Policy, Progress, RateLimit, Span, Timestamp,
+    LaneState, LoadTicket, LoadedPage, OpenLanes, Place, Policy, Progress, RateLimit, Span,
+    Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId, Seq};
 use serde_json::json;
@@ -322,6 +323,21 @@ impl Chaos {
             }
         }
     }
+
+    /// The counts that are kept are what counting the lanes would say.
+    fn check_counts(&self) {
+        for tenant in ["one", "two"] {
+            let OpenLanes { counts, first } =
+                self.engine.open_lanes(&tenant.parse().unwrap(), None, usize::MAX);
+            let of = |state| first.iter().filter(|lane| lane.state == state).count() as u64;
+            assert_eq!(counts.lanes, first.len() as u64);
+            assert_eq!(counts.held, of(LaneState::Held));
+            assert_eq!(counts.in_flight, of(LaneState::InFlight));
+            let loading = of(LaneState::Loading);
+            let counted = counts.held + counts.in_flight + counts.backing_off + counts.ready;
+            assert_eq!(counted + loading, counts.lanes);
+        }
+    }
 }
 
 proptest! {
@@ -336,6 +352,7 @@ proptest! {
         for step in steps {
             chaos.take(step);
             chaos.check_lanes();
+            chaos.check_counts();
             prop_assert!(chaos.engine.in_flight() <= 4);
         }
     }

@@ -300,7 +300,10 @@ fn a_survey_counts_each_state_and_names_what_needs_attention() {
     let count = |survey: &railpost_engine::HealthSurvey, state| survey.counts[state as usize];
 
     let all = harness.engine.survey(None, 10);
-    assert_eq!(all.attention, [waiting, blocked]);
+    assert_eq!(
+        (all.attention.as_slice(), all.paused.as_slice()),
+        (&[waiting, blocked][..], &[paused][..])
+    );
     for state in [HealthState::Waiting, HealthState::Paused, HealthState::Blocked] {
         assert_eq!(count(&all, state), 1, "{state:?}");
     }

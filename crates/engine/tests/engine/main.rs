@@ -14,4 +14,5 @@ mod commands;
 mod loading;
 mod endpoints;
 mod look_ahead;
+mod open_lanes;
 mod any_input;

@@ -84,7 +84,8 @@ pub(crate) async fn accept_of(
     tenant: TenantId,
     number: u64,
 ) -> Result<Receipt> {
-    let batch = AcceptBatch { tenant, events: vec![event(number)], idempotency: None };
+    let batch =
+        AcceptBatch { tenant, events: vec![event(number)], accepted_by: None, idempotency: None };
     Ok(store.accept(batch.into()).await?.remove(0))
 }
 

@@ -16,7 +16,7 @@ pub struct ColumnsSection {
     /// The event's type.
     #[serde(rename = "type")]
     pub event_type: Option<String>,
-    /// What orders it.
+    /// Its key.
     pub key: Option<String>,
     /// The event's payload.
     pub payload: Option<String>,
@@ -52,7 +52,7 @@ pub struct Columns {
     pub tenant: Option<Column>,
     /// The event's type.
     pub event_type: Column,
-    /// What orders it.
+    /// Its key.
     pub key: Option<Column>,
     /// The event's payload.
     pub payload: Column,

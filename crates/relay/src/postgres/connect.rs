@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use railpost_replication::Target;
@@ -13,13 +14,17 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::{Location, SourceConfig};
-use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT};
-use crate::tools::StoreAddress;
+use crate::context::StoreAddress;
+use crate::limits::{CONNECT_TIMEOUT, LOCK_TIMEOUT, READER_IDLE_MAX, STATEMENT_TIMEOUT};
 use crate::trouble::Trouble;
+
+/// A setting of each session, and its value: behind a pooler it is not there.
+const DIRECT_MARK: &str = "railpost.connection";
+const DIRECT: &str = "direct";
 
 /// Where a source is and how to speak to it.
 pub(crate) struct Address {
@@ -109,7 +114,8 @@ impl Address {
             ("jit", "off".to_owned()),
             ("statement_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
             ("lock_timeout", LOCK_TIMEOUT.as_millis().to_string()),
-            ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT.as_millis().to_string()),
+            // A process that stands still frees the rows that it was about to remove.
+            ("idle_in_transaction_session_timeout", READER_IDLE_MAX.as_millis().to_string()),
             // What was taken is durable in the store. A crash that undoes its removal costs a duplicate.
             ("synchronous_commit", "off".to_owned()),
             // A reader whose machine vanished frees its lock within 15 seconds.
@@ -117,12 +123,13 @@ impl Address {
             ("tcp_keepalives_interval", "2".to_owned()),
             ("tcp_keepalives_count", "5".to_owned()),
             ("tcp_user_timeout", "15000".to_owned()),
+            (DIRECT_MARK, DIRECT.to_owned()),
         ] {
             let _ = write!(options, " -c {name}={value}");
         }
         config.options(options);
         let connecting = async {
-            Ok(match &self.tls {
+            let session = match &self.tls {
                 Some(tls) => {
                     let tls = MakeRustlsConnect::new(ClientConfig::clone(tls));
                     let (client, connection) = config.connect(tls).await?;
@@ -132,7 +139,9 @@ impl Address {
                     let (client, connection) = config.connect(NoTls).await?;
                     Session::start(client, connection)
                 }
-            })
+            };
+            session.check_settings().await?;
+            Ok(session)
         };
         timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
             Err(Trouble::Unavailable(format!(
@@ -143,6 +152,29 @@ impl Address {
 }
 
 impl Session {
+    /// A pooler that is told to ignore the settings of a session answers without them. The statement is not
+    /// prepared: behind a pooler its name could be taken.
+    async fn check_settings(&self) -> Result<(), Trouble> {
+        let sql = format!("SELECT current_setting('{DIRECT_MARK}', true)");
+        let found = self.client.simple_query(&sql).await?;
+        let is_direct = found.iter().any(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0) == Some(DIRECT),
+            _ => false,
+        });
+        if is_direct {
+            return Ok(());
+        }
+        Err(Trouble::pooler("the settings of the session were dropped"))
+    }
+
+    /// Lets the server end the session after so long without a statement, so that a process that is stopped
+    /// frees its locks. PostgreSQL 13 has no such setting.
+    pub(crate) async fn end_when_idle_for(&self, idle_max: Duration) -> Result<(), Trouble> {
+        let sql = "SELECT set_config(name, $1, false) FROM pg_settings WHERE name = 'idle_session_timeout'";
+        self.client.execute(sql, &[&idle_max.as_millis().to_string()]).await?;
+        Ok(())
+    }
+
     fn start<S, T>(client: Client, mut connection: Connection<S, T>) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

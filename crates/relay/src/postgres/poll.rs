@@ -16,9 +16,11 @@ use super::connect::{Address, Session};
 use super::mapping::Mapping;
 use crate::config::{SourceConfig, Wake};
 use crate::handover::Handover;
-use crate::limits::{CURSOR_ROWS, FULL_SCAN_EVERY, NEAR_ROWS_MAX, NOTIFY_INTERVAL, PASS_TIME_MAX};
+use crate::limits::{
+    CURSOR_ROWS, FULL_SCAN_EVERY, NEAR_ROWS_MAX, NOTIFY_INTERVAL, PASS_TIME_MAX, READER_IDLE_MAX,
+};
 use crate::row::SourceRow;
-use crate::run::Running;
+use crate::run::SourceTask;
 use crate::trouble::Trouble;
 
 /// The floor of a scan that goes through everything.
@@ -29,7 +31,7 @@ type Key = (i64, usize);
 
 /// A source that is polled.
 struct Poller<'r> {
-    running: &'r Running,
+    task: &'r SourceTask,
     config: &'r SourceConfig,
     mapping: Mapping,
     /// Reads, and holds the lock.
@@ -43,36 +45,38 @@ struct Poller<'r> {
 }
 
 /// Reads the source until something fails.
-pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<(), Trouble> {
-    let mut poller = Poller::open(running).await?;
-    running.reading();
-    let (shortest, longest) = running.config.poll_interval;
+pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<(), Trouble> {
+    let mut poller = Poller::open(task).await?;
+    task.reading();
+    let (shortest, longest) = task.config.poll_interval;
     let (shortest, longest) =
         (Duration::from_millis(shortest.as_millis()), Duration::from_millis(longest.as_millis()));
     let mut interval = shortest;
     loop {
         let taken = poller.pass(handover).await?;
         interval = if taken > 0 { shortest } else { (interval * 2).min(longest) };
-        if taken < running.config.batch {
+        if taken < task.config.batch {
             poller.wait(interval, handover).await?;
         }
     }
 }
 
 impl<'r> Poller<'r> {
-    async fn open(running: &'r Running) -> Result<Self, Trouble> {
-        let config = &*running.config;
-        let address = Address::of(config, running.tools.store_address.as_ref())?;
+    async fn open(task: &'r SourceTask) -> Result<Self, Trouble> {
+        let config = &*task.config;
+        let address = Address::of(config, task.context.store_address.as_ref())?;
         let reader = address.connect(config.name.as_str()).await?;
         let remover = address.connect(config.name.as_str()).await?;
         refuse_pooler(&reader, &remover).await?;
         let mapping = Mapping::of(&reader.client, config).await?;
+        let interval_max = Duration::from_millis(config.poll_interval.1.as_millis());
+        reader.end_when_idle_for(READER_IDLE_MAX.max(interval_max * 2)).await?;
         lock(&reader, config).await?;
         if config.wake == Wake::Notify {
             reader.client.batch_execute(&format!("LISTEN {NOTIFY_CHANNEL}")).await?;
         }
         let (floor, full_scan_at) = (NO_FLOOR.to_owned(), Instant::now());
-        Ok(Self { running, config, mapping, reader, remover, floor, full_scan_at })
+        Ok(Self { task, config, mapping, reader, remover, floor, full_scan_at })
     }
 
     /// Takes all that is visible, within bounds. Answers how many rows those were.
@@ -88,7 +92,7 @@ impl<'r> Poller<'r> {
             return self.long_pass(handover).await;
         }
         if !numbers.is_empty() {
-            self.running.status.lock().pending = numbers.len() as u64;
+            self.task.status.lock().pending = numbers.len() as u64;
             let keys: Vec<Key> =
                 numbers.iter().copied().zip(sizes.iter().map(|size| *size as usize)).collect();
             self.take(handover, &keys).await?;
@@ -96,7 +100,7 @@ impl<'r> Poller<'r> {
         // All that the snapshot showed is taken: what is to come has its transaction's number or a
         // higher one.
         self.floor = near.try_get(0)?;
-        self.running.status.caught_up();
+        self.task.status.caught_up();
         Ok(numbers.len())
     }
 
@@ -113,7 +117,7 @@ impl<'r> Poller<'r> {
             let keys =
                 rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)? as usize)));
             let keys: Vec<Key> = keys.collect::<Result<_, tokio_postgres::Error>>()?;
-            self.running.status.lock().pending = keys.len() as u64;
+            self.task.status.lock().pending = keys.len() as u64;
             taken += self.take(handover, &keys).await?;
             if keys.len() < CURSOR_ROWS {
                 break;
@@ -186,12 +190,12 @@ impl<'r> Poller<'r> {
         let notified = timeout(interval, self.reader.notified.notified());
         let by_clock = tokio::select! {
             notified = notified => notified.is_err(),
-            () = self.running.wake.notified() => {
+            () = self.task.wake.notified() => {
                 handover.renew().await?;
                 false
             }
         };
-        self.running.status.woken(by_clock);
+        self.task.status.woken(by_clock);
         Ok(())
     }
 }
@@ -228,9 +232,7 @@ pub(crate) async fn refuse_pooler(one: &Session, other: &Session) -> Result<(), 
     if one != other {
         return Ok(());
     }
-    let problem = "a connection pooler in transaction mode answers";
-    let remedy = "connect to PostgreSQL directly: sessions, locks and notifications need it";
-    Err(Trouble::wrong(problem, remedy))
+    Err(Trouble::pooler("two sessions share one process"))
 }
 
 /// One reader of a table at a time, also where two installations name it by mistake.

@@ -18,20 +18,21 @@ use super::connect::{Address, Session};
 use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
 use super::table::{Missing, Table};
 use crate::config::{Mode, SourceConfig};
+use crate::context::Observation;
 use crate::handover::Handover;
 use crate::limits::{
-    BACK_OFF_MAX, BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, SLOT_WAIT_MAX, TAIL_TICK,
+    BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, LEASE_RENEW_AFTER, REMOVE_EVERY,
+    SLOT_WAIT_MAX, TAIL_TICK,
 };
 use crate::row::SourceRow;
-use crate::run::Running;
+use crate::run::SourceTask;
 use crate::status::SlotStatus;
-use crate::tools::Observation;
 use crate::trouble::Trouble;
 
 /// Follows the log until something fails.
-pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<(), Trouble> {
-    let config = &*running.config;
-    let address = Address::of(config, running.tools.store_address.as_ref())?;
+pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<(), Trouble> {
+    let config = &*task.config;
+    let address = Address::of(config, task.context.store_address.as_ref())?;
     let session = address.connect(config.name.as_str()).await?;
     let table = match config.mode {
         Mode::Messages => None,
@@ -41,10 +42,10 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         .replication_target()?
         .with_application_name(&format!("railpost outbox {}", config.name));
     check_publication(&session, config).await?;
-    let (stream, from) = begin(running, handover, &target, table.as_ref()).await?;
-    running.reading();
+    let (stream, from) = begin(task, handover, &target, table.as_ref()).await?;
+    task.reading();
     let mut tail = Tail {
-        running,
+        task,
         config,
         session,
         table,
@@ -52,6 +53,9 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
         rows: Vec::new(),
         keys: Vec::new(),
         missing: Missing::default(),
+        is_idle: true,
+        taken: Vec::new(),
+        remove_at: Instant::now(),
         done: from.position,
         system: from.system,
         noted: from.position,
@@ -61,7 +65,7 @@ pub(crate) async fn run(running: &Running, handover: &mut Handover) -> Result<()
     if let Err(Ended::PublicationMissing(error)) = &ended
         && check_publication(&tail.session, config).await.is_ok()
     {
-        give_up_slot(running, &target, error).await?;
+        give_up_slot(task, &target, error).await?;
     }
     ended.map_err(|ended| match ended {
         Ended::Trouble(trouble) => trouble,
@@ -94,14 +98,14 @@ async fn check_publication(session: &Session, config: &SourceConfig) -> Result<(
 }
 
 /// The publication was dropped and made again: a new slot, which the next try makes, begins behind it.
-async fn give_up_slot(running: &Running, target: &Target, error: &Error) -> Result<(), Trouble> {
-    let config = &*running.config;
+async fn give_up_slot(task: &SourceTask, target: &Target, error: &Error) -> Result<(), Trouble> {
+    let config = &*task.config;
     let failed = |error: Error| trouble(&error, config);
     let alarm = format!(
         "the publication was away for a while, and slot {} is made again: {error}",
         config.slot
     );
-    running.tools.observer.observe(&config.name, &Observation::Alarm(&alarm));
+    task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
     let mut connection = Connection::connect(target).await.map_err(failed)?;
     connection.drop_slot(&config.slot).await.map_err(failed)
 }
@@ -112,25 +116,34 @@ struct Began {
     position: Lsn,
 }
 
-/// Makes sure of the slot, reads the table if the log cannot tell all, and starts the stream.
+/// Makes sure of the slot, starts the stream, and reads the table if the log cannot tell all.
 async fn begin(
-    running: &Running,
+    task: &SourceTask,
     handover: &mut Handover,
     target: &Target,
     table: Option<&Table>,
 ) -> Result<(Stream, Began), Trouble> {
-    let config = &*running.config;
+    let config = &*task.config;
     let failed = |error: Error| trouble(&error, config);
     let mut connection = Connection::connect(target).await.map_err(failed)?;
     let system = connection.identify_system().await.map_err(failed)?;
-    let sources = &running.tools.sources;
+    let sources = &task.context.sources;
     let saved = sources.source_position(&config.name).await?;
     let known = saved
         .filter(|saved| saved.system == system.system_id)
         .map(|saved| Lsn::from_u64(saved.number));
     let plan = plan(&mut connection, config, known, &system).await?;
+    let publications = [config.slot.as_str()];
+    let start = Start {
+        slot: &config.slot,
+        from: plan.from,
+        publications: &publications,
+        messages: config.mode == Mode::Messages,
+    };
+    // The process that has the slot reads the source: without it the table is another reader's.
+    let stream = connection.start(&start).await.map_err(failed)?;
     if let Some(alarm) = &plan.alarm {
-        running.tools.observer.observe(&config.name, &Observation::Alarm(alarm));
+        task.context.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
     let began = Began { system: system.system_id, position: plan.from };
     if let Some(table) = table.filter(|_| plan.read_table) {
@@ -140,14 +153,6 @@ async fn begin(
     // before the table was read, so that it is read again if that was interrupted.
     let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
     sources.save_source_position(&config.name, handover.epoch(), position).await?;
-    let publications = [config.slot.as_str()];
-    let start = Start {
-        slot: &config.slot,
-        from: plan.from,
-        publications: &publications,
-        messages: config.mode == Mode::Messages,
-    };
-    let stream = connection.start(&start).await.map_err(failed)?;
     Ok((stream, began))
 }
 
@@ -213,7 +218,7 @@ async fn plan(
 
 /// A source whose log is followed.
 struct Tail<'r> {
-    running: &'r Running,
+    task: &'r SourceTask,
     config: &'r SourceConfig,
     /// For looking at the slot.
     session: Session,
@@ -224,6 +229,11 @@ struct Tail<'r> {
     /// What names the rows in their table.
     keys: Vec<String>,
     missing: Missing,
+    /// Nothing of this source has come last.
+    is_idle: bool,
+    /// What names rows in their table that are durable here, and when they are to be removed there.
+    taken: Vec<String>,
+    remove_at: Instant,
     /// All before it is durable here, but for what is in `rows`.
     done: Lsn,
     system: String,
@@ -235,35 +245,28 @@ struct Tail<'r> {
 impl Tail<'_> {
     async fn follow(&mut self, mut stream: Stream, handover: &mut Handover) -> Result<(), Ended> {
         let mut looked_at = Instant::now();
-        let mut idle = true;
         loop {
-            // Rows that wait are handed over as soon as nothing more is at hand.
-            let wait = if self.rows.is_empty() { self.wait() } else { Duration::ZERO };
-            let frame = tokio::select! {
-                frame = timeout(wait, stream.next()) => frame,
-                () = self.running.wake.notified() => {
+            tokio::select! {
+                frame = timeout(self.wait(), stream.next()) => {
+                    if let Ok(frame) = frame {
+                        let frame = frame.map_err(|error| self.ended(error))?;
+                        self.take(frame)?;
+                    }
+                }
+                () = self.task.wake.notified() => {
                     handover.renew().await?;
                     continue;
                 }
             };
-            match frame {
-                Ok(frame) => {
-                    let frame = frame.map_err(|error| self.ended(error))?;
-                    idle = matches!(frame, Frame::Idle(_));
-                    self.take(frame)?;
-                }
-                Err(_) => self.hand_over(handover).await?,
-            }
-            if self.rows.len() >= self.config.batch {
-                self.hand_over(handover).await?;
+            while self.rows.len() < self.config.batch
+                && let Some(frame) = stream.try_next()
+            {
+                self.take(frame)?;
             }
             handover.keep().await?;
-            if let Some(table) = &self.table {
-                self.missing.remove_from(table).await?;
-            }
-            if self.rows.is_empty() {
-                self.confirm(&stream, handover, idle).await?;
-            }
+            self.hand_over(handover).await?;
+            self.remove_taken().await?;
+            self.confirm(&stream, handover).await?;
             if looked_at.elapsed() >= IDLE_CONFIRM_EVERY {
                 looked_at = Instant::now();
                 self.look_at_slot().await?;
@@ -280,11 +283,13 @@ impl Tail<'_> {
 
     /// How long to wait for the log.
     fn wait(&self) -> Duration {
-        let look = self.missing.next_look().map(|at| at.saturating_duration_since(Instant::now()));
-        look.unwrap_or(TAIL_TICK).min(TAIL_TICK)
+        let removal = (!self.taken.is_empty()).then_some(self.remove_at);
+        let next = removal.into_iter().chain(self.missing.next_look()).min();
+        next.map_or(TAIL_TICK, |at| at.saturating_duration_since(Instant::now())).min(TAIL_TICK)
     }
 
     fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
+        self.is_idle = matches!(frame, Frame::Idle(_));
         if let Some(lsn) = frame.end_lsn() {
             self.done = lsn.max(self.done);
         }
@@ -337,43 +342,48 @@ impl Tail<'_> {
         loop {
             match handover.hand_over(&self.rows).await {
                 Ok(_) => break,
-                Err(trouble @ Trouble::Store(_)) => self.running.in_trouble(trouble, back_off),
+                Err(trouble @ Trouble::Store(_)) => self.task.in_trouble(trouble, back_off),
                 Err(trouble) => return Err(trouble),
             }
             tokio::time::sleep(back_off).await;
-            back_off = (back_off * 2).min(BACK_OFF_MAX);
+            // A lease that ends meanwhile would end the stream too.
+            back_off = (back_off * 2).min(LEASE_RENEW_AFTER);
             handover.renew().await.or_else(|trouble| match trouble {
                 Trouble::Store(_) => Ok(()),
                 trouble => Err(trouble),
             })?;
         }
-        self.running.reading();
+        self.task.reading();
         self.rows.clear();
-        let keys = std::mem::take(&mut self.keys);
-        if let Some(table) = &self.table {
-            self.missing.add(table.remove(keys).await?);
+        if self.taken.is_empty() {
+            self.remove_at = Instant::now() + REMOVE_EVERY;
         }
+        self.taken.append(&mut self.keys);
         Ok(())
     }
 
-    /// Notes how far all is durable, then confirms it: now and then, because each note is a write. An
-    /// idle log is in less of a hurry.
-    async fn confirm(
-        &mut self,
-        stream: &Stream,
-        handover: &Handover,
-        idle: bool,
-    ) -> Result<(), Trouble> {
-        let every = if idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
-        if self.done == self.noted || self.noted_at.elapsed() < every {
+    /// Removes what was taken from the table: now and then, because each removal is a transaction there.
+    async fn remove_taken(&mut self) -> Result<(), Trouble> {
+        let Some(table) = &self.table else { return Ok(()) };
+        if self.taken.len() >= self.config.batch || Instant::now() >= self.remove_at {
+            self.missing.add(table.remove(std::mem::take(&mut self.taken)).await?);
+        }
+        self.missing.remove_from(table).await
+    }
+
+    /// Notes how far all is durable, then confirms it: now and then, because each note is a write, and not before
+    /// the table is rid of what was taken: the log does not tell of it again. An idle log is in less of a hurry.
+    async fn confirm(&mut self, stream: &Stream, handover: &Handover) -> Result<(), Trouble> {
+        let every = if self.is_idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
+        if !self.taken.is_empty() || self.done == self.noted || self.noted_at.elapsed() < every {
             return Ok(());
         }
         let position = SourcePosition { system: self.system.clone(), number: self.done.as_u64() };
-        let sources = &self.running.tools.sources;
+        let sources = &self.task.context.sources;
         sources.save_source_position(&self.config.name, handover.epoch(), position).await?;
         stream.confirm(self.done);
         (self.noted, self.noted_at) = (self.done, Instant::now());
-        self.running.status.caught_up();
+        self.task.status.caught_up();
         Ok(())
     }
 
@@ -391,7 +401,7 @@ impl Tail<'_> {
                 lost: row.try_get::<_, Option<bool>>(2)?.unwrap_or_default(),
             },
         };
-        self.running.status.lock().slot = Some(status);
+        self.task.status.lock().slot = Some(status);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ fn shop() -> SourceName {
 }
 
 async fn parked(world: &World) -> Vec<(u64, String, bool)> {
-    let query = ParkedQuery { source: shop(), refused_only: false, page: PageRequest::first(100) };
+    let query = ParkedQuery::of(shop(), PageRequest::first(100));
     let rows = world.store.parked_rows(query).await.unwrap().items;
     rows.into_iter()
         .map(|row| (row.number, row.fields.id.unwrap(), row.refusal.is_some()))
@@ -162,7 +162,8 @@ async fn an_id_with_other_content_is_parked_as_a_conflict_among_many_good_ones()
     world.until_accepted(300).await;
     world.until_parked(&shop(), 1).await;
     assert_eq!(parked_ids(&world).await, ["e50"]);
-    let query = ParkedQuery { source: shop(), refused_only: true, page: PageRequest::first(1) };
+    let query =
+        ParkedQuery { refused_only: true, ..ParkedQuery::of(shop(), PageRequest::first(1)) };
     let row = world.store.parked_rows(query).await.unwrap().items.remove(0);
     assert_eq!(row.refusal.unwrap().code, "conflict");
     relay.stop().await;

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use railpost_relay::{
-    Accept, EventCheck, Observation, Relay, RelayTools, SourceConfig, SourceObserver,
+    Accept, EventCheck, Observation, Relay, RelayContext, SourceConfig, SourceObserver,
     SourceSection, SourceState, SourceStatus, StoreAddress, Trouble,
 };
 use railpost_store::{
-    AcceptBatch, Event, MasterKey, MemoryStore, Receipt, RowRefusal, Setup, SourceName, Store,
-    StoreError, SystemSource, TenantSettings, Write,
+    AcceptBatch, AcceptedBy, Event, MasterKey, MemoryStore, Receipt, RowRefusal, Setup, SourceName,
+    Store, StoreError, SystemSource, TenantSettings, Write,
 };
 use railpost_wire::TenantId;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// How long a test waits for what must happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) fn setup() -> Setup {
     Setup { source: Arc::new(SystemSource), master_key: MasterKey::new(&[1; 32]) }
@@ -79,7 +79,7 @@ impl World {
         sources: Vec<SourceConfig>,
         store_address: Option<StoreAddress>,
     ) -> Relay {
-        let tools = RelayTools {
+        let context = RelayContext {
             accept: self.clone(),
             checks: self.clone(),
             sources: self.store.clone(),
@@ -87,7 +87,7 @@ impl World {
             holder: holder.to_owned(),
             store_address,
         };
-        Relay::start(sources, &tools)
+        Relay::start(sources, &context)
     }
 
     /// What was accepted so far.
@@ -155,7 +155,7 @@ impl World {
                 changed.await;
             }
         };
-        if timeout(PATIENCE, waiting).await.is_err() {
+        if timeout(WAIT_MAX, waiting).await.is_err() {
             panic!("it did not happen: {}", told());
         }
     }
@@ -172,7 +172,7 @@ impl World {
                 let _ = timeout(Duration::from_millis(200), changed).await;
             }
         };
-        if timeout(PATIENCE, waiting).await.is_err() {
+        if timeout(WAIT_MAX, waiting).await.is_err() {
             panic!("{} rows are parked, not {rows}", parked().await);
         }
     }
@@ -182,13 +182,15 @@ impl World {
 impl Accept for World {
     async fn accept(
         &self,
+        source: &SourceName,
         tenant: &TenantId,
         events: Vec<Event>,
     ) -> Result<Vec<Receipt>, StoreError> {
         if let Some(error) = self.failure.lock().unwrap().clone() {
             return Err(error);
         }
-        let batch = AcceptBatch { tenant: tenant.clone(), events, idempotency: None };
+        let accepted_by = Some(AcceptedBy::Source(source.clone()));
+        let batch = AcceptBatch { tenant: tenant.clone(), events, accepted_by, idempotency: None };
         let batch = Arc::new(batch);
         let receipts = self.store.accept(batch.clone()).await?;
         let mut accepted = self.accepted.lock().unwrap();

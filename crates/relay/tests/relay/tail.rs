@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use railpost_relay::{Relay, SourceConfig};
+use railpost_replication::limits::{BUFFERED_BYTES_MAX, WAL_SENDER_TIMEOUT};
 use railpost_sqlite::SqliteStore;
 use railpost_store::StoreError;
 
@@ -320,5 +321,47 @@ async fn while_the_backlog_is_full_the_session_is_kept_and_nothing_is_confirmed(
     database.until_empty("railpost_outbox").await;
     let after: Option<i32> = database.client.query_one(&pid, &[]).await.unwrap().get(0);
     assert_eq!((before.is_some(), before), (true, after), "the stream was not started again");
+    end(&database, &config, relay).await;
+}
+
+/// How often the server would have ended a silent session.
+const TIMEOUTS: u32 = 3;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_backlog_outlasts_several_timeouts_of_the_server_and_then_everything_arrives() {
+    let (database, world, config, relay) = following("").await;
+    *world.failure.lock().unwrap() = Some(StoreError::BacklogFull { open: 1, max: 1 });
+    // More than the client holds in memory: it stops to read, and statuses must go out all the same.
+    let rows = 2 + 2 * BUFFERED_BYTES_MAX as usize / 1_000_000;
+    let fill = format!(
+        "INSERT INTO railpost_outbox (id, type, key, payload) \
+         SELECT 'e' || n, 'order.paid', '1', repeat('x', 1000000) FROM generate_series(1, {rows}) AS n"
+    );
+    database.run(&fill).await;
+    world.until_trouble("shop", "backlog_full").await;
+    let age = format!(
+        "SELECT active_pid, extract(epoch FROM clock_timestamp() - backend_start)::float8 \
+         FROM pg_replication_slots JOIN pg_stat_activity ON pid = active_pid WHERE slot_name = '{}'",
+        config.slot
+    );
+    let first: i32 = database.client.query_one(&age, &[]).await.unwrap().get(0);
+    let enough = (WAL_SENDER_TIMEOUT * TIMEOUTS).as_secs_f64();
+    loop {
+        // The server waits between two looks.
+        database.run("SELECT pg_sleep(0.2)").await;
+        let row = database.client.query_one(&age, &[]).await.expect("the session lives");
+        assert_eq!(row.get::<_, i32>(0), first, "the stream was started again");
+        if row.get::<_, f64>(1) > enough {
+            break;
+        }
+    }
+    assert_eq!(world.ids(), Vec::<String>::new());
+    assert_eq!(database.count("railpost_outbox").await, rows as i64);
+    *world.failure.lock().unwrap() = None;
+    world.until_accepted(rows).await;
+    assert_eq!(world.ids(), (1..=rows).map(|n| format!("e{n}")).collect::<Vec<_>>());
+    database.until_empty("railpost_outbox").await;
+    let last: i32 = database.client.query_one(&age, &[]).await.unwrap().get(0);
+    assert_eq!(last, first, "the stream was started again");
     end(&database, &config, relay).await;
 }

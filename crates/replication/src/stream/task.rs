@@ -10,12 +10,14 @@ use bytes::{BufMut, BytesMut};
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::{Feedback, Frame, Item, Timing};
+use super::{Feedback, Frame, Item, Timing, Waiting};
 use crate::backend::{self, Backend, POSTGRES_EPOCH_US, StreamData};
 use crate::error::Operation;
-use crate::limits::{BUFFERED_BYTES_MAX, FRAME_OVERHEAD, MESSAGE_LEN_MAX, READ_LEN};
+use crate::limits::{
+    BUFFERED_BYTES_MAX, FRAME_OVERHEAD, MESSAGE_LEN_MAX, READ_LEN, SMALL_READ_LEN,
+};
 use crate::pgoutput::{self, Message};
 use crate::transport::{Socket, closed};
 use crate::{Error, ErrorKind, Lsn};
@@ -36,6 +38,8 @@ pub(super) struct Task {
     /// Why nothing can be written any more. What the server sent before is read first: it may say why.
     broken: Option<Error>,
     items: mpsc::UnboundedSender<Item>,
+    /// Frames that have their room, to be sent together.
+    batch: Vec<Waiting>,
     room: Arc<Semaphore>,
     /// A frame for which there is no room, and how much it needs. Until it has it, nothing is read.
     waiting: Option<(Frame, u32)>,
@@ -49,6 +53,11 @@ pub(super) struct Task {
     status_due: bool,
     /// When the server was last heard of, or last not listened to.
     heard_at: Instant,
+    /// Whether the last read brought few bytes, and whether any of them were changes.
+    is_small_read: bool,
+    has_changes: bool,
+    /// Until when the socket is left alone.
+    paused_until: Option<Instant>,
 }
 
 impl Task {
@@ -70,6 +79,7 @@ impl Task {
             is_writing: false,
             broken: None,
             items,
+            batch: Vec::new(),
             room: Arc::new(Semaphore::new(BUFFERED_BYTES_MAX as usize)),
             waiting: None,
             feedback,
@@ -79,6 +89,9 @@ impl Task {
             timing,
             status_due: true,
             heard_at: Instant::now(),
+            is_small_read: false,
+            has_changes: false,
+            paused_until: None,
         };
         (task, receiver)
     }
@@ -86,6 +99,7 @@ impl Task {
     /// Runs until the stream ends. The connection is closed when this returns.
     pub(super) async fn run(mut self) {
         if let Err(error) = self.work().await {
+            self.send_batch();
             // A caller that is gone needs no error.
             let _ = self.items.send(Err(error));
         }
@@ -96,19 +110,25 @@ impl Task {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.take_messages()?;
+            self.send_batch();
+            self.pause_after_changes();
             if self.status_due && self.output.is_empty() && self.broken.is_none() {
                 self.write_status();
             }
             self.input.reserve(READ_LEN);
             let needed = self.waiting.as_ref().map_or(0, |(_, needed)| *needed);
+            let is_paused = self.paused_until.is_some();
+            let pause_end = self.paused_until.unwrap_or_else(Instant::now);
             tokio::select! {
-                read = self.reader.read_buf(&mut self.input), if needed == 0 => {
-                    let len = read.map_err(|error| Error::disconnected(&error));
-                    if len? == 0 {
+                read = self.reader.read_buf(&mut self.input), if needed == 0 && !is_paused => {
+                    let len = read.map_err(|error| Error::disconnected(&error))?;
+                    if len == 0 {
                         return Err(self.broken.take().unwrap_or_else(closed));
                     }
                     self.heard_at = Instant::now();
+                    self.is_small_read = len < SMALL_READ_LEN;
                 }
+                () = sleep_until(pause_end), if is_paused => self.paused_until = None,
                 room = self.room.clone().acquire_many_owned(needed), if needed > 0 => {
                     self.hand_over(room.expect("nobody closes the semaphore"));
                 }
@@ -157,9 +177,18 @@ impl Task {
         }
     }
 
+    /// Leaves the socket alone for a moment if changes trickle in. A keepalive is no reason to: a change that
+    /// follows it would wait for nothing.
+    fn pause_after_changes(&mut self) {
+        if std::mem::take(&mut self.has_changes) && self.is_small_read {
+            self.paused_until = Some(self.heard_at + self.timing.read_pause);
+        }
+    }
+
     fn take_data(&mut self, data: bytes::Bytes) -> Result<(), Error> {
         match backend::stream_data(data)? {
             StreamData::Plugin(data) => {
+                self.has_changes = true;
                 let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
                 let message = pgoutput::decode(data)
                     .map_err(|error| Error::new(ErrorKind::Protocol, error.to_string()))?;
@@ -200,8 +229,14 @@ impl Task {
     fn hand_over(&mut self, room: OwnedSemaphorePermit) {
         self.heard_at = Instant::now();
         if let Some((frame, _)) = self.waiting.take() {
+            self.batch.push((frame, room));
+        }
+    }
+
+    fn send_batch(&mut self) {
+        if !self.batch.is_empty() {
             // A caller that is gone also ends `feedback`, and with it the task.
-            let _ = self.items.send(Ok((frame, room)));
+            let _ = self.items.send(Ok(std::mem::take(&mut self.batch)));
         }
     }
 

@@ -11,8 +11,11 @@ use crate::limits::MESSAGE_LEN_MAX;
 use crate::pgoutput::{Insert, Message, Value};
 use crate::{ErrorKind, Lsn};
 
-const TIMING: Timing =
-    Timing { status: Duration::from_secs(1), silence_max: Duration::from_secs(8) };
+const TIMING: Timing = Timing {
+    status: Duration::from_secs(1),
+    silence_max: Duration::from_secs(8),
+    read_pause: Duration::from_millis(3),
+};
 const FROM: Lsn = Lsn::from_u64(100);
 
 /// The server's end of a connection with room for a few messages.
@@ -290,4 +293,26 @@ async fn a_stop_sends_the_last_confirmation_and_waits_for_the_server() {
     assert!(!stopping.is_finished());
     drop(server);
     stopping.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_follow_a_read_within_a_moment_are_handed_over_together() {
+    let (mut stream, mut server) = start();
+    let begun = Instant::now();
+    server.keepalive(100, false).await;
+    // The task reads it here.
+    tokio::task::yield_now().await;
+    server.send(&commit(101)).await;
+    assert_eq!(end(&stream.next().await.unwrap()), 101);
+    assert_eq!(begun.elapsed(), Duration::ZERO, "a commit after a keepalive waits for nothing");
+    for lsn in 102..=103 {
+        server.send(&commit(lsn)).await;
+        // The task could read it here.
+        tokio::task::yield_now().await;
+        assert_eq!(stream.try_next(), None);
+    }
+    assert_eq!(end(&stream.next().await.unwrap()), 102);
+    assert!(begun.elapsed() >= TIMING.read_pause);
+    assert_eq!(stream.try_next().as_ref().map(end), Some(103));
+    assert_eq!(stream.try_next(), None);
 }

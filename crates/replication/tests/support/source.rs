@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 /// Longer than anything in a test takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A database whose table `outbox` is published, and its slot. Both have the database's name.
 pub(crate) struct Source {
@@ -81,7 +81,7 @@ impl Source {
     }
 
     pub(crate) async fn create_slot(&self) -> Lsn {
-        let slot = NewSlot { name: &self.name, failover: true, wait_max: PATIENCE };
+        let slot = NewSlot { name: &self.name, failover: true, wait_max: WAIT_MAX };
         self.connect().await.create_slot(&slot).await.unwrap()
     }
 
@@ -146,7 +146,7 @@ pub(crate) async fn next(stream: &mut Stream) -> Result<Message, Error> {
             }
         }
     };
-    timeout(PATIENCE, message).await.expect("a frame comes")
+    timeout(WAIT_MAX, message).await.expect("a frame comes")
 }
 
 /// The payloads of the next transaction and where it ends, or the message that came outside of one.
@@ -198,5 +198,5 @@ pub(crate) async fn until(mut ask: impl AsyncFnMut() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, asking).await.expect("it happens");
+    timeout(WAIT_MAX, asking).await.expect("it happens");
 }

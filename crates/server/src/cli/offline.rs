@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use railpost_cli::{Failure, Out, Outcome, upkeep};
+use railpost_cli::{Confirmation, Failure, Out, Outcome, upkeep};
 use railpost_engine::Time;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -101,9 +101,8 @@ pub(super) enum LinesAction {
 /// The arguments of `lines renew`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RenewArguments {
-    /// Do not ask
-    #[arg(long, short)]
-    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) confirmation: Confirmation,
     #[command(flatten)]
     pub(super) access: StoreAccess,
 }
@@ -179,7 +178,7 @@ pub(super) fn verify(place: StoreArguments, out: Out) -> Outcome {
 
 pub(super) fn renew_lines(arguments: RenewArguments, out: Out) -> Outcome {
     let config = arguments.access.place.config()?;
-    upkeep::confirm_renewal(out, arguments.yes)?;
+    upkeep::confirm_renewal(out, arguments.confirmation)?;
     let renewed_at = Runtime::new()?.block_on(serve::renew_lines(&config)).map_err(Failure::new)?;
     out.done(&json!({ "renewed_at": Time::from(renewed_at) }), upkeep::LINES_RENEWED)
 }

@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     /// How log lines look: auto, text or json
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// The least that is worth a log line: debug, info, warn or error
+    /// The lowest level that is logged: debug, info, warn or error
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
 }

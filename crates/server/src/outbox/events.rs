@@ -7,7 +7,7 @@ use railpost_api::App;
 use railpost_dispatch::Dispatcher;
 use railpost_relay::{Accept, EventCheck};
 use railpost_schema::{Rejection, ThreadError};
-use railpost_store::{AcceptBatch, Event, Receipt, RowRefusal, StoreError};
+use railpost_store::{AcceptBatch, AcceptedBy, Event, Receipt, RowRefusal, SourceName, StoreError};
 use railpost_wire::TenantId;
 
 /// Hands events to the dispatcher, so that the engine hears of them at once.
@@ -17,11 +17,12 @@ pub(super) struct DispatchedEvents(pub(super) Dispatcher);
 impl Accept for DispatchedEvents {
     async fn accept(
         &self,
+        source: &SourceName,
         tenant: &TenantId,
         events: Vec<Event>,
     ) -> Result<Vec<Receipt>, StoreError> {
-        let tenant = tenant.clone();
-        self.0.accept(AcceptBatch { tenant, events, idempotency: None }).await
+        let (tenant, accepted_by) = (tenant.clone(), Some(AcceptedBy::Source(source.clone())));
+        self.0.accept(AcceptBatch { tenant, events, accepted_by, idempotency: None }).await
     }
 }
 

@@ -37,16 +37,16 @@ fn view(status: SourceStatus, config: &SourceConfig) -> SourceView {
     let (state, trouble) = state(status.state);
     SourceView {
         name: status.name.to_string(),
-        mode: match status.mode {
+        mode: Some(match status.mode {
             Mode::Poll => SourceMode::Poll,
             Mode::Tail => SourceMode::Tail,
             Mode::Messages => SourceMode::Messages,
-        },
-        url: match &config.location {
+        }),
+        url: Some(match &config.location {
             Location::Postgres { url, .. } => show_url(url),
             Location::Store => "store".to_owned(),
             Location::Sqlite(path) => format!("sqlite:{}", path.display()),
-        },
+        }),
         state,
         trouble,
         relayed: status.relayed,
@@ -82,7 +82,7 @@ fn state(state: railpost_relay::SourceState) -> (SourceState, Option<SourceTroub
                 code: trouble.code().to_owned(),
                 problem: trouble.to_string(),
                 fix: trouble.remedy().map(str::to_owned),
-                since: since.into(),
+                since: Some(since.into()),
             };
             (state, Some(told))
         }

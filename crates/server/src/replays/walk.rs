@@ -178,7 +178,12 @@ mod tests {
             clock.0.store(*at, Ordering::Relaxed);
             let events = (number..number + count).map(event).collect();
             number += count;
-            let batch = AcceptBatch { tenant: "t".parse().unwrap(), events, idempotency: None };
+            let batch = AcceptBatch {
+                tenant: "t".parse().unwrap(),
+                events,
+                accepted_by: None,
+                idempotency: None,
+            };
             store.accept(batch.into()).await.unwrap();
         }
         store

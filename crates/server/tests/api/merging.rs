@@ -27,7 +27,7 @@ fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
 /// The same without what every change changes.
 fn settings(endpoint: &Value) -> Value {
     let mut settings = endpoint.clone();
-    for name in ["updated_at", "revision", "blocked"] {
+    for name in ["updated_at", "revision", "blocked", "health"] {
         settings.as_object_mut().unwrap().remove(name);
     }
     settings

@@ -87,7 +87,10 @@ fn a_dead_letter_holds_its_lane_and_both_say_why() {
     let dead = world.look("dead-letters");
     let letter = &dead["items"][0];
     assert_eq!((&letter["event"], &letter["reason"]), (&json!("first"), &json!("permanent")));
-    assert_eq!((&letter["last_status"], &letter["holds_lane"]), (&json!(400), &json!(true)));
+    assert_eq!(
+        (&letter["last_answer"]["status"], &letter["holds_lane"]),
+        (&json!(400), &json!(true))
+    );
     // The SHA-256 of `"first"`, quotes and all.
     let hash = "de5f2cbf4c10a0d146f2a671aac363e8640fefc469ad42ac25364f19e4bc194f";
     let mut one = world.look(&format!("dead-letters/{}", text(&letter["id"])));
@@ -96,7 +99,10 @@ fn a_dead_letter_holds_its_lane_and_both_say_why() {
     let lanes = world.look("lanes");
     let lane = &lanes["items"][0];
     assert_eq!((&lane["key"], &lane["held_by"]), (&json!("k"), &letter["id"]));
-    assert_eq!((&lane["reason"], &lane["last_status"]), (&json!("permanent"), &json!(400)));
+    assert_eq!(
+        (&lane["reason"], &lane["last_answer"]["status"]),
+        (&json!("permanent"), &json!(400))
+    );
     assert_eq!((&lane["held_at_seq"], &lane["waiting_behind"]), (&json!(1), &json!(2)));
     assert!(receiver.arrived().is_empty());
 }

@@ -34,6 +34,7 @@ pub(crate) struct Receiver {
 /// What a receiver was told to answer.
 enum Told {
     Status(u16),
+    WithHeader(u16, String),
     /// Whatever comes from there, when it comes.
     Later(Inbox<u16>),
 }
@@ -67,6 +68,11 @@ impl Receiver {
         self.answers.lock().unwrap().extend(told);
     }
 
+    /// The next answer has this status and header.
+    pub(crate) fn answers_with_header(&self, status: u16, header: &str) {
+        self.answers.lock().unwrap().push(Told::WithHeader(status, header.to_owned()));
+    }
+
     /// The next answer is the status that is sent there, when it is sent.
     pub(crate) fn answers_later(&self) -> Outbox<u16> {
         let (later, told) = channel();
@@ -96,12 +102,12 @@ fn serve(stream: TcpStream, outbox: &Outbox<Arrived>, script: &Mutex<Vec<Told>>)
             if script.is_empty() { Told::Status(200) } else { script.remove(0) }
         };
         outbox.send(arrived).ok()?;
-        let status = match told {
-            Told::Status(status) => status,
-            Told::Later(told) => told.recv().ok()?,
+        let (status, header) = match told {
+            Told::Status(status) => (status, "x-told: yes".to_owned()),
+            Told::WithHeader(status, header) => (status, header),
+            Told::Later(told) => (told.recv().ok()?, "x-told: yes".to_owned()),
         };
-        let answer =
-            format!("HTTP/1.1 {status} Told\r\ncontent-length: 4\r\nx-told: yes\r\n\r\ntold");
+        let answer = format!("HTTP/1.1 {status} Told\r\ncontent-length: 4\r\n{header}\r\n\r\ntold");
         stream.write_all(answer.as_bytes()).ok()?;
     }
 }

@@ -63,7 +63,9 @@ pub(crate) fn filled(route: &Route, things: &Things) -> String {
             .unwrap_or_else(|| panic!("{}: what is a tenant's {name}?", route.operation.path))
             .clone()
     });
-    segments.collect::<Vec<_>>().join("/")
+    let path = segments.collect::<Vec<_>>().join("/");
+    // A search looks for something.
+    if path.ends_with("/find") { format!("{path}?q=order") } else { path }
 }
 
 /// A body that the route would take.

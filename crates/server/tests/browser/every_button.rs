@@ -34,12 +34,20 @@ struct Control {
     label: String,
 }
 
-/// What is refused, and rightly so: the form, the button's name, and how what the page says ends.
-const REFUSALS: [(&str, &str, &str); 1] = [(
-    "/dashboard/t/{tenant}/dead-letters",
-    "action=skip",
-    "only a dead letter that holds its lane can be skipped",
-)];
+/// What is refused, and rightly so: the form, what stands on the button, and how what the page says ends.
+const REFUSALS: [(&str, &str, &str); 2] = [
+    (
+        "/dashboard/t/{tenant}/dead-letters",
+        "Skip dead letters",
+        "only a dead letter that holds its lane can be skipped",
+    ),
+    // The replay that runs took one of them in the meantime.
+    (
+        "/dashboard/t/{tenant}/dead-letters",
+        "Discard dead letters",
+        "it is delivered or discarded already",
+    ),
+];
 
 struct Scene {
     world: World,
@@ -103,10 +111,22 @@ fn scene() -> Scene {
     let of_tenant = [
         "".to_owned(),
         "/lanes".to_owned(),
+        "/live/overview".to_owned(),
         "/live/lanes".to_owned(),
+        "/live/endpoints".to_owned(),
+        format!("/live/endpoints/{paused}"),
+        "/live/events".to_owned(),
+        "/live/events/landed".to_owned(),
+        "/live/deliveries".to_owned(),
+        format!("/live/deliveries/{landed}"),
+        "/live/dead-letters".to_owned(),
+        "/live/replays".to_owned(),
+        "/find?q=landed".to_owned(),
+        "/help".to_owned(),
         "/endpoints".to_owned(),
         "/endpoints/new".to_owned(),
         format!("/endpoints/{paused}"),
+        format!("/endpoints/{paused}/probe"),
         format!("/endpoints/{waits}/edit"),
         "/events".to_owned(),
         "/events/landed".to_owned(),
@@ -126,8 +146,8 @@ fn scene() -> Scene {
     let mut pages: Vec<String> =
         of_tenant.iter().map(|path| format!("/dashboard/t/default{path}")).collect();
     pages.extend(
-        ["/dashboard", "/dashboard/all", "/dashboard/audit", "/dashboard/switch"]
-            .map(str::to_owned),
+        ["", "/all", "/audit", "/switch", "/live/all", "/find", "/help"]
+            .map(|path| format!("/dashboard{path}")),
     );
     pages.extend(of_outbox.iter().map(|path| format!("/dashboard/outbox{path}")));
     Scene { world, _receivers: [receiver, slow], _file: file, pages }
@@ -240,12 +260,25 @@ impl Walk {
         if outcome["status"] != 200 || !is_expected(&control.kind, outcome["problem"].as_str()) {
             self.problems.push(format!("{:?} on {page}: {outcome}", control.kind));
         }
+        self.press_what_followed(browser, page);
+    }
+
+    /// What only the page after a press has: the question before it is done, what undoes it, and the buttons of a
+    /// result. One of them is pressed, the last that is new: those before it are there again after it.
+    fn press_what_followed(&mut self, browser: &Browser, page: &str) {
+        let controls = browser.controls();
+        let followed = controls.iter().filter(|control| control.follows);
+        self.found.extend(followed.clone().map(|control| control.kind.clone()));
+        let new = followed.filter(|control| !self.pressed.contains(&control.kind)).last();
+        if let Some(control) = new {
+            self.press(browser, page, control);
+        }
     }
 }
 
 fn is_expected(control: &Control, problem: Option<&str>) -> bool {
     let mut refusals =
-        REFUSALS.iter().filter(|(form, name, _)| control.form == *form && control.name == *name);
+        REFUSALS.iter().filter(|(form, label, _)| control.form == *form && control.label == *label);
     problem.is_none_or(|problem| refusals.any(|(.., end)| problem.ends_with(end)))
 }
 
@@ -267,22 +300,27 @@ struct Found {
     index: u64,
     kind: Control,
     disabled: bool,
+    /// Whether it is on this page because of the button that was pressed before.
+    follows: bool,
 }
 
 impl Browser {
-    /// All buttons of the page.
+    /// All buttons of the page that send a form.
     fn controls(&self) -> Vec<Found> {
-        let script = "return [...document.querySelectorAll('button')].map(button => ({
+        let script = "return [...document.querySelectorAll('button[type=submit]')].map(button => ({
             path: button.form?.getAttribute('action'),
             changes: button.form?.getAttribute('method') === 'post',
             name: button.name && button.name + '=' + button.value,
-            inHead: button.closest('header') !== null,
+            isOfNoPage: button.closest('header, .flash') !== null,
+            follows: button.closest('.question, .flash, .result') !== null,
             label: button.textContent.trim().replace(/[\\d\\s]+/g, ' ').trim(),
             disabled: button.disabled,
         }))";
         let found = self.script(script, &[]);
         let (pages, forms) = (page_paths(), form_paths());
-        let page = pattern(&self.path(), &pages);
+        let path = self.path();
+        let result = forms.iter().chain(&pages).cloned().collect::<Vec<_>>();
+        let page = pattern(&path, &result);
         let control = |(index, it): (usize, &Value)| {
             let path =
                 it["path"].as_str().unwrap_or_else(|| panic!("a button without a form: {it}"));
@@ -291,12 +329,13 @@ impl Browser {
             Found {
                 index: index as u64,
                 kind: Control {
-                    page: if it["inHead"] == true { String::new() } else { page.clone() },
+                    page: if it["isOfNoPage"] == true { String::new() } else { page.clone() },
                     form: pattern(path, patterns),
                     name: word("name"),
                     label: word("label"),
                 },
                 disabled: it["disabled"] == true,
+                follows: it["follows"] == true,
             }
         };
         found.as_array().unwrap().iter().enumerate().map(control).collect()
@@ -305,7 +344,7 @@ impl Browser {
     /// Fills in what must be, chooses what can be chosen, presses, and says what the page after it is.
     fn press(&self, index: u64) -> Value {
         let script = "const [index, typed] = arguments;
-            const button = document.querySelectorAll('button')[index];
+            const button = document.querySelectorAll('button[type=submit]')[index];
             for (const field of button.form.elements) {
                 if (field.type === 'checkbox') field.checked = true;
                 if (!field.value && field.name in typed) field.value = typed[field.name];

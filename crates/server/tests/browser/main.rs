@@ -29,4 +29,7 @@ mod outbox;
 mod every_page;
 mod every_button;
 mod unchanged;
+mod truth;
+mod watching;
+mod finding;
 mod demonstration;

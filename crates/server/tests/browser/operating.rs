@@ -35,10 +35,10 @@ fn a_lane_is_seen_held_and_released_without_a_reload() {
     for id in ["e1", "e2", "e3"] {
         world.publish(id, "order.created", Some("poison"));
     }
-    browser.wait_for(".lane.held[data-key=poison] .held-note");
+    browser.wait_for(".lane.held[data-lane=poison] .held-note");
     let note = browser.text(".held-note p");
-    assert!(note.contains("refused for good, last answer 422. 2 wait behind it"), "{note}");
-    assert!(browser.text("#board-status").contains("1 held"), "screen readers hear of it");
+    assert!(note.contains("refused for good, last answer HTTP 422. 2 wait behind it"), "{note}");
+    browser.wait_until("an announcement", || browser.text("#announcer").contains("1 held"));
     browser.click(".held-note button.primary");
     browser.wait_for(".flash");
     browser.wait_without(".lane.held");
@@ -61,10 +61,10 @@ fn a_lane_that_one_of_four_endpoints_holds_is_shown_from_a_sqlite_store() {
     receivers[2].answers(&[422]);
     world.publish("e1", "order.created", Some("order-1"));
     let held = world.look_until("lanes", |lanes| lanes["items"].as_array().unwrap().len() == 1);
-    assert_eq!(held["items"][0]["last_status"], 422);
+    assert_eq!(held["items"][0]["last_answer"]["status"], 422);
     let browser = Browser::signed_in(&world, &world.admin);
     browser.go(&page("/lanes"));
-    browser.wait_for(".lane.held[data-key=order-1] .held-note");
+    browser.wait_for(".lane.held[data-lane=order-1] .held-note");
     assert_eq!(browser.count(".lane"), 4);
     assert_eq!(browser.count(".lane.held"), 1);
 }
@@ -91,11 +91,11 @@ fn a_blocked_endpoint_says_why_and_deleting_says_how_many_deliveries_go() {
     browser.go(&page(&format!("/endpoints/{endpoint}")));
     let problem = browser.text("main p.problem");
     assert!(problem.contains("no secret that is valid"), "{problem}");
-    browser.click("details.confirm summary");
-    assert!(browser.text("details.confirm p").contains("Its 2 open deliveries are discarded"));
-    browser.click("details.confirm button.danger");
+    browser.click("form[action$='/delete'] button");
+    assert!(browser.text(".question p").contains("Closes 2 open deliveries"));
+    browser.click(".question button.danger");
     browser.wait_for(".flash");
-    assert!(browser.text(".flash").contains("2 open deliveries are discarded"));
+    assert!(browser.text(".flash").contains("Discarded: 2 open deliveries"));
     let delivery = world.delivery_in("e1", "discarded");
     browser.go(&page(&format!("/deliveries/{}", delivery["id"].as_str().unwrap())));
     let facts = browser.text("dl.facts");
@@ -106,7 +106,7 @@ impl Browser {
     /// Waits until that many deliveries of a lane have landed.
     #[track_caller]
     fn wait_until_landed(&self, key: &str, count: usize) {
-        self.wait_for(&format!(".lane[data-key={key}] .landed:nth-of-type({count})"));
+        self.wait_for(&format!(".lane[data-lane={key}] .landed:nth-of-type({count})"));
     }
 }
 
@@ -141,8 +141,12 @@ fn one_refusal_among_those_chosen_keeps_none_of_the_others_back() {
         &[],
     );
     browser.click("button[value=skip]");
-    browser.wait_until("what came of it", || browser.text(".flash").contains("Done: it moves on"));
-    assert!(browser.text(".flash.problem").contains("Refused for 1. Not allowed in this state"));
+    assert_eq!(browser.text(".question h1"), "Skip 2 dead letters?");
+    browser.click(".question button.danger");
+    browser.wait_until("what came of it", || {
+        browser.text(".flash").contains("Skipped: 1 dead letter.")
+    });
+    assert!(browser.text(".flash.problem").contains("Refused for 1: Not allowed in this state"));
     world.delivery_in("e3", "delivered");
 }
 
@@ -197,10 +201,12 @@ fn a_secret_is_added_revealed_and_deleted() {
     let revealed = &world.look(&format!("audit?target={id}"))["items"][0];
     assert_eq!(revealed["action"], "secret.reveal");
     browser.click(&format!("form[action$='{id}/delete'] button"));
+    browser.click(".question button.danger");
     browser.wait_without(&format!("form[action$='{id}/delete']"));
     assert_eq!(secrets().as_array().unwrap().len(), 1);
     let last = secrets()[0]["id"].as_str().unwrap().to_owned();
     browser.click(&format!("form[action$='{last}/delete'] button"));
+    browser.click(".question button.danger");
     browser.wait_for(".flash.problem");
     assert_eq!(secrets().as_array().unwrap().len(), 1, "the last one that signs stays");
 }

@@ -11,5 +11,8 @@ mod tenants;
 mod sending;
 mod listening;
 mod resources;
+mod questions;
+mod whereabouts;
+mod fixing;
 mod upkeep;
 mod docs;

@@ -42,7 +42,7 @@ fn an_endpoint_is_created_shown_changed_and_deleted() {
     }
     assert_eq!(world.json(&["endpoints", "show", id])["description"], "orders");
     assert_eq!(world.json(&["endpoints", "pause", id])["status"], "paused");
-    assert!(world.run(&["endpoints", "resume", id]).expect(0).out.contains("is active"));
+    assert!(world.run(&["endpoints", "resume", id]).expect(0).out.contains("is switched on"));
     assert_eq!(world.json(&["endpoints", "health", id])["open"], 0);
     assert_eq!(world.run(&["endpoints", "schedule", id]).expect(0).out.lines().count(), 7);
     assert_eq!(world.run(&["schedule", id, "--attempts", "3"]).expect(0).out.lines().count(), 3);
@@ -145,12 +145,12 @@ fn a_dead_letter_holds_its_lane_until_it_is_replayed() {
     let failed = world.run(&["send", "order.placed", "--key", "7", "--wait"]).expect(1);
     assert!(failed.err.contains("railpost dead-letters list"), "{}", failed.err);
     world.run(&["send", "order.paid", "--key", "7"]).expect(0);
-    let lanes = world.json(&["lanes", "list"]);
+    let lanes = world.json(&["lanes", "list", "--held"]);
     let held_by = items(&lanes)[0]["held_by"].as_str().unwrap();
     let dead = world.json(&["dead-letters", "list"]);
     assert_eq!((items(&dead).len(), &items(&dead)[0]["id"]), (1, &json!(held_by)));
-    assert_eq!(world.json(&["dead-letters", "show", held_by])["last_status"], 500);
-    for list in [&["lanes", "list"][..], &["dead-letters", "list"]] {
+    assert_eq!(world.json(&["dead-letters", "show", held_by])["last_answer"]["status"], 500);
+    for list in [&["lanes", "list"][..], &["lanes", "list", "--held"], &["dead-letters", "list"]] {
         let table = world.run(list).expect(0).out;
         assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
     }
@@ -168,9 +168,10 @@ fn many_dead_letters_are_counted_first_and_then_replayed_as_a_job() {
         world.run(&["send", "order.placed", "--key", key, "--wait"]).expect(1);
     }
     let counted = world.run(&["replay", "--dry-run"]).expect(0).out;
-    assert!(counted.contains("2 deliveries match"), "{counted}");
+    assert!(counted.starts_with("dry run: 2 would be replayed ("), "{counted}");
     assert_eq!(items(&world.json(&["dead-letters", "list"])).len(), 2);
-    world.run(&["replay", "--yes"]).expect(0);
+    let replayed = world.run(&["replay", "--yes"]).expect(0).out;
+    assert!(replayed.contains("handed over 2 of 2"), "{replayed}");
     let arrived: Vec<Value> = (0..4).map(|_| running.json()["attempt"].clone()).collect();
     assert_eq!(arrived, [1, 1, 2, 2]);
     let jobs = world.json(&["replay", "list"]);
@@ -187,7 +188,7 @@ fn keys_are_created_used_and_revoked() {
     assert!(refused.err.contains("railpost whoami"), "{}", refused.err);
     assert_eq!(world.json(&["whoami", "--api-key", key])["key"]["scope"], "publish-only");
     assert!(!world.run(&["keys", "list", "--json"]).expect(0).out.contains(key));
-    world.run(&["keys", "revoke", id]).expect(0);
+    world.run(&["keys", "revoke", id, "--yes"]).expect(0);
     world.run(&["send", "a.b", "--api-key", key]).expect(1);
 }
 
@@ -200,7 +201,7 @@ fn an_event_type_refuses_what_does_not_fit_its_schema() {
     assert!(refused.err.contains("railpost event-types show"), "{}", refused.err);
     assert!(world.run(&["event-types", "list"]).expect(0).out.contains("order.paid"));
     assert_eq!(world.json(&["event-types", "show", "order.paid"])["validation"], "reject");
-    world.run(&["event-types", "delete", "order.paid"]).expect(0);
+    world.run(&["event-types", "delete", "order.paid", "--yes"]).expect(0);
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn deleting_an_endpoint_says_how_many_deliveries_it_discards() {
     let delivery = world.json(&["deliveries", "list"])["items"][0]["id"].clone();
     assert!(world.run(&["endpoints", "delete", id]).expect(2).err.contains("--yes"));
     let deleted = world.run(&["endpoints", "delete", id, "--yes"]).expect(0);
-    assert_eq!(deleted.out, format!("deleted {id}; its 2 open deliveries are discarded\n"));
+    assert_eq!(deleted.out, format!("deleted {id}; this closes 2 open deliveries\n"));
     let show = ["deliveries", "show", delivery.as_str().unwrap()];
     let shown = loop {
         let shown = world.run(&show).expect(0).out;
@@ -275,17 +276,19 @@ fn a_lane_that_one_of_four_endpoints_holds_is_listed() {
     }
     world.run(&["send", "order.paid", "--key", "order-1"]).expect(0);
     let listed = loop {
-        let listed = world.run(&["lanes", "list"]).expect(0).out;
+        let listed = world.run(&["lanes", "list", "--held"]).expect(0).out;
         if listed.contains("order-1") {
             break listed;
         }
     };
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(listed.contains("permanent (422)"), "{listed}");
-    let held = &world.json(&["lanes", "list"])["items"][0];
-    let endpoint = held["endpoint"].as_str().unwrap();
-    assert!(listed.contains(endpoint), "{listed}");
-    let deliveries = world.run(&["deliveries", "list"]).expect(0).out;
-    assert!(deliveries.lines().any(|line| line.contains(endpoint)), "{deliveries}");
+    let held = &world.json(&["lanes", "list", "--held"])["items"][0];
     assert_eq!(held["held_at_seq"], 1);
+    let endpoint = world.json(&["endpoints", "show", held["endpoint"].as_str().unwrap()]);
+    let url = endpoint["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    assert!(listed.contains(&url), "{listed}");
+    let deliveries = world.run(&["deliveries", "list"]).expect(0).out;
+    let line = deliveries.lines().find(|line| line.contains(&url)).unwrap();
+    assert!(line.contains("dead (holds)") && line.contains("422"), "{deliveries}");
 }

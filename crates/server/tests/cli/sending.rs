@@ -12,6 +12,8 @@ fn an_event_is_accepted_and_whoever_sent_it_learns_that_nobody_wants_it() {
         sent.out.starts_with("evt_") && sent.out.contains("accepted, 0 deliveries"),
         "{sent:?}"
     );
+    let id = sent.out.split_whitespace().next().unwrap();
+    assert!(sent.err.contains(&format!("railpost events story {id}")), "{sent:?}");
     assert!(sent.err.contains("railpost listen --register"), "{sent:?}");
 }
 

@@ -63,6 +63,10 @@ pub(crate) fn run(arguments: &[&str]) -> Ran {
     run_with(command, b"")
 }
 
+/// Runs a command on a terminal of its own.
+const ON_TERMINAL: &str = "import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+
 /// A server in memory with a data folder of its own. It ends with the test.
 pub(crate) struct World {
     runtime: Runtime,
@@ -98,6 +102,15 @@ impl World {
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         run_with(self.command(arguments), b"")
+    }
+
+    /// Runs a command on a terminal, where this is typed. What it prints is all in `out`.
+    pub(crate) fn run_on_terminal(&self, arguments: &[&str], typed: &str) -> Ran {
+        let mut command = Command::new("python3");
+        command.args(["-c", ON_TERMINAL, env!("CARGO_BIN_EXE_railpost")]).args(arguments);
+        command.env("RAILPOST_URL", self.url()).env("RAILPOST_API_KEY", &self.admin);
+        command.env_remove("RAILPOST_TENANT").env("NO_COLOR", "1");
+        run_with(command, typed.as_bytes())
     }
 
     /// What a command prints with `--json`, after it went well.

@@ -1,12 +1,12 @@
-//! The servers, one life after the other.
+//! Servers that are killed, one life after the other.
 
 use std::fmt;
 use std::ops::AddAssign;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -18,10 +18,39 @@ use super::writers::Writers;
 /// Kills per mode in a default run, and the servers that share them.
 const KILLS: u32 = 50;
 const SERVERS: u32 = 3;
+/// The same for stores in PostgreSQL. There a killed server's lease lasts for 5 s, which no setting shortens, and
+/// its successor waits for its end.
+const KILLS_POSTGRES: u32 = 6;
+const SERVERS_POSTGRES: u32 = 2;
 /// Longest time from the first event that a server relays to its end, in milliseconds.
 const LIFE_MS_MAX: u64 = 150;
 /// Longest wait for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where servers store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Sqlite,
+    Postgres,
+}
+
+impl Store {
+    fn servers(self) -> u32 {
+        match self {
+            Self::Sqlite => SERVERS,
+            Self::Postgres => SERVERS_POSTGRES,
+        }
+    }
+
+    fn kills(self) -> u32 {
+        match self {
+            Self::Sqlite => {
+                environment("RAILPOST_OUTBOX_KILLS").map_or(KILLS, |kills| kills as u32)
+            }
+            Self::Postgres => KILLS_POSTGRES,
+        }
+    }
+}
 
 /// How a source is read.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +75,7 @@ impl Mode {
 #[derive(Default)]
 pub(crate) struct Summary {
     seed: u64,
+    servers: u32,
     kills: u32,
     committed: usize,
     rolled_back: usize,
@@ -72,10 +102,11 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} kills of {SERVERS} servers; {} events committed, all arrived, in order within their keys; {} rolled \
+            "{} kills of {} servers; {} events committed, all arrived, in order within their keys; {} rolled \
              back, none arrived; {} duplicates; {} kills left rows, {} rows had arrived before they were read \
              again; {:.1} s (seed {})",
             self.kills,
+            self.servers,
             self.committed,
             self.rolled_back,
             self.duplicates,
@@ -87,18 +118,23 @@ impl fmt::Display for Summary {
     }
 }
 
+/// The seed of the dice: the run's own, unless the environment names one.
+pub(crate) fn seed() -> u64 {
+    environment("RAILPOST_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..))
+}
+
 /// Kills servers that read in this mode, and checks what arrived.
-pub(crate) async fn run(mode: Mode) -> Result<Summary, String> {
+pub(crate) async fn run(mode: Mode, store: Store) -> Result<Summary, String> {
     let begun = Instant::now();
-    let seed = environment("RAILPOST_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let kills = environment("RAILPOST_OUTBOX_KILLS").map_or(KILLS, |kills| kills as u32);
+    let seed = seed();
+    let (kills, count) = (store.kills(), store.servers());
     let mut dice = Rng::with_seed(seed);
     let mut servers = JoinSet::new();
-    for number in 0..SERVERS {
-        let kills = kills / SERVERS + u32::from(number < kills % SERVERS);
-        servers.spawn(kill_one(mode, number, kills, dice.fork()));
+    for number in 0..count {
+        let kills = kills / count + u32::from(number < kills % count);
+        servers.spawn(kill_one(mode, store, number, kills, dice.fork()));
     }
-    let mut all = Summary { seed, ..Summary::default() };
+    let mut all = Summary { seed, servers: count, ..Summary::default() };
     while let Some(summary) = servers.join_next().await {
         all += summary.unwrap().map_err(|problem| format!("{problem} (seed {seed})"))?;
     }
@@ -111,15 +147,23 @@ fn environment(name: &str) -> Option<u64> {
 }
 
 /// One server after the other on the same store; the last one lives until everything has arrived.
-async fn kill_one(mode: Mode, number: u32, kills: u32, mut dice: Rng) -> Result<Summary, String> {
-    let source = Source::create(mode, number).await;
+async fn kill_one(
+    mode: Mode,
+    store: Store,
+    number: u32,
+    kills: u32,
+    mut dice: Rng,
+) -> Result<Summary, String> {
+    let source = Source::create(mode, &format!("kills_{store:?}_{number}").to_lowercase()).await;
     let receiver = Receiver::start();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("railpost.toml"), source.section()).unwrap();
-    let mut server = start(folder.path()).await;
-    let endpoint = json!({"url": receiver.url()});
-    assert_eq!(server.post("/v1/tenants/default/endpoints", &endpoint).0, 201);
-    let writers = Writers::start(&source, &mut dice).await;
+    let url = match store {
+        Store::Sqlite => None,
+        Store::Postgres => Some(source.store().await),
+    };
+    let home = Home::new(&source, url);
+    let mut server = home.start().await;
+    subscribe(&server, &receiver);
+    let writers = Writers::start(&source, &receiver, &mut dice).await;
     let mut summary = Summary { kills, ..Summary::default() };
     for kill in 0..kills {
         until_relaying(&receiver, kill).await?;
@@ -128,7 +172,7 @@ async fn kill_one(mode: Mode, number: u32, kills: u32, mut dice: Rng) -> Result<
         drop(server);
         writers.note_kill();
         note_rows(&mut summary, &source, &receiver).await;
-        server = start(folder.path()).await;
+        server = home.start().await;
     }
     let written = writers.stop().await;
     let arrived = receiver.until(|arrivals| arrivals.has_all(&written));
@@ -146,16 +190,39 @@ async fn kill_one(mode: Mode, number: u32, kills: u32, mut dice: Rng) -> Result<
     Ok(summary)
 }
 
-async fn start(folder: &Path) -> Running {
-    let folder = folder.to_owned();
-    let start =
-        move || Running::start_with(&folder, &[], &[("RAILPOST_SERVER_ADMIN_KEY", ADMIN_KEY)]);
-    tokio::task::spawn_blocking(start).await.unwrap()
+/// The folder of a server, and where it stores.
+pub(crate) struct Home {
+    folder: TempDir,
+    /// Nothing: in the folder.
+    store: Option<String>,
+}
+
+impl Home {
+    pub(crate) fn new(source: &Source, store: Option<String>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("railpost.toml"), source.section()).unwrap();
+        Self { folder, store }
+    }
+
+    pub(crate) async fn start(&self) -> Running {
+        let (folder, store) = (self.folder.path().to_owned(), self.store.clone());
+        let start = move || {
+            let store: Vec<&str> = store.iter().flat_map(|url| ["--store", url]).collect();
+            Running::start_with(&folder, &store, &[("RAILPOST_SERVER_ADMIN_KEY", ADMIN_KEY)])
+        };
+        tokio::task::spawn_blocking(start).await.unwrap()
+    }
+}
+
+/// Lets the server deliver everything to the receiver.
+pub(crate) fn subscribe(server: &Running, receiver: &Receiver) {
+    let endpoint = json!({"url": receiver.url()});
+    assert_eq!(server.post("/v1/tenants/default/endpoints", &endpoint).0, 201);
 }
 
 /// Waits for an event that was written after the last kill: the server that runs has relayed it, not the
 /// killed one.
-async fn until_relaying(receiver: &Receiver, kills: u32) -> Result<(), String> {
+pub(crate) async fn until_relaying(receiver: &Receiver, kills: u32) -> Result<(), String> {
     let relaying = receiver.until(|arrivals| arrivals.has_any() && arrivals.kills >= kills);
     let waited = timeout(PATIENCE, relaying).await;
     waited.map_err(|_| format!("nothing was relayed after kill {kills}"))
@@ -170,7 +237,7 @@ async fn note_rows(summary: &mut Summary, source: &Source, receiver: &Receiver) 
 }
 
 /// Waits until every row was deleted.
-async fn until_empty(source: &Source) -> Result<(), String> {
+pub(crate) async fn until_empty(source: &Source) -> Result<(), String> {
     let begun = Instant::now();
     loop {
         let rows = source.rows().await;

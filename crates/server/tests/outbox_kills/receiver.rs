@@ -4,20 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::judge::Arrivals;
-
-/// What a delivery carries.
-#[derive(Deserialize)]
-pub(crate) struct Delivered {
-    pub(crate) id: String,
-    pub(crate) key: String,
-    pub(crate) n: i64,
-    /// How many servers had been killed when it was written.
-    pub(crate) kills: u32,
-}
 
 pub(crate) struct Receiver {
     address: SocketAddr,

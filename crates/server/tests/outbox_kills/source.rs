@@ -27,10 +27,10 @@ pub(crate) async fn connect(url: &str) -> Client {
 }
 
 impl Source {
-    /// A new database, set up as `railpost outbox init` does.
-    pub(crate) async fn create(mode: Mode, number: u32) -> Self {
+    /// A new database, set up as `railpost outbox init` does. `purpose` is part of its name.
+    pub(crate) async fn create(mode: Mode, purpose: &str) -> Self {
         let server = server();
-        let name = format!("outbox_kills_{}_{}_{number}", mode.name(), std::process::id());
+        let name = format!("outbox_{purpose}_{}_{}", mode.name(), std::process::id());
         let (base, _) = server.rsplit_once('/').unwrap();
         let url = format!("{base}/{name}");
         let admin = connect(&server).await;
@@ -41,6 +41,19 @@ impl Source {
         let client = source.connect().await;
         client.batch_execute(&railpost_relay::init_sql(&config)).await.unwrap();
         source
+    }
+
+    /// The URL of a store in the same database, in a schema of its own.
+    pub(crate) async fn store(&self) -> String {
+        self.connect().await.batch_execute("CREATE SCHEMA store").await.unwrap();
+        format!("{}?options=-csearch_path%3Dstore", self.url)
+    }
+
+    /// Ends all sessions of servers, as PostgreSQL does with those of a machine that has vanished.
+    pub(crate) async fn end_sessions(&self) {
+        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND application_name LIKE 'railpost%'";
+        self.connect().await.execute(end, &[]).await.unwrap();
     }
 
     /// The source's section of the configuration. Small batches make many moments to be killed at.

@@ -1,6 +1,5 @@
 //! Applications that write events in transactions, some of which they roll back.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,6 +8,8 @@ use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
+use super::judge::Written;
+use super::receiver::Receiver;
 use super::source::Source;
 
 /// Writers of a source, and the keys that they share.
@@ -19,18 +20,11 @@ const KEYS: u32 = 20;
 const OPEN_MS_MAX: u64 = 8;
 const PAUSE_MS_MAX: u64 = 20;
 
-/// What the writers have done.
-#[derive(Default)]
-pub(crate) struct Written {
-    pub(crate) committed: HashSet<String>,
-    pub(crate) rolled_back: usize,
-}
-
 /// What the writers look at before each transaction.
 #[derive(Default)]
 struct Signals {
     stopped: AtomicBool,
-    /// How many servers were killed so far.
+    /// How many servers were killed or stopped so far.
     kills: AtomicU32,
 }
 
@@ -41,7 +35,8 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    pub(crate) async fn start(source: &Source, dice: &mut Rng) -> Self {
+    /// Starts them. They tell the receiver what it may get.
+    pub(crate) async fn start(source: &Source, receiver: &Arc<Receiver>, dice: &mut Rng) -> Self {
         let counters = format!(
             "CREATE TABLE counters (key text PRIMARY KEY, n bigint NOT NULL); \
              INSERT INTO counters SELECT 'k' || n, 0 FROM generate_series(1, {KEYS}) AS n"
@@ -50,7 +45,9 @@ impl Writers {
         let signals = Arc::new(Signals::default());
         let mut running = JoinSet::new();
         for writer in 1..=WRITERS {
-            running.spawn(write(source.connect().await, writer, dice.fork(), signals.clone()));
+            let client = source.connect().await;
+            let dice = dice.fork();
+            running.spawn(write(client, writer, dice, signals.clone(), receiver.clone()));
         }
         Self { signals, running }
     }
@@ -72,14 +69,26 @@ impl Writers {
     }
 }
 
-async fn write(client: Client, writer: u32, mut dice: Rng, signals: Arc<Signals>) -> Written {
+async fn write(
+    client: Client,
+    writer: u32,
+    mut dice: Rng,
+    signals: Arc<Signals>,
+    receiver: Arc<Receiver>,
+) -> Written {
     let mut written = Written::default();
     let mut number = 0;
     while !signals.stopped.load(Ordering::Relaxed) {
         number += 1;
         let id = format!("w{writer}-{number}");
         let kills = signals.kills.load(Ordering::Relaxed);
-        if write_one(&client, &id, kills, &mut dice).await {
+        let commits = dice.u8(..) >= 40;
+        count_and_emit(&client, &id, kills, &mut dice).await;
+        if commits {
+            receiver.arrivals().allow(&id);
+        }
+        client.batch_execute(if commits { "COMMIT" } else { "ROLLBACK" }).await.unwrap();
+        if commits {
             written.committed.insert(id);
         } else {
             written.rolled_back += 1;
@@ -89,9 +98,9 @@ async fn write(client: Client, writer: u32, mut dice: Rng, signals: Arc<Signals>
     written
 }
 
-/// One transaction: it counts its key on under the row's lock, and tells of the number. Answers whether it was
-/// committed.
-async fn write_one(client: &Client, id: &str, kills: u32, dice: &mut Rng) -> bool {
+/// Begins a transaction that counts its key on under the row's lock, and tells of the number. It stays open for a
+/// while.
+async fn count_and_emit(client: &Client, id: &str, kills: u32, dice: &mut Rng) {
     let key = format!("k{}", dice.u32(1..=KEYS));
     let count_and_emit = format!(
         "BEGIN; \
@@ -101,7 +110,4 @@ async fn write_one(client: &Client, id: &str, kills: u32, dice: &mut Rng) -> boo
     );
     client.batch_execute(&count_and_emit).await.unwrap();
     tokio::time::sleep(Duration::from_millis(dice.u64(..OPEN_MS_MAX))).await;
-    let commits = dice.u8(..) >= 40;
-    client.batch_execute(if commits { "COMMIT" } else { "ROLLBACK" }).await.unwrap();
-    commits
 }

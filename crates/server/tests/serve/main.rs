@@ -12,6 +12,7 @@ mod erasing;
 mod errors;
 mod loopback;
 mod outbox;
+mod pooler;
 mod postgres;
 mod restoring;
 mod settings;

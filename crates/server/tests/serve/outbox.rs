@@ -12,7 +12,7 @@ use super::receiver::Receiver;
 const KEY: [(&str, &str); 1] = [("RAILPOST_SERVER_ADMIN_KEY", ADMIN_KEY)];
 
 /// A database that nobody else has.
-fn fresh_database(name: &str) -> String {
+pub(crate) fn fresh_database(name: &str) -> String {
     let database_name = format!("outbox_{name}_{}", std::process::id());
     sql(&database(), &format!("DROP DATABASE IF EXISTS {database_name}"));
     sql(&database(), &format!("CREATE DATABASE {database_name}"));
@@ -22,7 +22,7 @@ fn fresh_database(name: &str) -> String {
 }
 
 /// Runs statements at a database.
-fn sql(url: &str, statements: &str) {
+pub(crate) fn sql(url: &str, statements: &str) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
@@ -45,7 +45,7 @@ fn sqlite(path: &Path, statements: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(statements).unwrap();
 }
 
-fn configure(folder: &Path, sections: &[String]) {
+pub(crate) fn configure(folder: &Path, sections: &[String]) {
     let sections = sections.iter().map(|section| format!("[[outbox]]\n{section}\n"));
     std::fs::write(folder.join("railpost.toml"), sections.collect::<String>()).unwrap();
 }
@@ -56,7 +56,7 @@ fn start(folder: &Path, arguments: &[&str]) -> Running {
 }
 
 /// A server whose default tenant has a receiver.
-fn start_with_receiver(folder: &Path, arguments: &[&str]) -> (Running, Receiver) {
+pub(crate) fn start_with_receiver(folder: &Path, arguments: &[&str]) -> (Running, Receiver) {
     let (server, receiver) = (start(folder, arguments), Receiver::new());
     let endpoint = json!({"url": receiver.url()});
     assert_eq!(server.post("/v1/tenants/default/endpoints", &endpoint).0, 201);
@@ -64,7 +64,7 @@ fn start_with_receiver(folder: &Path, arguments: &[&str]) -> (Running, Receiver)
 }
 
 /// A command of the client.
-fn ask(folder: &Path, server: &Running, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn ask(folder: &Path, server: &Running, arguments: &[&str]) -> (i32, String, String) {
     let mut command = railpost(folder, arguments);
     command.env("RAILPOST_URL", server.url("")).env("RAILPOST_API_KEY", ADMIN_KEY);
     let output = command.output().unwrap();
@@ -80,7 +80,7 @@ fn done(folder: &Path, server: &Running, arguments: &[&str]) -> String {
     out
 }
 
-fn source(server: &Running, name: &str) -> Value {
+pub(crate) fn source(server: &Running, name: &str) -> Value {
     let (status, text) = server.get(&format!("/v1/outbox/{name}"), ADMIN_KEY);
     assert_eq!(status, 200, "{text}");
     serde_json::from_str(&text).unwrap()
@@ -88,7 +88,7 @@ fn source(server: &Running, name: &str) -> Value {
 
 /// Looks at a source until it is as it should be.
 #[track_caller]
-fn until(server: &Running, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn until(server: &Running, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
         let source = source(server, name);
@@ -100,12 +100,12 @@ fn until(server: &Running, name: &str, is_so: impl Fn(&Value) -> bool) -> Value 
 }
 
 #[track_caller]
-fn until_reading(server: &Running, name: &str) {
+pub(crate) fn until_reading(server: &Running, name: &str) {
     until(server, name, |source| source["state"] == "reading");
 }
 
 #[track_caller]
-fn arrives(receiver: &Receiver, body: &str) {
+pub(crate) fn arrives(receiver: &Receiver, body: &str) {
     let arrived = receiver.next();
     assert_eq!(arrived.body, body);
     arrived.answer(200);
@@ -211,7 +211,7 @@ fn a_refused_row_holds_its_key_until_it_is_retried() {
     assert_eq!((&whole["payload"], &whole["key"]), (&json!(1), &json!("held")));
     let behind = parked["items"][1]["number"].to_string();
     let (code, _, err) =
-        ask(folder.path(), &server, &["outbox", "parked", "skip", "shop", &behind]);
+        ask(folder.path(), &server, &["outbox", "parked", "skip", "shop", &behind, "--yes"]);
     assert_eq!(code, 1, "a row that is no head: {err}");
 
     judge("warn");
@@ -277,6 +277,35 @@ fn what_was_written_while_the_server_was_down_arrives_once() {
         problem.contains("`shop`") && problem.contains("railpost outbox drop shop"),
         "{problem}"
     );
+}
+
+#[test]
+fn a_source_that_was_taken_out_of_the_configuration_shows_its_parked_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let shop = fresh_database("removed");
+    // The tenant does not exist, so the row is parked.
+    configure(folder.path(), &[format!("name = \"shop\"\nurl = \"{shop}\"\ntenant = \"nobody\"")]);
+    assert_eq!(output(folder.path(), &["outbox", "init", "shop"]).0, 0);
+    let server = start(folder.path(), &[]);
+    sql(&shop, "SELECT railpost_emit('a.b', '1', key => 'k')");
+    until(&server, "shop", |source| source["parked_rows"] == 1);
+    assert_eq!(server.stopped().0, 0);
+
+    configure(folder.path(), &[]);
+    let server = start(folder.path(), &[]);
+    let removed = source(&server, "shop");
+    assert_eq!((&removed["state"], &removed["parked_rows"]), (&json!("removed"), &json!(1)));
+    let status = done(folder.path(), &server, &["outbox", "status"]);
+    assert!(status.contains("removed") && status.contains("railpost outbox drop shop"), "{status}");
+    let (code, out, err) = ask(folder.path(), &server, &["outbox", "check"]);
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(out.contains("bad      configuration"), "{out}");
+    let list = done(folder.path(), &server, &["outbox", "parked", "list", "shop", "--json"]);
+    let parked: Value = serde_json::from_str(&list).unwrap();
+    let number = parked["items"][0]["number"].to_string();
+    done(folder.path(), &server, &["outbox", "parked", "discard", "shop", &number, "--yes"]);
+    assert_eq!(source(&server, "shop")["parked_rows"], 0);
+    assert_eq!(server.get("/v1/outbox/other", ADMIN_KEY).0, 404);
 }
 
 #[test]

@@ -30,7 +30,8 @@ fn events_past_their_time_are_deleted_while_the_server_runs() {
         traceparent: None,
         cloudevent: None,
     };
-    let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
+    let batch =
+        AcceptBatch { tenant: tenant(), events: vec![event], accepted_by: None, idempotency: None };
     runtime.block_on(server.app().dispatcher.accept(batch)).unwrap();
     let page =
         || call(http::Request::get(format!("{}/metrics", server.url())).body(vec![]).unwrap()).1;

@@ -67,7 +67,7 @@ impl World {
                 self.decide(id);
             }
         }
-        self.plan_in(ROUND, SimEvent::Disturbed(Disturbance::Operate));
+        self.plan_in(ROUND, SimEvent::Disturbed(Box::new(Disturbance::Operate)));
         Ok(())
     }
 

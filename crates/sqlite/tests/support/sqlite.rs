@@ -62,7 +62,8 @@ pub(crate) async fn try_accept(store: &SqliteStore, number: u64) -> Result<NewDe
         traceparent: None,
         cloudevent: None,
     };
-    let batch = AcceptBatch { tenant: tenant(), events: vec![event], idempotency: None };
+    let batch =
+        AcceptBatch { tenant: tenant(), events: vec![event], accepted_by: None, idempotency: None };
     match store.accept(batch.into()).await?.remove(0) {
         Receipt::Accepted { mut deliveries, .. } => Ok(deliveries.remove(0)),
         Receipt::Duplicate { .. } => panic!("every number is used once"),

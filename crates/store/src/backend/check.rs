@@ -5,8 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use railpost_engine::{Load, Timestamp};
+use railpost_wire::TenantId;
 use railpost_wire::cloudevents::Origin;
-use railpost_wire::{DeliveryId, TenantId};
 
 use ring::digest::{Context, SHA256};
 
@@ -381,9 +381,9 @@ pub fn no_emit_roles() -> StoreError {
     StoreError::invalid("store", problem)
 }
 
-/// One page of a list may name so many deliveries.
-pub fn page_of(deliveries: &[DeliveryId]) -> Result<()> {
-    at_most("deliveries (entries)", deliveries.len(), LIST_LIMIT_MAX as usize)
+/// One page of a list may name so many deliveries, endpoints or events.
+pub fn page_of<T>(what: &str, named: &[T]) -> Result<()> {
+    at_most(&format!("{what} (entries)"), named.len(), LIST_LIMIT_MAX as usize)
 }
 
 /// A text that every database can hold: not too long, and without the one character that some

@@ -5,7 +5,8 @@
 //! | [`check`] | bounds and conflicts, refused before anything is written |
 //! | [`fanout`], [`delivery_ids`] | which endpoints get an event, and the ids of its deliveries |
 //! | [`listing`], [`loading`] | pages of lists for people, and of lanes for the engine |
-//! | [`codes`], [`brief_attempt`], [`packed_figures`] | stored values in numbers and bytes: stable |
+//! | [`needle`] | the words of a search as ranges of columns, and the order of what it finds |
+//! | [`codes`], [`accepted_by`], [`brief_attempt`], [`packed_figures`] | stored values in numbers and bytes: stable |
 //! | [`encryption`] | encryption of what is secret, for its own row |
 //! | [`leases`] | leases of sources, for backends that one process has |
 //! | [`figures`] | figures by the minute and by the hour |
@@ -13,6 +14,7 @@
 //!
 //! A new backend passes the suite of `railpost-conformance`.
 
+pub mod accepted_by;
 pub mod brief_attempt;
 pub mod check;
 pub mod delivery_ids;
@@ -20,6 +22,7 @@ pub mod fanout;
 pub mod leases;
 pub mod lines;
 pub mod loading;
+pub mod needle;
 pub mod codes;
 pub mod packed_figures;
 pub mod encryption;

@@ -11,14 +11,15 @@ use railpost_wire::cloudevents::Origin;
 use railpost_wire::{DeliveryId, EndpointId, EventId, Key, NodeId, SecretId, Seq};
 use serde::de::DeserializeOwned;
 
+use crate::backend::accepted_by;
 use crate::backend::codes::{self, StateCode, timestamp};
 use crate::backend::encryption;
 use crate::backend::fanout::Subscriber;
 use crate::{
     AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventHead, HeldLane, Hold,
-    IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
-    ReleasedRow, Result, StoreError, StoredResponse, Tenant, Timing,
+    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventDetails, EventHead, HeldLane,
+    Hold, IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
+    ReleasedRow, Result, StateCounts, StoreError, StoredResponse, Tenant, Timing,
 };
 
 /// The columns of one row, one after the other.
@@ -93,6 +94,11 @@ pub trait Columns {
         key.map(Some).ok_or_else(|| corrupt("a key", "bytes that are none"))
     }
 
+    /// A key that must be there.
+    fn parsed_key(&mut self) -> Result<Key> {
+        self.key()?.ok_or_else(|| corrupt("a key", "nothing"))
+    }
+
     /// A seq, or nothing.
     fn seq(&mut self) -> Result<Option<Seq>> {
         Ok(self.maybe_number("a seq")?.and_then(Seq::new))
@@ -165,8 +171,8 @@ pub fn erasing_tenant(columns: &mut impl Columns) -> Result<ErasingTenant> {
 #[macro_export]
 macro_rules! endpoint_columns {
     () => {
-        "p.id, t.id, p.settings, p.private, p.status, p.failing_since, p.revision, p.created_at, \
-         p.updated_at, p.removed_at"
+        "p.id, t.id, p.settings, p.private, p.status, p.status_since, p.failing_since, p.revision, \
+         p.created_at, p.updated_at, p.removed_at"
     };
 }
 #[doc(inline)]
@@ -197,6 +203,7 @@ fn rest_of_endpoint(
         settings,
         private,
         status: status.ok_or_else(|| corrupt("an endpoint's status", id))?,
+        status_since: columns.maybe_instant()?,
         failing_since: columns.maybe_instant()?,
         revision: columns.number("a revision")?,
         created_at: columns.instant()?,
@@ -473,6 +480,30 @@ pub fn counts(columns: &mut impl Columns) -> Result<Counts> {
     Ok(Counts { pending, in_flight, waiting, held, dead, oldest_open_at })
 }
 
+/// For [`event_details`], over deliveries `d`; who brought the event comes before them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! state_count_columns {
+    () => {
+        "count(*) FILTER (WHERE d.standing = 0), count(*) FILTER (WHERE d.standing = 1), \
+         count(*) FILTER (WHERE d.standing = 2), count(*) FILTER (WHERE d.standing = 3), \
+         count(*) FILTER (WHERE d.standing = 4), count(*) FILTER (WHERE d.standing = 5), \
+         count(*) FILTER (WHERE d.standing = 6)"
+    };
+}
+#[doc(inline)]
+pub use state_count_columns;
+
+/// Reads `accepted_by` and `state_count_columns!`.
+pub fn event_details(columns: &mut impl Columns) -> Result<EventDetails> {
+    let accepted_by = columns.blob()?.map(|bytes| accepted_by::decode(&bytes)).transpose()?;
+    let mut counts = [0; codes::STATE_CODES];
+    for count in &mut counts {
+        *count = columns.number("a count")?;
+    }
+    Ok(EventDetails { accepted_by, states: StateCounts::by_state_code(&counts) })
+}
+
 /// For [`attempt`].
 #[doc(hidden)]
 #[macro_export]
@@ -543,7 +574,7 @@ fn attempt_result(columns: &mut impl Columns) -> Result<AttemptResult> {
 #[macro_export]
 macro_rules! last_attempt_columns {
     () => {
-        "a.number, a.status, a.retry_after, a.failure, a.message, a.headers"
+        "a.number, a.started_at, a.status, a.retry_after, a.failure, a.message, a.headers"
     };
 }
 #[doc(inline)]
@@ -553,6 +584,7 @@ pub use last_attempt_columns;
 pub fn last_attempt(columns: &mut impl Columns) -> Result<LastAttempt> {
     Ok(LastAttempt {
         number: columns.number("an attempt's number")?,
+        started_at: columns.instant()?,
         result: attempt_result(columns)?,
         message: columns.text()?,
         response_headers: response_headers(columns)?,

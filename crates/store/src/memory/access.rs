@@ -1,9 +1,13 @@
 //! API keys, audit and idempotency in memory.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
+use railpost_engine::Timestamp;
 use railpost_wire::{ApiKeyId, TenantId};
 
 use super::MemoryStore;
+use crate::backend::check;
 use crate::listing::ListKind;
 use crate::{
     Access, ApiKey, AuditEntry, AuditQuery, Digest, IdempotencyKey, IdempotencyLookup, Listing,
@@ -45,6 +49,29 @@ impl Access for MemoryStore {
         });
         let rows = rows.take(limit + 1).map(|entry| (entry.id.to_bytes(), entry.clone()));
         Ok(Listing::cut(rows.collect(), limit, ListKind::Audit))
+    }
+
+    async fn audit_about(
+        &self,
+        tenant: &TenantId,
+        targets: Vec<String>,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditEntry>> {
+        check::page_of("targets", &targets)?;
+        let state = self.state();
+        let all = state.registry.audit.values();
+        let mut left = HashMap::<String, u32>::new();
+        left.extend(targets.into_iter().map(|target| (target, limit)));
+        let theirs = all.filter(|entry| entry.tenant.as_ref() == Some(tenant) && entry.at >= since);
+        let found = theirs.filter(|entry| match left.get_mut(&entry.target) {
+            Some(0) | None => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        });
+        Ok(found.cloned().collect())
     }
 
     async fn lookup_idempotency(

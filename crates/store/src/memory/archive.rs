@@ -1,17 +1,19 @@
 //! The read side in memory.
 
 use async_trait::async_trait;
-use railpost_engine::{DeliveryState, LaneId, Timestamp};
+use railpost_engine::{AttemptResult, DeliveryState, LaneId, Timestamp};
 use railpost_wire::{DeliveryId, EndpointId, EventId, TenantId};
 
 use super::MemoryStore;
 use super::state::{EventRow, State};
 use crate::backend::check;
+use crate::backend::codes::{STATE_CODES, StateCode};
+use crate::backend::needle::Needle;
 use crate::listing::{ListKind, scan};
 use crate::{
-    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventHead, EventQuery, Figures,
-    FiguresScope, HeldLane, HeldLaneQuery, LastAttempt, Listing, PageRequest, Period, Resolution,
-    Result, StoredEvent,
+    Archive, AttemptView, Counts, DeliveryQuery, DeliveryView, EventDetails, EventHead, EventQuery,
+    Figures, FiguresScope, FindQuery, Found, HeldLane, HeldLaneQuery, LastAttempt, Listing,
+    PageRequest, Period, Resolution, Result, StateCounts, StoredEvent,
 };
 
 #[async_trait]
@@ -48,13 +50,37 @@ impl Archive for MemoryStore {
         let rows = state.rows.deliveries.range(..after).rev();
         let rows = rows.filter(|(_, row)| state.shows(&query, row.endpoint));
         let rows = rows.filter_map(|(id, _)| Some(Ok((id.to_bytes(), state.view(*id)?))));
-        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| query.filter.wants(view))
+        scan(rows, (limit, usize::MAX), ListKind::Deliveries, |view| {
+            query.filter.wants(view)
+                && query.filter.wants_last_attempt(state.last_result(view.delivery.id))
+        })
     }
 
     async fn deliveries_of(&self, tenant: &TenantId, event: &EventId) -> Result<Vec<DeliveryView>> {
         let state = self.state();
         let ids = state.event_row(tenant, event).into_iter().flat_map(|row| &row.deliveries);
         Ok(ids.filter_map(|id| state.view(*id)).collect())
+    }
+
+    async fn event_details(
+        &self,
+        tenant: &TenantId,
+        events: Vec<EventId>,
+    ) -> Result<Vec<(EventId, EventDetails)>> {
+        check::page_of("events", &events)?;
+        let state = self.state();
+        let details = |id: EventId| {
+            let event = state.event_row(tenant, &id)?;
+            let mut counts = [0; STATE_CODES];
+            for delivery in &event.deliveries {
+                let row = &state.rows.deliveries[delivery];
+                counts[StateCode::from(row.state).code as usize] += 1;
+            }
+            let accepted_by = event.accepted_by.clone();
+            let states = StateCounts::by_state_code(&counts);
+            Some((id, EventDetails { accepted_by, states }))
+        };
+        Ok(events.into_iter().filter_map(details).collect())
     }
 
     async fn attempts(
@@ -75,13 +101,18 @@ impl Archive for MemoryStore {
         &self,
         deliveries: Vec<DeliveryId>,
     ) -> Result<Vec<(DeliveryId, LastAttempt)>> {
-        check::page_of(&deliveries)?;
+        check::page_of("deliveries", &deliveries)?;
         let state = self.state();
         let last = |id: DeliveryId| {
             let (_, view) = state.rows.attempts.get(&id)?.last_key_value()?;
             Some((id, LastAttempt::from(view.clone())))
         };
         Ok(deliveries.into_iter().filter_map(last).collect())
+    }
+
+    async fn find(&self, query: FindQuery) -> Result<Vec<Found>> {
+        let needle = Needle::new(&query)?;
+        Ok(self.state().find(&needle, &query))
     }
 
     async fn held_lanes(&self, query: HeldLaneQuery) -> Result<Listing<HeldLane>> {
@@ -161,6 +192,11 @@ impl State {
     fn event_row(&self, tenant: &TenantId, id: &EventId) -> Option<&EventRow> {
         let num = self.event_nums.get(&(tenant.clone(), id.clone()))?;
         self.rows.events.get(num).filter(|row| self.knows(&row.tenant))
+    }
+
+    fn last_result(&self, id: DeliveryId) -> Option<AttemptResult> {
+        let (_, last) = self.rows.attempts.get(&id)?.last_key_value()?;
+        Some(last.detail.result)
     }
 
     fn view(&self, id: DeliveryId) -> Option<DeliveryView> {

@@ -24,12 +24,21 @@ impl Intake for MemoryStore {
         let now = self.setup.source.now();
         let mut state = self.state();
         let known = state.check_accept(&batch, now)?;
-        let AcceptBatch { tenant, events, idempotency } = &*batch;
+        let AcceptBatch { tenant, events, accepted_by, idempotency } = &*batch;
         let subscribers = state.subscribers(tenant);
         let source = &*self.setup.source;
         let receipts = events.iter().zip(known).map(|(event, known)| match known {
             Some(accepted_at) => Receipt::Duplicate { accepted_at },
-            None => state.accept(source, now, tenant, event.clone(), &subscribers),
+            None => {
+                let row = EventRow {
+                    tenant: tenant.clone(),
+                    event: event.clone(),
+                    accepted_at: now,
+                    accepted_by: accepted_by.clone(),
+                    deliveries: vec![],
+                };
+                state.accept(source, row, &subscribers)
+            }
         });
         let receipts: Vec<Receipt> = receipts.collect();
         let outcomes: Vec<EventOutcome> = receipts.iter().map(EventOutcome::from).collect();
@@ -134,16 +143,14 @@ impl State {
     fn accept(
         &mut self,
         source: &dyn Source,
-        now: Timestamp,
-        tenant: &TenantId,
-        event: Event,
+        row: EventRow,
         subscribers: &[Subscriber],
     ) -> Receipt {
+        let (event, now) = (&row.event, row.accepted_at);
         let wanted: Vec<_> = subscribers.iter().filter(|s| s.wants(&event.event_type)).collect();
         self.rows.last_event += 1;
         let num = self.rows.last_event;
-        self.event_nums.insert((tenant.clone(), event.id.clone()), num);
-        let row = EventRow { tenant: tenant.clone(), event, accepted_at: now, deliveries: vec![] };
+        self.event_nums.insert((row.tenant.clone(), event.id.clone()), num);
         self.rows.events.insert(num, row);
         let first = self.ids.take(source, now, wanted.len());
         let deliveries = wanted.into_iter().enumerate();

@@ -133,9 +133,8 @@ impl State {
     fn record_endpoint(&mut self, record: &EndpointRecord) {
         let row = self.registry.endpoints.get_mut(&record.endpoint);
         if let Some(row) = row.filter(|row| row.status == record.was) {
-            row.status = record.status;
+            row.set_status(record.status, record.at);
             row.failing_since = record.failing_since;
-            row.updated_at = record.at;
             let entry = AuditEntry::of_switch_off(record, Some(row.tenant.clone()));
             entry.into_iter().for_each(|entry| self.write_audit(entry));
         }

@@ -11,9 +11,9 @@ use crate::backend::{check, encryption};
 use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::{
-    Change, Endpoint, EndpointPrivate, EndpointSecret, ErasingTenant, EventTypeRecord, Listing,
-    NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup, StoreError, Tenant,
-    Write,
+    Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings, ErasingTenant,
+    EventTypeRecord, Listing, NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup,
+    StoreError, Tenant, Write,
 };
 
 #[async_trait]
@@ -64,6 +64,16 @@ impl Registry for MemoryStore {
         let state = self.state();
         let row = state.registry.endpoints.get(&id);
         Ok(row.map(|row| self.endpoint_of(id, row)))
+    }
+
+    async fn settings_of(
+        &self,
+        endpoints: Vec<EndpointId>,
+    ) -> Result<Vec<(EndpointId, EndpointSettings)>> {
+        check::page_of("endpoints", &endpoints)?;
+        let state = self.state();
+        let settings = |id| Some((id, state.registry.endpoints.get(&id)?.settings.clone()));
+        Ok(endpoints.into_iter().filter_map(settings).collect())
     }
 
     async fn endpoints(
@@ -149,6 +159,7 @@ impl MemoryStore {
             settings,
             private,
             status: row.status,
+            status_since: row.status_since,
             failing_since: row.failing_since,
             revision: row.revision,
             created_at: row.created_at,
@@ -215,7 +226,7 @@ impl ChangeTransaction<'_> {
             }
             Write::SetEndpointStatus(id, status) => {
                 let row = self.rows.endpoint_mut(id)?;
-                (row.status, row.updated_at) = (status, now);
+                row.set_status(status, now);
                 row.failing_since = row.failing_since.filter(|_| status != EndpointStatus::Active);
             }
             Write::RemoveEndpoint(id) => {
@@ -285,6 +296,7 @@ impl ChangeTransaction<'_> {
             settings,
             private: encryption::seal_endpoint(self.setup, id, &private),
             status: EndpointStatus::Active,
+            status_since: None,
             failing_since: None,
             revision: 1,
             created_at: self.now,

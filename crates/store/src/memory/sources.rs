@@ -14,9 +14,9 @@ use crate::backend::leases::SourceLeases;
 use crate::limits::{BATCH_BYTES_MAX, PARKED_COMMAND_HEADS_MAX};
 use crate::listing::ListKind;
 use crate::{
-    Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds,
-    ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow, Result,
-    RowToPark, SourceLease, SourceName, SourcePosition, Sources,
+    AuditEntry, Epoch, Hold, Listing, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand,
+    ParkedHolds, ParkedQuery, ParkedRow, ParkedSummary, ParkedTarget, ReleaseStep, ReleasedRow,
+    Result, RowToPark, SourceLease, SourceName, SourcePosition, Sources,
 };
 
 impl MemoryStore {
@@ -113,9 +113,8 @@ impl Sources for MemoryStore {
         let limit = query.page.limit()?;
         let after = query.page.position::<i64>(ListKind::ParkedRows)?.unwrap_or_default();
         let state = self.state();
-        let rows = state.parked_of(&query.source).filter(|row| {
-            row.number > after as u64 && (row.refusal.is_some() || !query.refused_only)
-        });
+        let rows = state.parked_of(&query.source);
+        let rows = rows.filter(|row| row.number > after as u64 && query.matches(row));
         let rows = rows.take(limit + 1).map(|row| (row.number as i64, row.clone())).collect();
         Ok(Listing::cut(rows, limit, ListKind::ParkedRows))
     }
@@ -197,11 +196,11 @@ impl Sources for MemoryStore {
         Ok(self.state().rows.sources.keys().cloned().collect())
     }
 
-    async fn grant_emit(&self, _: &str, _: &TenantId) -> Result<()> {
+    async fn grant_emit(&self, _: &str, _: &TenantId, _: Option<AuditEntry>) -> Result<()> {
         Err(check::no_emit_roles())
     }
 
-    async fn revoke_emit(&self, _: &str) -> Result<()> {
+    async fn revoke_emit(&self, _: &str, _: Option<AuditEntry>) -> Result<()> {
         Err(check::no_emit_roles())
     }
 

@@ -18,7 +18,7 @@ use crate::backend::delivery_ids::DeliveryIds;
 use crate::backend::fanout::Subscriber;
 use crate::figures::Bucket;
 use crate::{
-    ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
+    AcceptedBy, ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
     EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
     Replay, SourceName, SourcePosition, Tenant,
 };
@@ -109,11 +109,21 @@ pub(crate) struct EndpointRow {
     /// Sealed.
     pub(crate) private: Vec<u8>,
     pub(crate) status: EndpointStatus,
+    pub(crate) status_since: Option<Timestamp>,
     pub(crate) failing_since: Option<Timestamp>,
     pub(crate) revision: u64,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
     pub(crate) removed_at: Option<Timestamp>,
+}
+
+impl EndpointRow {
+    pub(crate) fn set_status(&mut self, status: EndpointStatus, at: Timestamp) {
+        if self.status != status {
+            self.status_since = Some(at);
+        }
+        (self.status, self.updated_at) = (status, at);
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,6 +139,9 @@ pub(crate) struct EventRow {
     pub(crate) tenant: TenantId,
     pub(crate) event: Event,
     pub(crate) accepted_at: Timestamp,
+    /// Since schema 6.
+    #[serde(default)]
+    pub(crate) accepted_by: Option<AcceptedBy>,
     /// In the order in which they were made.
     pub(crate) deliveries: Vec<DeliveryId>,
 }

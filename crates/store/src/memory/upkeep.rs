@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 5;
+const SCHEMA: u32 = 6;
 
 #[async_trait]
 impl Upkeep for MemoryStore {

@@ -23,7 +23,7 @@ logger = logging.getLogger("railpost")
 class Receiver:
     """Believes requests that one of its secrets or keys signed.
 
-    It insists on `webhook-signature`, because `X-Webhook-Signature` does not cover the event id, and
+    It requires `webhook-signature`, because `X-Webhook-Signature` does not cover the event id, and
     deduplication is worth nothing if a captured request can be sent again under another id. `timestamped=True`
     takes the second form too. `tolerance` is in seconds, to either side. `names` are the names that the endpoint
     gives the headers, such as `{"x_key": "X-Order"}`.

@@ -13,10 +13,15 @@ impl RunLoop {
         Some(ServedHealth { health, blocked })
     }
 
-    pub(super) fn survey(&self, tenant: Option<&TenantId>, attention_max: usize) -> EndpointSurvey {
-        let survey = self.engine.survey(tenant, attention_max);
-        let attention = survey.attention.into_iter();
-        let attention = attention.filter_map(|id| Some((id, self.health(id)?)));
-        EndpointSurvey { counts: survey.counts, attention: attention.collect() }
+    pub(super) fn survey(&self, tenant: Option<&TenantId>, named_max: usize) -> EndpointSurvey {
+        let survey = self.engine.survey(tenant, named_max);
+        let named = |ids: Vec<EndpointId>| {
+            ids.into_iter().filter_map(|id| Some((id, self.health(id)?))).collect()
+        };
+        EndpointSurvey {
+            counts: survey.counts,
+            attention: named(survey.attention),
+            paused: named(survey.paused),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the relay is given: where events go, who checks them, and who hears of what happens.
+//! What surrounds the relay: where events go, who checks them, and who hears of what happens.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use crate::trouble::Trouble;
 /// Where events go. The server hands them to the store, and lets the engine hear of them at once.
 #[async_trait]
 pub trait Accept: Send + Sync {
-    /// Accepts events of one tenant, all or none, as [`Intake::accept`](railpost_store::Intake::accept)
-    /// does.
+    /// Accepts events of one tenant from a source, all or none, as
+    /// [`Intake::accept`](railpost_store::Intake::accept) does.
     async fn accept(
         &self,
+        source: &SourceName,
         tenant: &TenantId,
         events: Vec<Event>,
     ) -> Result<Vec<Receipt>, StoreError>;
@@ -104,7 +105,7 @@ pub enum Observation<'a> {
 
 /// All that a source's task works with.
 #[derive(Clone)]
-pub struct RelayTools {
+pub struct RelayContext {
     /// Where events go.
     pub accept: Arc<dyn Accept>,
     /// What tenants demand of them.
