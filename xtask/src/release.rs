@@ -80,7 +80,9 @@ fn build(root: &Path, triple: &str, crates: &Crates) -> Result<PathBuf, String> 
     cargo.args(["--bin", "railpost", "--target", triple]);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
-    cargo.env("CFLAGS", format!("-ffile-prefix-map={home}=/cargo"));
+    // mimalloc has the time of its build in a message.
+    let no_time = "-Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"";
+    cargo.env("CFLAGS", format!("-ffile-prefix-map={home}=/cargo {no_time}"));
     cargo.stderr(std::process::Stdio::inherit());
     let messages = output(&mut cargo)?;
     let below = target(root)?.join(triple);
