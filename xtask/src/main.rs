@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
 
 mod browser;
+mod deploy;
 mod docs;
 mod edges;
 mod interop;
@@ -12,6 +13,7 @@ mod pgbouncer;
 mod postgres;
 mod python;
 mod redis;
+mod release;
 mod schemathesis;
 mod steps;
 mod typescript;
@@ -27,6 +29,9 @@ commands:
            seeds. Ends at the first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
   docs     the wording of the docs alone: line lengths, and words to replace
+  deploy   the files of deploy/ alone: systemd units and manifests
+  release  builds target/package/railpost-VERSION-PLATFORM.tar.gz: binary, completions, manual pages, default
+           configuration, units, licences and bill of materials
   typescript
            the receiver package for TypeScript alone: installs its libraries, checks, builds and tests it
   python   the Python package alone: linter, types, tests, the built package in an empty environment
@@ -45,6 +50,8 @@ fn main() -> ExitCode {
         ["test"] => steps::test(),
         ["edges"] => edges::check(),
         ["docs"] => docs::check(),
+        ["deploy"] => deploy::check(),
+        ["release"] => release::release(),
         ["typescript"] => typescript::test(),
         ["python"] => python::test(),
         ["schemathesis", ref words @ ..] => {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::machine::install;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::{browser, docs, edges, interop, pgbouncer, python, schemathesis, typescript};
+use crate::{browser, deploy, docs, edges, interop, pgbouncer, python, schemathesis, typescript};
 
 /// Simulation seeds of every test run: the same ones each time, so that a failure is the change's.
 const SIM_SEEDS: &str = "300";
@@ -22,6 +22,7 @@ pub(crate) fn test() -> Result<(), String> {
     step("the rooms' edges", "cargo xtask edges", edges::check)?;
     step("the wording of the docs", "cargo xtask docs", docs::check)?;
     with_services(&["test", "--workspace", "--all-features"])?;
+    step("units and manifests", "cargo xtask deploy", deploy::check)?;
     step("the TypeScript receiver", "cargo xtask typescript", typescript::test)?;
     step("the Python package", "cargo xtask python", python::test)?;
     let specification = || schemathesis::check(schemathesis::USUAL);

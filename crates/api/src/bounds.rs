@@ -105,7 +105,7 @@ pub(super) fn schemas_by_version(_: &mut SchemaGenerator) -> Schema {
 /// A file below the folder of backups: names of visible ASCII that do not begin with a dot.
 pub(super) fn backup_path(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "type": "string",
+        "type": ["string", "null"],
         "pattern": "^[!--0-~][!-.0-~]{0,99}(/[!--0-~][!-.0-~]{0,99}){0,3}$",
         "maxLength": BACKUP_PATH_LEN_MAX,
     })

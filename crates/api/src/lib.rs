@@ -52,6 +52,7 @@ mod overview;
 mod keys;
 mod audit;
 mod retention;
+mod backup_series;
 mod maintenance;
 mod outbox;
 

@@ -19,6 +19,8 @@ pub const BACKUP_PATH_LEN_MAX: usize = 255;
 pub const BACKUP_NAME_LEN_MAX: usize = 100;
 /// Folders around a backup: a year, a month and a day.
 pub const BACKUP_FOLDERS_MAX: usize = 3;
+/// Backups of the series that may be kept: hourly ones of six weeks.
+pub const BACKUPS_KEPT_MAX: u32 = 1_000;
 
 /// How long an API key that was looked up is believed without asking the store again. Another node's
 /// revocation counts after this at the latest; this node's own at once.

@@ -1,10 +1,12 @@
 //! Keeping the store in shape, on request: backup, retention, verification, new lines after a restore.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use http::Method;
 use railpost_engine::Time;
-use railpost_store::{Pruned, StoreError};
+use railpost_store::{Pruned, Store, StoreError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,7 +20,10 @@ use super::path::NoPath;
 use super::problem::{Code, Problem};
 use super::query::NoQuery;
 use super::route::Route;
-use crate::limits::{BACKUP_FOLDERS_MAX, BACKUP_NAME_LEN_MAX, BACKUP_PATH_LEN_MAX};
+use crate::backup_series;
+use crate::limits::{
+    BACKUP_FOLDERS_MAX, BACKUP_NAME_LEN_MAX, BACKUP_PATH_LEN_MAX, BACKUPS_KEPT_MAX,
+};
 use crate::retention;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -48,13 +53,23 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Where a backup is to be written.
+/// Where a backup is to be written: `path`, or `keep` for one of the series. Exactly one of them is given.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = json!([
+    { "required": ["path"], "properties": { "path": { "type": "string" }, "keep": { "type": "null" } } },
+    { "required": ["keep"], "properties": { "keep": { "type": "integer" }, "path": { "type": "null" } } },
+])))]
 pub(crate) struct NewBackup {
     /// A file that does not exist yet, in the folder `backups` of the server's data folder.
     #[schemars(schema_with = "crate::bounds::backup_path")]
-    pub(crate) path: String,
+    #[serde(default)]
+    pub(crate) path: Option<String>,
+    /// Write the next backup of the series, in `backups/scheduled`, named by the time. Then delete the oldest of
+    /// the series, so that this many are left.
+    #[schemars(range(min = 1, max = BACKUPS_KEPT_MAX))]
+    #[serde(default)]
+    pub(crate) keep: Option<u32>,
 }
 
 /// A backup that was written.
@@ -64,6 +79,8 @@ pub(crate) struct Backup {
     pub(crate) path: String,
     /// Its size.
     pub(crate) size_bytes: u64,
+    /// The files of older backups of the series that were deleted.
+    pub(crate) deleted: Vec<String>,
 }
 
 /// What was deleted.
@@ -86,22 +103,49 @@ pub(crate) async fn backup(
     _: NoQuery,
     JsonBody(new): JsonBody<NewBackup>,
 ) -> Result<Json<Backup>, Problem> {
-    let inside = Path::new("backups").join(inside_backups(&new.path)?);
-    let file = ctx.app.settings.data_dir.join(&inside);
-    if file.exists() {
-        let detail = format!("`{}` exists already: choose another name", inside.display());
-        return Err(Problem {
-            field: Some("path".to_owned()),
-            ..Problem::new(Code::Conflict, detail)
-        });
+    let inside = match (&new.path, new.keep) {
+        (Some(path), None) => inside_backups(path)?,
+        (None, Some(1..=BACKUPS_KEPT_MAX)) => backup_series::next_name(ctx.now().into()),
+        (None, Some(_)) => {
+            return Err(Problem::field("keep", format!("expected 1 to {BACKUPS_KEPT_MAX}")));
+        }
+        _ => return Err(Problem::field("path", "expected either `path` or `keep`")),
+    };
+    let backups = ctx.app.settings.data_dir.join("backups");
+    let shown = Path::new("backups").join(&inside);
+    let size_bytes = write_backup(&*ctx.app.store, &backups.join(&inside), &shown).await?;
+    let deleted = new.keep.map_or_else(Vec::new, |keep| backup_series::prune(&backups, keep));
+    let path = shown.display().to_string();
+    let detail = json!({ "size_bytes": size_bytes, "deleted": deleted.len() });
+    let audit_action = audit_action(Action::StoreBackup, &path, detail);
+    ctx.commit(Vec::new(), audit_action, Json(Backup { path, size_bytes, deleted })).await
+}
+
+/// Writes a backup to a new file, which has its name only once it is whole. Answers its size.
+async fn write_backup(store: &dyn Store, file: &Path, shown: &Path) -> Result<u64, Problem> {
+    make_folder(file).map_err(|error| no_folder(shown, &error))?;
+    // An empty file keeps the name from other backups.
+    File::create_new(file).map_err(|error| taken(shown, &error))?;
+    let partial = backup_series::partial(file);
+    // One that a crash left behind.
+    let _ = fs::remove_file(&partial);
+    let written = store.backup(&partial).await.map_err(Problem::from).and_then(|()| {
+        let renamed = fs::rename(&partial, file).and_then(|()| fs::metadata(file));
+        Ok(renamed.map_err(|error| unwritten(shown, &error))?.len())
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+        let _ = fs::remove_file(file);
     }
-    make_folder(&file).map_err(|error| no_folder(&inside, &error))?;
-    ctx.app.store.backup(&file).await?;
-    let size_bytes = std::fs::metadata(&file).map_err(|error| unwritten(&inside, &error))?.len();
-    let path = inside.display().to_string();
-    let audit_action =
-        audit_action(Action::StoreBackup, &path, json!({ "size_bytes": size_bytes }));
-    ctx.commit(Vec::new(), audit_action, Json(Backup { path, size_bytes })).await
+    written
+}
+
+fn taken(path: &Path, error: &io::Error) -> Problem {
+    if error.kind() != io::ErrorKind::AlreadyExists {
+        return unwritten(path, error);
+    }
+    let detail = format!("`{}` exists already: choose another name", path.display());
+    Problem { field: Some("path".to_owned()), ..Problem::new(Code::Conflict, detail) }
 }
 
 /// The path, if it stays inside the folder of backups: names that every file system takes, and that hide nothing.
@@ -121,15 +165,15 @@ fn inside_backups(path: &str) -> Result<PathBuf, Problem> {
     Err(Problem::field("path", detail))
 }
 
-fn make_folder(file: &Path) -> std::io::Result<()> {
+fn make_folder(file: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let Some(folder) = file.parent() else { return Ok(()) };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Why a backup's folder cannot be made: a file may stand there.
-fn no_folder(path: &Path, error: &std::io::Error) -> Problem {
-    use std::io::ErrorKind::{AlreadyExists, NotADirectory};
+fn no_folder(path: &Path, error: &io::Error) -> Problem {
+    use io::ErrorKind::{AlreadyExists, NotADirectory};
     if !matches!(error.kind(), AlreadyExists | NotADirectory) {
         return unwritten(path, error);
     }
@@ -137,7 +181,7 @@ fn no_folder(path: &Path, error: &std::io::Error) -> Problem {
     Problem { field: Some("path".to_owned()), ..Problem::new(Code::Conflict, detail) }
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> Problem {
+fn unwritten(path: &Path, error: &io::Error) -> Problem {
     Problem::new(Code::StoreUnavailable, format!("`{}` cannot be written: {error}", path.display()))
 }
 

@@ -61,6 +61,11 @@ impl Failure {
         self.problem.as_ref().is_some_and(|problem| problem["code"] == "not_found")
     }
 
+    /// Whether the reader of our output is gone.
+    pub(super) fn is_closed_pipe(&self) -> bool {
+        self.kind == Kind::ClosedPipe
+    }
+
     /// Prints the error, and returns the exit code of the command.
     #[allow(clippy::print_stderr, reason = "errors are for the user who started the command")]
     pub fn report(self, as_json: bool) -> ExitCode {

@@ -102,8 +102,6 @@ pub enum Command {
     Keys(keys::Action),
     /// What this API key may do
     Whoami,
-    /// Write a copy of the store
-    Backup(upkeep::BackupArguments),
     /// Delete data past its retention
     Prune,
 }
@@ -143,7 +141,6 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::EventTypes(action) => event_types::run(action, &session()?),
         Command::Keys(action) => keys::run(action, &session()?),
         Command::Whoami => keys::whoami(&session()?),
-        Command::Backup(arguments) => upkeep::backup(&arguments, &session()?),
         Command::Prune => upkeep::prune(&session()?),
     }
 }

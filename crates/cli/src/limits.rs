@@ -16,6 +16,12 @@ pub const REQUEST_TRIES_MAX: u32 = 3;
 pub const REQUEST_RETRY_DELAY: Span = Span::from_millis(100);
 /// How long the command line waits for an answer: a backup of a large store takes its time.
 pub const REQUEST_TIMEOUT: Span = Span::from_mins(10);
+/// The shortest time between two backups of `railpost backup --every`: their names are times.
+pub const BACKUP_EVERY_MIN: Span = Span::from_secs(1);
+/// Most backups that `railpost backup --keep` keeps: as many as a server does.
+pub const BACKUPS_KEPT_MAX: u32 = 1_000;
+/// How soon `railpost backup --every` tries again after a backup failed: a server that restarts is back by then.
+pub const BACKUP_RETRY_DELAY: Span = Span::from_mins(1);
 /// Bytes of an answer that the command line takes: a page of the largest items.
 pub const ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes that the command line reads from a file or stdin at once: what a request may hold.

@@ -1,17 +1,33 @@
 //! `railpost backup`, `prune`, `store verify` and `lines renew`: keeping the store in shape, over the API.
 
+use std::time::{Duration, Instant};
+
+use railpost_engine::Span;
 use serde_json::json;
 
 use super::Session;
 use super::confirm::Confirmation;
 use super::failure::{Failure, Outcome};
 use super::out::{Out, field};
+use crate::limits::{BACKUP_EVERY_MIN, BACKUP_RETRY_DELAY, BACKUPS_KEPT_MAX};
 
-/// The arguments of `backup`.
+/// The arguments of `backup`: a name, or a series.
 #[derive(Debug, clap::Args)]
 pub struct BackupArguments {
     /// A new file in the folder `backups/` of the server's data folder
-    path: String,
+    #[arg(required_unless_present = "keep", conflicts_with = "keep")]
+    name: Option<String>,
+    /// Write the next backup of the series in `backups/scheduled/`, and delete its oldest past N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(BACKUPS_KEPT_MAX)))]
+    keep: Option<u32>,
+    /// Go on until stopped: a backup of the series at once, and then one every DURATION, such as 6h
+    #[arg(long, value_name = "DURATION", requires = "keep", value_parser = interval)]
+    every: Option<Span>,
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    let span = text.parse().ok().filter(|span| *span >= BACKUP_EVERY_MIN);
+    span.ok_or_else(|| format!("expected a duration of at least {BACKUP_EVERY_MIN}, such as 6h"))
 }
 
 /// Has the server look through its store.
@@ -48,18 +64,43 @@ pub fn confirm_renewal(out: Out, confirmation: Confirmation) -> Outcome {
     confirmation.ask(out, effect)
 }
 
-pub(super) fn backup(arguments: &BackupArguments, session: &Session) -> Outcome {
+/// Has the server write a backup, or one after the other. If the first of them fails, no other is tried: the server or
+/// the key is likely to be wrong. Later failures are reported and tried again.
+pub fn backup(arguments: &BackupArguments, session: &Session) -> Outcome {
+    let mut begun = Instant::now();
+    write_backup(arguments, session)?;
+    let Some(every) = arguments.every else { return Ok(()) };
+    let mut wait = every;
+    loop {
+        std::thread::sleep(Duration::from(wait).saturating_sub(begun.elapsed()));
+        begun = Instant::now();
+        wait = match write_backup(arguments, session) {
+            Ok(()) => every,
+            Err(failure) if failure.is_closed_pipe() => return Err(failure),
+            Err(failure) => {
+                failure.report(session.out.json);
+                every.min(BACKUP_RETRY_DELAY)
+            }
+        };
+    }
+}
+
+fn write_backup(arguments: &BackupArguments, session: &Session) -> Outcome {
     let out = session.out;
+    let new = match arguments.keep {
+        Some(keep) => json!({ "keep": keep }),
+        None => json!({ "path": arguments.name }),
+    };
     out.progress("writing the backup …");
-    let answer = session
-        .client
-        .post(&session.client.of_server(&["backup"]), &json!({ "path": arguments.path }));
+    let answer = session.client.post(&session.client.of_server(&["backup"]), &new);
     out.progress_done();
     let answer = answer?;
-    out.done(
-        &answer,
-        &format!("wrote {} bytes to {}", field(&answer, "size_bytes"), field(&answer, "path")),
-    )
+    let deleted = match answer["deleted"].as_array().map_or(0, Vec::len) {
+        0 => String::new(),
+        count => format!("; deleted the oldest {count}"),
+    };
+    let (size, path) = (field(&answer, "size_bytes"), field(&answer, "path"));
+    out.done(&answer, &format!("wrote {size} bytes to {path}{deleted}"))
 }
 
 pub(super) fn prune(session: &Session) -> Outcome {

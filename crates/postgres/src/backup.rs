@@ -27,7 +27,7 @@ use railpost_store::backend::lines;
 use railpost_store::{Result, Setup, StoreError};
 
 /// What a backup begins with. Stable.
-const MARK: &[u8; 16] = b"railpost pg dump";
+pub(super) const MARK: &[u8; 16] = b"railpost pg dump";
 
 /// The version of the file's form. It is higher than any schema of the form without checksum, which had the
 /// schema's version in its place.

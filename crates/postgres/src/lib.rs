@@ -110,6 +110,9 @@ impl PostgresStore {
         Self::open(address, taken, setup).await
     }
 
+    /// What every backup of a PostgreSQL store begins with.
+    pub const BACKUP_MARK: &[u8; 16] = backup::MARK;
+
     /// Fills an empty schema with what a [`backup`](railpost_store::Upkeep::backup) holds, and connects. A new era
     /// begins, because what was written after the backup is lost: what is open goes out in new lines. All
     /// of it is one transaction.

@@ -2,6 +2,7 @@
 
 mod config;
 mod demo;
+mod man;
 mod serve;
 mod offline;
 mod outbox;
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use railpost_cli::{Out, Outcome, Session, Target, upkeep, with_aliases, with_plain_usage};
 
-use offline::{LinesAction, StoreAction};
+use offline::{BackupAction, BackupCommand, LinesAction, StoreAction};
 use outbox::OutboxAction;
 
 const HELP: &str = "\
@@ -43,6 +44,7 @@ Offline (no server needed):
   verify        Check the signature of a request
   openapi       Print the API's specification
   completions   Print completions for a shell
+  man           Print the manual page, or write those of all commands
 
 Administration:
   tenants       Owners of events and endpoints
@@ -50,7 +52,7 @@ Administration:
   keys          API keys and their scopes
   outbox        Databases that events are relayed from, and rows that were refused
   whoami        What this API key may do
-  backup        Write a copy of the store
+  backup        Write a copy of the store, once or every few hours; verify a copy
   restore       Replace the store by a backup, once the server has ended
   store         Check the store for damage
   lines         Begin new lines after the store was restored by other means
@@ -97,6 +99,10 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Print the manual page, or write those of all commands
+    Man(man::Arguments),
+    /// Write a copy of the store, once or every few hours; verify a copy
+    Backup(offline::BackupCommand),
     /// Replace the store by a backup: stop the server and wait until the process has ended
     Restore(offline::Arguments),
     /// Check the store for damage
@@ -123,6 +129,12 @@ pub fn run() -> ExitCode {
         Command::Demo(arguments) => return demo::run(&arguments),
         Command::Config(action) => return config::run(&action),
         Command::Client(command) => railpost_cli::run(command, &target, out),
+        Command::Backup(BackupCommand { action: Some(BackupAction::Verify(how)), .. }) => {
+            offline::verify_backup(how, out)
+        }
+        Command::Backup(BackupCommand { action: None, new }) => {
+            session().and_then(|session| upkeep::backup(&new, &session))
+        }
         Command::Restore(arguments) => offline::run(arguments, out),
         Command::Store(StoreAction::Verify(how)) if how.offline => offline::verify(how.place, out),
         Command::Store(StoreAction::Verify(_)) => {
@@ -141,6 +153,7 @@ pub fn run() -> ExitCode {
         }
         Command::Openapi => out.bytes(railpost_api::openapi_text().as_bytes()),
         Command::Completions { shell } => completions(shell, out),
+        Command::Man(arguments) => man::run(&arguments, Arguments::command(), out),
     };
     outcome.map_or_else(|failure| failure.report(json), |()| ExitCode::SUCCESS)
 }
@@ -226,6 +239,8 @@ mod tests {
             include_str!("../../../docs/guarantees.md"),
             include_str!("../../../docs/wire.md"),
             include_str!("../../../docs/outbox.md"),
+            include_str!("../../../docs/installing.md"),
+            include_str!("../../../deploy/README.md"),
         ];
         let quoted = pages.iter().flat_map(|page| page.split('`').skip(1).step_by(2));
         for line in quoted.filter(|line| line.starts_with("railpost ")) {
@@ -243,6 +258,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_command_has_a_manual_page() {
+        let folder = tempfile::tempdir().expect("a folder");
+        clap_mangen::generate_to(Arguments::command(), folder.path()).expect("pages");
+        let mut commands = vec![("railpost".to_owned(), Arguments::command())];
+        let mut pages = 0;
+        while let Some((name, command)) = commands.pop() {
+            let page = std::fs::read_to_string(folder.path().join(format!("{name}.1")));
+            let page = page.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH DESCRIPTION"), "{name}");
+            let below = command.get_subcommands().cloned();
+            commands.extend(below.map(|below| (format!("{name}-{}", below.get_name()), below)));
+            pages += 1;
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), pages);
     }
 
     #[test]

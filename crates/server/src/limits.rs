@@ -76,6 +76,7 @@ mod tests {
         use railpost_cli::limits as cli;
         assert_eq!(cli::INPUT_LEN_MAX, api::BODY_LEN_MAX_DEFAULT as u64);
         assert_eq!(cli::STREAM_LINE_LEN_MAX, api::STREAM_LINE_LEN_MAX);
+        assert_eq!(cli::BACKUPS_KEPT_MAX, api::BACKUPS_KEPT_MAX);
         assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
     }
 }

@@ -10,6 +10,7 @@ mod connection;
 mod opening;
 mod first_keys;
 mod offline;
+mod restore_elsewhere;
 mod tls;
 
 use std::fmt;
@@ -39,6 +40,7 @@ use listen::{HttpListener, RequestHandlers};
 
 pub use first_keys::DEFAULT_TENANT;
 pub(crate) use offline::{RestoredStore, open_stopped, renew_lines, restore, verify};
+pub(crate) use restore_elsewhere::{RestoredContents, restore_elsewhere};
 
 /// A server that listens.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::errors::{Translate, refuse_not_ours};
 use super::session::{FLAGS, connect};
-use super::{schema, upkeep};
+use super::{checksum, schema, upkeep};
 use railpost_store::backend::lines;
 use railpost_store::{Result, Setup, StoreError};
 
@@ -40,6 +40,7 @@ pub(super) fn restore(path: &Path, backup: &Path, setup: &Setup) -> Result<Optio
 fn prepare(copy: &Path, backup: &Path, setup: &Setup) -> Result<()> {
     remove(copy);
     copy_with_log(backup, copy).map_err(|error| refuse("copy the backup", backup, &error))?;
+    checksum::verify_and_remove(copy)?;
     check(copy, setup)?;
     let mut db = connect(copy, setup)?;
     begin_era(&mut db, setup)?;

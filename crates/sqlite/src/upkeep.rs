@@ -7,6 +7,7 @@ use railpost_wire::{DeliveryId, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
 use super::accept_log;
+use super::checksum;
 use super::errors::Translate;
 use super::lanes::LaneKey;
 use super::rows::{RowReader, all};
@@ -326,7 +327,7 @@ pub(super) fn begin_era(session: &mut WriteSession<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes a copy of the file as of now. Its free pages are left out.
+/// Writes a copy of the file as of now, and its checksum at the end. Its free pages are left out.
 pub(super) fn backup(db: &Connection, to: &Path) -> Result<()> {
     let refuse = |error| {
         StoreError::Unavailable(format!("cannot write the backup {}: {error}", to.display()))
@@ -337,7 +338,7 @@ pub(super) fn backup(db: &Connection, to: &Path) -> Result<()> {
         StoreError::invalid("to", format!("expected a path in UTF-8; got {}", to.display()))
     })?;
     db.execute("VACUUM INTO ?1", [text]).at("the backup")?;
-    std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(refuse)
+    checksum::append(to).map_err(refuse)
 }
 
 /// Looks through the whole file for damage.

@@ -1,4 +1,5 @@
-//! `railpost restore`, `store verify --offline` and `lines renew --offline`: work on a store that no server has open.
+//! `railpost restore`, `backup verify`, `store verify --offline` and `lines renew --offline`: work on a store that no
+//! server has open.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::config::{self, ConfigFileArgument};
 use crate::config::Config;
-use crate::serve::{self, RestoredStore};
+use crate::serve::{self, RestoredContents, RestoredStore};
 
 /// Puts a backup in the place of the store.
 ///
@@ -25,6 +26,43 @@ use crate::serve::{self, RestoredStore};
 pub(super) struct Arguments {
     /// The file that `railpost backup` wrote
     backup: PathBuf,
+    #[command(flatten)]
+    place: StoreArguments,
+}
+
+/// Without a subcommand it has the server write a backup.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct BackupCommand {
+    #[command(subcommand)]
+    pub(super) action: Option<BackupAction>,
+    #[command(flatten)]
+    pub(super) new: upkeep::BackupArguments,
+}
+
+/// What can be done with a backup.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum BackupAction {
+    /// Restore a backup elsewhere, check it, and say what it holds; the server may run
+    ///
+    /// The backup is compared with its checksum, restored into a temporary folder, opened with the master key of the
+    /// configuration, and checked as `railpost store verify` does. Then everything in it is counted, and every secret
+    /// is decrypted. The store of the configuration is not touched.
+    ///
+    /// Exit codes: 0 the backup can be restored; 1 it cannot.
+    #[command(verbatim_doc_comment)]
+    Verify(VerifyBackupArguments),
+}
+
+/// The arguments of `backup verify`.
+#[derive(Debug, clap::Args)]
+pub(super) struct VerifyBackupArguments {
+    /// The file that `railpost backup` wrote
+    backup: PathBuf,
+    /// Where to restore it: a folder with as much free space as the backup has [default: the system's temporary
+    /// folder], or for a backup of PostgreSQL the URL of an empty database, which keeps the restored store
+    #[arg(long, value_name = "DIR|URL")]
+    scratch: Option<String>,
     #[command(flatten)]
     place: StoreArguments,
 }
@@ -110,6 +148,24 @@ pub(super) fn run(arguments: Arguments, out: Out) -> Outcome {
     }
     out.hint("Every lane begins a new line: receivers take what follows for new.");
     Ok(())
+}
+
+pub(super) fn verify_backup(arguments: VerifyBackupArguments, out: Out) -> Outcome {
+    let config = arguments.place.config()?;
+    out.progress("restoring the backup elsewhere, and checking it …");
+    let (backup, scratch) = (arguments.backup, arguments.scratch.as_deref());
+    let restored = Runtime::new()?.block_on(serve::restore_elsewhere(&config, &backup, scratch));
+    out.progress_done();
+    let contents = restored.map_err(Failure::new)?;
+    let RestoredContents { tenants, endpoints, secrets, events, .. } = contents;
+    let RestoredContents { open_deliveries, dead_letters, newest_event_at, .. } = contents;
+    let newest = newest_event_at.map_or_else(String::new, |at| format!(" (newest: {at})"));
+    let line = format!(
+        "{} can be restored: {tenants} tenants, {endpoints} endpoints, {secrets} secrets, \
+         {events} events{newest}, {open_deliveries} open deliveries, {dead_letters} dead letters",
+        backup.display()
+    );
+    out.done(&json!({ "backup": backup, "contents": contents }), &line)
 }
 
 pub(super) fn verify(place: StoreArguments, out: Out) -> Outcome {

@@ -51,7 +51,7 @@ pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<RestoredSt
 
 /// Refuses what cannot be a backup: what cannot be read, no regular file (a pipe may never end), and the
 /// file of the store itself.
-fn check_backup(backup: &Path, database: Option<&PathBuf>) -> Result<(), StartError> {
+pub(super) fn check_backup(backup: &Path, database: Option<&PathBuf>) -> Result<(), StartError> {
     let refuse = |problem: &dyn fmt::Display| {
         StartError(format!("cannot read the backup {}: {problem}", backup.display()))
     };
@@ -69,7 +69,7 @@ fn check_backup(backup: &Path, database: Option<&PathBuf>) -> Result<(), StartEr
 }
 
 /// Why a restore failed: because of the store or of the backup.
-fn not_restored(store: &str, backup: &Path, error: &StoreError) -> StartError {
+pub(super) fn not_restored(store: &str, backup: &Path, error: &StoreError) -> StartError {
     let backup = backup.display();
     match error {
         StoreError::Locked(_) => failed(store, in_use(error)),

@@ -1,6 +1,6 @@
 //! `railpost backup`, `prune`, `store verify` and `lines renew`.
 
-use crate::world::World;
+use crate::world::{Running, World, run};
 
 #[test]
 fn a_backup_is_written_once_inside_its_folder() {
@@ -13,6 +13,50 @@ fn a_backup_is_written_once_inside_its_folder() {
         let refused = world.run(&["backup", path]).expect(1);
         assert!(refused.err.contains("path:"), "{}", refused.err);
     }
+}
+
+#[test]
+fn a_series_of_backups_goes_on_and_keeps_the_newest() {
+    let world = World::new();
+    let mut series = Running::start(world.command(&["backup", "--every", "1s", "--keep", "2"]));
+    let written: Vec<String> = (0..3).map(|_| series.line()).collect();
+    assert!(written[2].ends_with("; deleted the oldest 1"), "{written:?}");
+    drop(series);
+    let once = world.json(&["backup", "--keep", "2"]);
+    assert_eq!(once["deleted"].as_array().unwrap().len(), 1);
+    let folder = world.folder.path().join("backups/scheduled");
+    let left = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut left: Vec<String> = left.map(|path| path.display().to_string()).collect();
+    left.sort();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left[1].ends_with(once["path"].as_str().unwrap()), "{left:?}");
+    for file in left {
+        let data_dir = world.folder.path().to_str().unwrap();
+        let verified = run(&["backup", "verify", &file, "--data-dir", data_dir]).expect(0);
+        assert!(
+            verified.out.contains("can be restored: 1 tenants, 0 endpoints"),
+            "{}",
+            verified.out
+        );
+    }
+}
+
+#[test]
+fn a_series_that_cannot_be_meant_or_does_not_start_ends_at_once() {
+    let world = World::new();
+    for (arguments, said) in [
+        (&["backup"][..], "<NAME>"),
+        (&["backup", "--every", "6h"], "--keep <N>"),
+        (&["backup", "a.db", "--keep", "2"], "cannot be used with"),
+        (&["backup", "--keep", "0"], "1..=1000"),
+        (&["backup", "--keep", "2", "--every", "10ms"], "at least 1s"),
+        (&["backup", "verify"], "<BACKUP>"),
+    ] {
+        let refused = world.run(arguments).expect(2);
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+    let series = ["backup", "--every", "1s", "--keep", "2", "--api-key", "rp_unknown"];
+    assert!(world.run(&series).expect(1).err.starts_with("error: "));
 }
 
 #[test]

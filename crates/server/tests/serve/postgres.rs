@@ -50,6 +50,25 @@ fn a_second_server_on_the_same_database_is_refused_as_in_use() {
 }
 
 #[test]
+fn a_backup_is_verified_in_an_empty_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, scratch) = (fresh_url("verified"), fresh_url("scratch"));
+    let set = [("RAILPOST_SERVER_ADMIN_KEY", ADMIN_KEY)];
+    let server = Running::start_with(folder.path(), &["--store", &url], &set);
+    server.publish(&json!({"id": "e1", "type": "a", "payload": 1}));
+    assert_eq!(server.post("/v1/backup", &json!({"path": "a.backup"})).0, 200);
+    let verify = ["backup", "verify", "railpost-data/backups/a.backup"];
+    let (code, _, err) = output(folder.path(), &verify);
+    assert!(code == 1 && err.contains("--scratch postgres://"), "{err}");
+    let verify = [&verify[..], &["--scratch", &scratch]].concat();
+    let (code, out, err) = output(folder.path(), &verify);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("can be restored: 1 tenants, ") && out.contains(" 1 events"), "{out}");
+    let (code, _, err) = output(folder.path(), &verify);
+    assert!(code == 1 && err.contains("this one holds a store"), "{err}");
+}
+
+#[test]
 fn work_on_a_stopped_store_makes_none_and_refuses_one_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let url = fresh_url("nothing");

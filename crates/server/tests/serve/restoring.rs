@@ -141,6 +141,58 @@ fn what_is_no_backup_of_this_store_leaves_it_as_it_is() {
 }
 
 #[test]
+fn a_backup_is_verified_beside_the_running_server_and_damage_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path());
+    let receiver = Receiver::new();
+    create_endpoint(&server, &receiver);
+    publish(&server, 1..=3);
+    assert_eq!(server.post("/v1/backup", &json!({"path": "a.db"})).0, 200);
+    let backup = folder.path().join("railpost-data/backups/a.db");
+    let verify = |file: &str, more: &[&str]| {
+        output(folder.path(), &[&["backup", "verify", file, "--scratch", "."], more].concat())
+    };
+    let (code, out, err) = verify(backup.to_str().unwrap(), &[]);
+    assert_eq!(code, 0, "{err}");
+    let holds = "can be restored: 1 tenants, 1 endpoints, 1 secrets, 3 events (newest: 2";
+    assert!(out.contains(holds) && out.contains(" 3 open deliveries, 0 dead letters"), "{out}");
+    let (_, out, _) = verify("railpost-data/backups/a.db", &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["contents"]["events"], 3);
+
+    let whole = std::fs::read(&backup).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for (bytes, said) in [
+        (&flipped[..], "does not match its checksum"),
+        (&whole[..whole.len() - 100], "cut short"),
+        (&whole[..whole.len() / 4096 / 2 * 4096], "is damaged: "),
+        (b"", "is damaged: "),
+    ] {
+        std::fs::write(folder.path().join("damaged.db"), bytes).unwrap();
+        let (code, out, err) = verify("damaged.db", &[]);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.starts_with("error: the backup damaged.db is damaged: "), "{err}");
+        assert!(err.contains(said), "{said} not in {err}");
+    }
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    for (arguments, said) in [
+        (&["--data-dir", "other"][..], "the master key is missing"),
+        (&["--scratch", "nowhere"], "cannot make a folder in nowhere"),
+    ] {
+        let verify = [&["backup", "verify", "railpost-data/backups/a.db"], arguments].concat();
+        let (code, _, err) = output(folder.path(), &verify);
+        assert!(code == 1 && err.contains(said), "{err}");
+    }
+    // Nothing is left of the copies.
+    let left = std::fs::read_dir(folder.path()).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["damaged.db", "other", "railpost-data"]);
+    assert_eq!(server.get("/v1/tenants/default/events/e3", ADMIN_KEY).0, 200);
+}
+
+#[test]
 fn a_damaged_store_is_called_damaged_by_a_check_alone() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path());
