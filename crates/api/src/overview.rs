@@ -47,7 +47,7 @@ pub(crate) struct Overview {
     pub(crate) pending: u64,
     /// Those that wait for a retry.
     pub(crate) waiting: u64,
-    /// Those recorded as sent, without an outcome yet.
+    /// Attempts in flight. Until one ends, its delivery is listed as it was before.
     pub(crate) in_flight: u64,
     /// Dead letters that hold a lane.
     pub(crate) held: u64,
@@ -134,7 +134,7 @@ async fn of(ctx: &Ctx, tenant: Option<&TenantId>) -> Result<Overview, Problem> {
         open: counts.open(),
         pending: counts.pending,
         waiting: counts.waiting,
-        in_flight: counts.in_flight,
+        in_flight: survey.in_flight,
         held: counts.held,
         dead: counts.dead,
         oldest_open_at: counts.oldest_open_at.map(Time::from),

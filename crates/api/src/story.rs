@@ -141,7 +141,7 @@ pub(crate) async fn show(
     let details = PageDetails::of(&ctx, &path.tenant, vec![path.event]).await?;
     let event = EventHeadView::of(EventHead::from(&stored), &details);
     let facts = Facts::gather(&ctx, &path.tenant, stored).await?;
-    let matched = matching::matched(&facts);
+    let matched = matching::matched(&ctx, &facts).await?;
     let not_matched = matching::not_matched(&ctx, &path.tenant, &facts).await?;
     let mut entries = Teller { facts: &facts, accepted_by: event.accepted_by.clone() }.entries();
     let told = entries.len().min(STORY_ENTRIES_MAX);

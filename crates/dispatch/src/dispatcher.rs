@@ -124,6 +124,8 @@ pub struct ServedHealth {
 /// How many endpoints are in which state, and how some are doing that are not active.
 #[derive(Clone, Debug)]
 pub struct EndpointSurvey {
+    /// Attempts in flight at all of them.
+    pub in_flight: u64,
     /// How many endpoints, by [`HealthState`] in the order of [`HealthState::ALL`].
     pub counts: [u64; HealthState::ALL.len()],
     /// Endpoints that someone should look at.

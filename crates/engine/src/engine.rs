@@ -244,6 +244,7 @@ impl Engine {
     fn endpoint_wait_ended(&mut self, id: EndpointId) {
         if let Some(key) = self.served_or_ignore(id) {
             self.change_endpoint(key, ServedEndpoint::end_wait);
+            self.end_retry_waits(key);
             self.enqueue_endpoint(key);
         }
     }

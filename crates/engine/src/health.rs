@@ -140,6 +140,8 @@ pub struct Health {
 pub struct HealthSurvey {
     /// How many endpoints, by [`HealthState`] in the order of [`HealthState::ALL`].
     pub counts: [u64; HealthState::ALL.len()],
+    /// Attempts under way at all of them.
+    pub in_flight: u64,
     /// Those that need attention, as many as were asked for.
     pub attention: Vec<EndpointId>,
     /// Those that are paused, as many as were asked for.

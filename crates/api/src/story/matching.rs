@@ -1,6 +1,6 @@
 //! Which endpoints an event went to, and why it did not go to others.
 
-use railpost_engine::Time;
+use railpost_engine::{DeliveryStage, DeliveryState, HealthState, Time};
 use railpost_store::limits::LIST_LIMIT_MAX;
 use railpost_store::{Endpoint, PageRequest, is_test_type};
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Facts;
 use crate::call::Ctx;
+use crate::endpoint_health::HealthView;
 use crate::limits::STORY_UNMATCHED_MAX;
 use crate::problem::Problem;
 
@@ -21,6 +22,10 @@ pub(crate) struct MatchedEndpoint {
     pub(crate) url: String,
     /// The delivery to it. An endpoint that got the event again has several.
     pub(crate) delivery: DeliveryId,
+    /// The state of the delivery.
+    pub(crate) state: DeliveryStage,
+    /// Where the delivery is, in words, and what it waits for.
+    pub(crate) now: String,
 }
 
 /// An endpoint that an event did not go to.
@@ -34,13 +39,40 @@ pub(crate) struct UnmatchedEndpoint {
     pub(crate) why: String,
 }
 
-pub(super) fn matched(facts: &Facts) -> Vec<MatchedEndpoint> {
-    let matched = facts.deliveries.iter().map(|view| MatchedEndpoint {
+pub(super) async fn matched(ctx: &Ctx, facts: &Facts) -> Result<Vec<MatchedEndpoint>, Problem> {
+    let endpoints: Vec<EndpointId> =
+        facts.deliveries.iter().map(|view| view.delivery.endpoint).collect();
+    let health = ctx.app.dispatcher.health_of(&endpoints).await?;
+    let matched = facts.deliveries.iter().zip(health).map(|(view, health)| MatchedEndpoint {
         endpoint: view.delivery.endpoint,
         url: facts.url(view.delivery.endpoint),
         delivery: view.delivery.id,
+        state: view.delivery.state.stage(),
+        now: whereabouts(view.delivery.state, health.as_ref().map(HealthView::served).as_ref()),
     });
-    matched.collect()
+    Ok(matched.collect())
+}
+
+/// Where a delivery is, and what it waits for.
+fn whereabouts(state: DeliveryState, health: Option<&HealthView>) -> String {
+    let closed_gate = health.filter(|health| health.state != HealthState::Active);
+    let open = match state {
+        DeliveryState::Pending => "waits for its turn".to_owned(),
+        DeliveryState::InFlight => return "is being sent".to_owned(),
+        DeliveryState::Waiting { until } => {
+            format!("waits for its next attempt, not before {}", Time::from(until))
+        }
+        DeliveryState::Delivered => return "delivered".to_owned(),
+        DeliveryState::Dead { holds: true, .. } => {
+            return "a dead letter that holds its lane".to_owned();
+        }
+        DeliveryState::Dead { .. } => return "a dead letter".to_owned(),
+        DeliveryState::Discarded { .. } => return "discarded".to_owned(),
+    };
+    match closed_gate {
+        Some(health) => format!("{open}, and for its endpoint: {}", health.next),
+        None => open,
+    }
 }
 
 /// Of the tenant's first endpoints, those that have no delivery of the event.

@@ -69,7 +69,7 @@ impl Teller<'_> {
             let text = format!("Matched the endpoint {url}.{lane}");
             return of(view, entry(view.created_at, EntryKind::Matched, text));
         }
-        let text = format!("Delivered once more, to {url}.");
+        let text = format!("Another delivery was made, to {url}.");
         let made = of(view, entry(view.created_at, EntryKind::Redelivered, text));
         StoryEntry { by: self.who_redelivered(view), ..made }
     }
@@ -259,7 +259,7 @@ impl Teller<'_> {
         let url = endpoint.map(|id| self.facts.url(id)).unwrap_or_default();
         let is = |action: Action| audit.action == action.name();
         let (kind, text) = if is(Action::DeliveryReplay) {
-            (EntryKind::Replayed, format!("Replayed{by_whom}: it is sent again, in its place."))
+            (EntryKind::Replayed, format!("Replayed{by_whom}: it is pending again."))
         } else if is(Action::DeliverySkip) {
             (EntryKind::Skipped, format!("Skipped{by_whom}: its lane goes on without it."))
         } else if is(Action::DeliveryDiscard) {

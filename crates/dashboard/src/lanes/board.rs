@@ -136,7 +136,6 @@ fn summary(board: &Board) -> String {
     let mut parts = vec![
         format!("{} held", count(number(counts, "held"))),
         format!("{} on the wire", count(number(counts, "in_flight"))),
-        format!("{} backing off", count(number(counts, "backing_off"))),
     ];
     if board.open.len() as u64 == number(counts, "lanes") {
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
@@ -148,6 +147,7 @@ fn summary(board: &Board) -> String {
         });
         parts.extend(waiting);
     } else {
+        parts.push(format!("{} backing off", count(number(counts, "backing_off"))));
         parts.push(format!(
             "{} ready or waiting for their endpoint",
             count(number(counts, "ready"))
@@ -163,6 +163,7 @@ fn summary(board: &Board) -> String {
 /// What lanes in a state wait for, unless the counts say it already.
 fn waits_for(state: &str, lanes: u64) -> Option<String> {
     let what = match state {
+        "backing_off" => return Some("backing off".to_owned()),
         "waiting_for_breaker" => "for the breaker",
         "waiting_for_retry_after" => "for Retry-After",
         "waiting_for_limit" => "for a limit",

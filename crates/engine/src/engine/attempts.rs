@@ -5,13 +5,13 @@ use railpost_wire::EndpointId;
 use super::schedule::NextStart;
 use super::served_endpoint::{EndedAttempt, EndpointVerdict, StartPermit};
 use super::{
-    Alarm, DeliveryKey, EndpointKey, Engine, Flight, Phase, ServedEndpoint, TenantKey,
+    Alarm, DeliveryKey, EndpointKey, Engine, Flight, Lane, Phase, ServedEndpoint, TenantKey,
     TrackedDelivery,
 };
 use crate::retry::Retry;
 use crate::{
-    Attempt, AttemptResult, AttemptToken, DeadReason, DeliveryState, Effect, Guarantee,
-    IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition,
+    Attempt, AttemptResult, AttemptToken, DeadReason, DeliveryState, Effect, EndpointStatus,
+    Guarantee, IgnoredReason, NoticeKind, Outcome, Place, Span, Timestamp, Transition,
 };
 
 /// An attempt under way whose endpoint was removed: it still takes a place.
@@ -88,6 +88,24 @@ impl Engine {
         {
             self.make_ready(key);
             self.count_head(key);
+        }
+    }
+
+    /// What waits for a retry at an endpoint is due, the oldest first; what stands behind others in its lane stays
+    /// there.
+    pub(super) fn end_retry_waits(&mut self, endpoint: EndpointKey) {
+        let served = &self.endpoints[endpoint];
+        if served.status != EndpointStatus::Active {
+            return;
+        }
+        let heads = served.lanes.values().filter_map(Lane::head);
+        let waits = |key: &DeliveryKey| matches!(self.deliveries[*key].phase, Phase::Waiting { until } if until > self.now);
+        let mut waiting: Vec<DeliveryKey> =
+            heads.chain(served.unkeyed.keys()).filter(waits).collect();
+        waiting.sort_unstable_by_key(|key| self.deliveries[*key].id);
+        for key in waiting {
+            self.deliveries[key].phase = Phase::Waiting { until: self.now };
+            self.start_when_due(key);
         }
     }
 

@@ -24,6 +24,7 @@ impl Engine {
         for served in self.endpoints.values().filter(own) {
             let state = served.state(self.now);
             survey.counts[state as usize] += 1;
+            survey.in_flight += u64::from(served.in_flight);
             let named = match state {
                 HealthState::Active => continue,
                 HealthState::Paused => &mut survey.paused,

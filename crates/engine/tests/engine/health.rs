@@ -172,6 +172,27 @@ fn ending_a_wait_half_opens_the_breaker_and_lifts_retry_after() {
 }
 
 #[test]
+fn ending_a_wait_sends_what_backs_off_at_once() {
+    let mut harness = Harness::new();
+    let endpoint = harness.endpoint(json!({"in_flight_max": 100}));
+    let keyed = harness.accept(endpoint, at(1, 1));
+    let unkeyed = harness.accept(endpoint, None);
+    harness.end(keyed, answer_after(429, 600));
+    harness.end(unkeyed, answer_after(429, 600));
+    harness.pass_secs(1);
+    assert!(harness.in_flight().is_empty());
+    harness.handle(Input::EndpointPaused(endpoint));
+    harness.handle(Input::EndpointWaitEnded(endpoint));
+    assert_eq!(health(&harness, endpoint).ready, 0, "what a person paused stays as it is");
+    harness.handle(Input::EndpointResumed(endpoint));
+    assert!(harness.in_flight().is_empty(), "it lifts no wait of a delivery");
+    harness.handle(Input::EndpointWaitEnded(endpoint));
+    assert_eq!(harness.in_flight(), [keyed], "the older one first: sending ramps up");
+    harness.acknowledge(keyed);
+    assert_eq!(harness.in_flight(), [unkeyed]);
+}
+
+#[test]
 fn ending_a_wait_where_there_is_none_changes_nothing() {
     let mut harness = Harness::new();
     let endpoint = harness.endpoint(nervous());

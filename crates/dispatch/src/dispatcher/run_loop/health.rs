@@ -19,6 +19,7 @@ impl RunLoop {
             ids.into_iter().filter_map(|id| Some((id, self.health(id)?))).collect()
         };
         EndpointSurvey {
+            in_flight: survey.in_flight,
             counts: survey.counts,
             attention: named(survey.attention),
             paused: named(survey.paused),
