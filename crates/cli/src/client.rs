@@ -85,13 +85,7 @@ impl From<&Value> for Body {
 impl Client {
     /// A client of this server.
     pub fn new(target: &Target) -> Outcome<Self> {
-        let base = Url::parse(&target.server).ok().filter(Url::has_host);
-        let base = base.ok_or_else(|| {
-            let server = &target.server;
-            Failure::usage(format!(
-                "--server: expected a URL such as http://127.0.0.1:8087; got `{server}`"
-            ))
-        })?;
+        let base = base_url(&target.server)?;
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from(REQUEST_TIMEOUT)))
@@ -282,6 +276,9 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
+        if is_no_tls(error) {
+            return self.speaks_no_tls();
+        }
         let failure = Failure::new(format!("no answer from {}: {error}", self.base));
         match error {
             ureq::Error::Timeout(_) => failure.next("look at the log of the server"),
@@ -294,10 +291,34 @@ impl Client {
     }
 }
 
+/// The server's URL. It has a host, and a scheme that a client speaks.
+fn base_url(server: &str) -> Outcome<Url> {
+    let url = Url::parse(server).ok();
+    let scheme = url.as_ref().map(Url::scheme).filter(|name| !is_http(name));
+    if let Some(scheme) = scheme.filter(|_| server.contains("://")) {
+        let text = format!("--server: expected http:// or https://; got the scheme `{scheme}`");
+        return Err(Failure::usage(text));
+    }
+    url.filter(Url::has_host).ok_or_else(|| {
+        Failure::usage(format!(
+            "--server: expected a URL such as http://127.0.0.1:8087; got `{server}`"
+        ))
+    })
+}
+
+fn is_http(scheme: &str) -> bool {
+    matches!(scheme, "http" | "https")
+}
+
+/// Whether something else than TLS was answered to a TLS handshake. `ureq` passes on what `rustls` says, as text.
+fn is_no_tls(error: &ureq::Error) -> bool {
+    error.to_string().contains("corrupt message of type InvalidContentType")
+}
+
 /// Whether nothing was answered, so that the same request may be sent again: its idempotency key, or
 /// the ids of its events, make the work be done once.
 fn is_worth_another_try(error: &ureq::Error) -> bool {
-    matches!(error, ureq::Error::Io(_) | ureq::Error::ConnectionFailed)
+    matches!(error, ureq::Error::Io(_) | ureq::Error::ConnectionFailed) && !is_no_tls(error)
 }
 
 /// What lets the server send to an address that its guard refuses.
@@ -326,8 +347,44 @@ pub(super) fn pause() {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn a_scheme_that_is_not_http_is_named() {
+        for (server, wanted) in [
+            ("ftp://127.0.0.1:8087", "the scheme `ftp`"),
+            ("unix:///run/railpost", "the scheme `unix`"),
+            ("localhost:8087", "got `localhost:8087`"),
+            ("nowhere", "got `nowhere`"),
+        ] {
+            let failure = base_url(server).unwrap_err().to_string();
+            assert!(failure.contains(wanted), "{failure}");
+        }
+        assert!(base_url("http://localhost").is_ok() && base_url("https://localhost").is_ok());
+    }
+
+    #[test]
+    fn https_to_a_server_that_speaks_http_says_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 8192]).unwrap();
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").unwrap();
+        });
+        let target = Target::of_default_tenant(&format!("https://{address}"), "rp_key");
+        let client = Client::new(&target).unwrap();
+        let failure = client.get(&client.of_server(&["whoami"])).unwrap_err().to_string();
+        server.join().unwrap();
+        assert!(failure.contains("may speak http"), "{failure}");
+        assert!(failure.contains(&format!("http://{address}")), "{failure}");
+        assert!(!failure.contains("corrupt") && !failure.contains("railpost serve"), "{failure}");
+    }
 
     #[test]
     fn a_refused_address_names_the_flag_that_allows_it() {

@@ -63,7 +63,7 @@ pub(super) fn run(action: Action, session: &Session) -> Outcome {
             list::show(session, &url, &paging, &COLUMNS)
         }
         Action::Show { id } => show(session, &client.get(&client.of_tenant(&["events", &id]))?),
-        Action::Story { id } => story::tell(session, &client.get(&part(&id, "story"))?),
+        Action::Story { id } => story::tell(session, &story::read(session, &id)?),
         Action::Payload { id } => out.bytes(&client.bytes(&part(&id, "payload"))?),
         Action::Deliveries { id } => {
             let answer = client.get(&part(&id, "deliveries"))?;

@@ -61,6 +61,13 @@ impl Failure {
         self.problem.as_ref().is_some_and(|problem| problem["code"] == "not_found")
     }
 
+    /// Whether the server knows of no such thing of this kind.
+    pub(super) fn is_missing(&self, kind: &str) -> bool {
+        let detail = self.problem.as_ref().and_then(|problem| problem["detail"].as_str());
+        self.is_not_found()
+            && detail.is_some_and(|text| text.starts_with(&format!("no such {kind}")))
+    }
+
     /// Whether the reader of our output is gone.
     pub(super) fn is_closed_pipe(&self) -> bool {
         self.kind == Kind::ClosedPipe

@@ -26,19 +26,22 @@ fn waits_for(health: &Value) -> Option<&'static str> {
 
 /// Lines below an endpoint of a list, if anything is the matter with it.
 pub(super) fn below(endpoint: &Value) -> Vec<String> {
-    match endpoint["health"]["state"].as_str() {
-        None | Some("active") => Vec::new(),
+    let health = &endpoint["health"];
+    match health["state"].as_str() {
+        None | Some("active") => last_error(health).into_iter().collect(),
         Some(_) => lines(endpoint),
     }
+}
+
+fn last_error(health: &Value) -> Option<String> {
+    let error = &health["last_error"];
+    (!error.is_null()).then(|| format!("last error {}: {}", age(error, "at"), error_words(error)))
 }
 
 fn lines(endpoint: &Value) -> Vec<String> {
     let health = &endpoint["health"];
     let since = health["since"].as_str().map(|_| format!("since {}", age(health, "since")));
-    let error = &health["last_error"];
-    let error = (!error.is_null())
-        .then(|| format!("last error {}: {}", age(error, "at"), error_words(error)));
-    let facts: Vec<String> = since.into_iter().chain(error).collect();
+    let facts: Vec<String> = since.into_iter().chain(last_error(health)).collect();
     let facts = (!facts.is_empty()).then(|| facts.join("; "));
     let blocked = endpoint["blocked"].as_str().map(str::to_owned);
     facts.into_iter().chain(blocked).chain(next(health)).collect()
@@ -104,6 +107,17 @@ mod tests {
         ] {
             assert_eq!(cell(&json!({ "health": health })), shown);
         }
+    }
+
+    #[test]
+    fn the_last_error_of_an_active_endpoint_is_shown() {
+        let error = json!({ "at": "2020-01-01T00:00:00Z", "message": "answered 503" });
+        let health = |error: Value| json!({ "health": { "state": "active", "last_error": error } });
+        let shown = below(&health(error));
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        assert!(shown[0].starts_with("last error "), "{shown:?}");
+        assert!(shown[0].ends_with(" ago: answered 503"), "{shown:?}");
+        assert_eq!(below(&health(Value::Null)), Vec::<String>::new());
     }
 
     #[test]

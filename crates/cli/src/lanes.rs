@@ -71,7 +71,7 @@ fn state(lane: &Value) -> String {
         Some("waiting_for_breaker") => "waits for the breaker",
         Some("waiting_for_retry_after") => "waits for Retry-After",
         Some("waiting_for_limit") => "waits for a limit",
-        Some("endpoint_off") => "endpoint is switched off",
+        Some("endpoint_off") => "endpoint is off (paused, switched off or blocked)",
         Some("held") => "held by a dead letter",
         Some("loading") => "loading",
         _ => return field(lane, "state"),
@@ -174,6 +174,7 @@ mod tests {
             ("in_flight", "in flight"),
             ("waiting_for_breaker", "waits for the breaker"),
             ("held", "held by a dead letter"),
+            ("endpoint_off", "endpoint is off (paused, switched off or blocked)"),
         ] {
             assert_eq!(state(&json!({ "state": name, "until": null })), shown);
         }

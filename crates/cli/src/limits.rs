@@ -26,6 +26,10 @@ pub const BACKUP_RETRY_DELAY: Span = Span::from_mins(1);
 pub const ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes that the command line reads from a file or stdin at once: what a request may hold.
 pub const INPUT_LEN_MAX: u64 = 20 * 1024 * 1024;
+/// Characters from which on a server finds an id by its beginning.
+pub const FIND_ID_LEN_MIN: usize = 6;
+/// Most things of one kind that a server finds: with as many there may be more.
+pub const FIND_RESULTS_MAX: usize = 20;
 /// Events that `railpost send` puts into one request.
 pub const SEND_BATCH_LEN: usize = 500;
 /// Bytes of a delivery's body that `railpost listen` takes: more than any event has.

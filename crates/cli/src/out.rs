@@ -163,19 +163,27 @@ impl Out {
         if !self.colours {
             return line.to_owned();
         }
-        let paint = |word: &str| match word {
-            "delivered" | "acknowledged" | "active" | "done" | "verified" | "reading" | "ok" => {
-                format!("\x1b[32m{word}\x1b[0m")
-            }
-            "waiting" | "retryable" | "paused" | "running" | "failing" | "warning" => {
-                format!("\x1b[33m{word}\x1b[0m")
-            }
-            "dead" | "permanent" | "quarantined" | "gone" | "failed" | "trouble" | "bad" => {
-                format!("\x1b[31m{word}\x1b[0m")
-            }
-            word => word.to_owned(),
-        };
-        line.split(' ').map(paint).collect::<Vec<_>>().join(" ")
+        let words = |part: &str| part.split(' ').map(paint).collect::<Vec<_>>().join(" ");
+        let parts: Vec<String> = line.split(NOT_ACKNOWLEDGED).map(words).collect();
+        parts.join(&paint(NOT_ACKNOWLEDGED))
+    }
+}
+
+/// The one state of two words: its second word alone is another state.
+pub(super) const NOT_ACKNOWLEDGED: &str = "not acknowledged";
+
+/// The word of a state in its colour.
+fn paint(word: &str) -> String {
+    match word {
+        "delivered" | "acknowledged" | "active" | "done" | "verified" | "reading" | "ok" => {
+            format!("\x1b[32m{word}\x1b[0m")
+        }
+        "waiting" | "retryable" | "paused" | "running" | "failing" | "warning" => {
+            format!("\x1b[33m{word}\x1b[0m")
+        }
+        "dead" | "permanent" | "quarantined" | "gone" | "failed" | "trouble" | "bad"
+        | NOT_ACKNOWLEDGED => format!("\x1b[31m{word}\x1b[0m"),
+        word => word.to_owned(),
     }
 }
 
@@ -384,6 +392,17 @@ mod tests {
             (30, 0, "in 30s"),
         ] {
             assert_eq!(relative(at(then), at(now)), text);
+        }
+    }
+
+    #[test]
+    fn a_phrase_that_says_no_is_painted_as_a_failure() {
+        let out = Out { json: false, colours: true, width: WIDTH_MAX };
+        for (line, painted) in [
+            ("200: acknowledged", "200: \x1b[32macknowledged\x1b[0m"),
+            ("503: not acknowledged", "503: \x1b[31mnot acknowledged\x1b[0m"),
+        ] {
+            assert_eq!(out.painted(line), painted);
         }
     }
 

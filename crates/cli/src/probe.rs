@@ -7,7 +7,7 @@ use super::attempts::{self, answer, took};
 use super::confirm;
 use super::failure::{Failure, Outcome};
 use super::health;
-use super::out::field;
+use super::out::{NOT_ACKNOWLEDGED, field};
 
 /// Sends one request to an endpoint, whatever its state is, and says what came back.
 pub(super) fn probe(session: &Session, id: &str, and_resume: bool) -> Outcome {
@@ -47,7 +47,7 @@ fn tell(session: &Session, probed: &Value) -> Outcome {
     let total = took(&probed["timing"]["total_us"]);
     let verdict = match probed["succeeded"] == true {
         true => "acknowledged",
-        false => "not acknowledged",
+        false => NOT_ACKNOWLEDGED,
     };
     out.line(&out.painted(&format!("{} in {total}: {verdict}", answer(probed))))?;
     for line in attempts::below(probed) {
@@ -89,9 +89,16 @@ pub(super) fn resume(session: &Session, id: &str) -> Outcome {
 }
 
 fn tell_resumed(session: &Session, resumed: &Value) -> Outcome {
+    session.out.done(&json!({ "resumed": resumed["resumed"] }), &resumed_line(resumed))
+}
+
+/// What a resume did.
+fn resumed_line(resumed: &Value) -> String {
     let id = field(resumed, "id");
-    let line = match resumed["resumed"].as_str() {
-        Some("switched_on") => format!("{id} is switched on: its backlog is sent"),
+    match resumed["resumed"].as_str() {
+        Some("switched_on") => format!(
+            "{id} is switched on: what waits is sent; dead letters stay: `railpost replay --endpoint {id}` sends them again"
+        ),
         Some("half_open") => format!(
             "the breaker of {id} is half-open: one delivery goes at once; if it is acknowledged, sending goes on"
         ),
@@ -100,7 +107,34 @@ fn tell_resumed(session: &Session, resumed: &Value) -> Outcome {
                 "{id} is not left alone any longer: sending goes on before its Retry-After has passed"
             )
         }
-        _ => format!("nothing to do: {id} is {}", field(resumed, "status")),
-    };
-    session.out.done(&json!({ "resumed": resumed["resumed"] }), &line)
+        _ => format!(
+            "nothing to do: there is nothing to resume; `railpost endpoints health {id}` shows the state"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(resumed: &str) -> String {
+        resumed_line(&json!({ "id": "ep_1", "status": "active", "resumed": resumed }))
+    }
+
+    #[test]
+    fn a_resume_that_had_nothing_to_do_claims_no_state() {
+        let line = line("nothing_to_do");
+        assert!(
+            line.starts_with("nothing to do: ") && line.contains("endpoints health ep_1"),
+            "{line}"
+        );
+        assert!(!line.contains("active"), "{line}");
+    }
+
+    #[test]
+    fn switching_on_says_that_dead_letters_stay_and_what_sends_them() {
+        let line = line("switched_on");
+        assert!(line.contains("dead letters stay"), "{line}");
+        assert!(line.contains("`railpost replay --endpoint ep_1`"), "{line}");
+    }
 }

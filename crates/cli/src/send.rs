@@ -199,8 +199,20 @@ fn show_attempts(session: &Session, receipt: &Value, ended: &[Value]) -> Outcome
     match ended.iter().filter(|delivery| delivery["state"] != "delivered").count() {
         0 => Ok(()),
         lost => Err(Failure::new(format!("{lost} of {} deliveries did not arrive", ended.len()))
-            .next("`railpost dead-letters list` shows them; `railpost dead-letters replay ID` sends one again")),
+            .next(how_to_look(ended))),
     }
+}
+
+/// Where to look at deliveries that did not arrive.
+fn how_to_look(ended: &[Value]) -> String {
+    let first = |state: &str| ended.iter().find(|delivery| delivery["state"] == state);
+    let dead = first("dead").map(|_| {
+        "`railpost dead-letters list` shows the dead ones; `railpost dead-letters replay ID` sends one again".to_owned()
+    });
+    let discarded = first("discarded").map(|delivery| {
+        format!("`railpost deliveries show {}` shows why it was discarded", field(delivery, "id"))
+    });
+    dead.into_iter().chain(discarded).collect::<Vec<_>>().join("; ")
 }
 
 /// Publishes copies of an event, with the numbers of their keys.
@@ -334,6 +346,20 @@ impl<'a> SendProgress<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_discarded_delivery_is_not_looked_for_among_dead_letters() {
+        let (dead, discarded) = (
+            json!({ "id": "dlv_1", "state": "dead" }),
+            json!({ "id": "dlv_2", "state": "discarded" }),
+        );
+        let next = how_to_look(std::slice::from_ref(&discarded));
+        assert!(next.contains("deliveries show dlv_2") && !next.contains("dead-letters"), "{next}");
+        let next = how_to_look(std::slice::from_ref(&dead));
+        assert!(next.contains("dead-letters list") && !next.contains("discarded"), "{next}");
+        let next = how_to_look(&[dead, discarded]);
+        assert!(next.contains("dead-letters list") && next.contains("dlv_2"), "{next}");
+    }
 
     #[test]
     fn an_event_without_an_id_gets_one_and_stays_as_it_was_written_otherwise() {

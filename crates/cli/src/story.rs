@@ -13,6 +13,28 @@ use crate::limits::ANSWER_EXCERPT_CHARS;
 /// Spaces before what belongs to an entry: its time stands there.
 const INDENT: usize = 14;
 
+/// The story of the event with this id. Where there is none, the id may be of something else.
+pub(super) fn read(session: &Session, id: &str) -> Outcome<Value> {
+    let client = &session.client;
+    let story = client.get(&client.of_tenant(&["events", id, "story"]));
+    story.map_err(|failure| match failure.is_missing("event") {
+        true => failure.next(what_it_may_be(id)),
+        false => failure,
+    })
+}
+
+fn what_it_may_be(id: &str) -> String {
+    let kind = [("dlv_", "a delivery"), ("ep_", "an endpoint")]
+        .into_iter()
+        .find(|(beginning, _)| id.starts_with(beginning));
+    match kind {
+        Some((_, kind)) => format!("this is the id of {kind}: `railpost find {id}` finds it"),
+        None => {
+            format!("`railpost find {id}` looks for it among everything that has an id or a key")
+        }
+    }
+}
+
 /// Tells the story of an event.
 pub(super) fn tell(session: &Session, story: &Value) -> Outcome {
     let out = session.out;
@@ -51,9 +73,8 @@ fn tell_endpoints(out: Out, story: &Value) -> Outcome {
         out.line("\nMatched:")?;
     }
     for endpoint in matched {
-        let (id, delivery) = (field(endpoint, "endpoint"), field(endpoint, "delivery"));
-        out.line(&format!("  {id}  {}", url_of(endpoint)))?;
-        out.line(&format!("      as {delivery}"))?;
+        out.line(&format!("  {}  {}", field(endpoint, "endpoint"), url_of(endpoint)))?;
+        out.line(&out.painted(&format!("      as {}", delivery_of(endpoint))))?;
     }
     if !not_matched.is_empty() {
         out.line("\nNot matched:")?;
@@ -63,6 +84,15 @@ fn tell_endpoints(out: Out, story: &Value) -> Outcome {
         lines(out, &field(endpoint, "why"), 6)?;
     }
     Ok(())
+}
+
+/// The delivery to an endpoint, and its state.
+fn delivery_of(endpoint: &Value) -> String {
+    let delivery = field(endpoint, "delivery");
+    match endpoint["state"].as_str() {
+        Some(state) => format!("{delivery}: {}", state.replace('_', " ")),
+        None => delivery,
+    }
 }
 
 fn url_of(endpoint: &Value) -> String {
@@ -155,6 +185,24 @@ mod tests {
         let timing = json!({ "dns_us": null, "connect_us": 1200, "first_byte_us": 9000 });
         assert_eq!(parts(&timing), " (connect 1.2 ms, first byte 9.0 ms)");
         assert_eq!(parts(&json!({})), "");
+    }
+
+    #[test]
+    fn a_matched_endpoint_shows_its_delivery_and_the_state_if_it_is_known() {
+        let with_state = json!({ "delivery": "dlv_1", "state": "in_flight" });
+        assert_eq!(delivery_of(&with_state), "dlv_1: in flight");
+        assert_eq!(delivery_of(&json!({ "delivery": "dlv_1" })), "dlv_1");
+    }
+
+    #[test]
+    fn an_id_of_no_event_points_to_find() {
+        for (id, wanted) in [
+            ("dlv_1", "the id of a delivery: `railpost find dlv_1`"),
+            ("ep_1", "the id of an endpoint: `railpost find ep_1`"),
+            ("order-7", "`railpost find order-7`"),
+        ] {
+            assert!(what_it_may_be(id).contains(wanted), "{}", what_it_may_be(id));
+        }
     }
 
     #[test]

@@ -32,6 +32,13 @@ impl Client {
         )
     }
 
+    /// Something answered, but not in TLS, although the server's URL says https.
+    pub(super) fn speaks_no_tls(&self) -> Failure {
+        let (base, plain) = (&self.base, plain_http(&self.base));
+        let message = format!("no TLS connection to {base}: the server may speak http");
+        Failure::new(message).next(format!("try it: set --server or RAILPOST_URL to {plain}"))
+    }
+
     /// Whether this URL answers as a Railpost server does, to a request without a key.
     fn is_railpost(&self, root: &Url) -> bool {
         let client = Self { base: root.clone(), key: None, ..self.clone() };
@@ -105,6 +112,31 @@ impl Client {
         match own.as_ref().and_then(|whoami| whoami["tenant"].as_str()) {
             Some(own) => format!("this API key is for tenant `{own}` alone: use --tenant {own}"),
             None => "`railpost tenants list` (with an admin key) lists them".to_owned(),
+        }
+    }
+}
+
+/// The same host and port by http.
+fn plain_http(https: &Url) -> String {
+    let mut url = https.clone();
+    let is_set =
+        url.set_scheme("http").is_ok() && url.set_port(https.port_or_known_default()).is_ok();
+    let url = if is_set { url.as_str() } else { "http://…" };
+    url.trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_keeps_the_port() {
+        for (https, http) in [
+            ("https://localhost:8087/", "http://localhost:8087"),
+            ("https://localhost/", "http://localhost:443"),
+        ] {
+            assert_eq!(plain_http(&Url::parse(https).unwrap()), http);
         }
     }
 }

@@ -38,6 +38,15 @@ fn a_server_that_is_not_railpost_is_said_to_be_so() {
 }
 
 #[test]
+fn https_to_a_server_that_speaks_http_says_to_try_http() {
+    let world = World::new();
+    let server = world.url().replace("http://", "https://");
+    let failed = world.run(&["whoami", "--server", &server]).expect(1);
+    assert!(failed.err.contains("may speak http"), "{}", failed.err);
+    assert!(failed.err.contains(&format!("RAILPOST_URL to {}\n", world.url())), "{}", failed.err);
+}
+
+#[test]
 fn a_path_too_much_in_the_url_is_said_to_be_so() {
     let world = World::new();
     for path in ["/v1", "/v1/", "/dashboard"] {
@@ -138,6 +147,7 @@ fn with_json_an_error_is_json_with_the_problem() {
 fn a_url_that_is_none_and_data_that_is_no_json_are_usage() {
     let world = World::new();
     assert!(world.run(&["whoami", "--server", "nowhere"]).expect(2).err.contains("--server"));
+    assert!(world.run(&["whoami", "--server", "ftp://a.test"]).expect(2).err.contains("`ftp`"));
     assert!(world.run(&["send", "a.b", "--data", "{total: 1}"]).expect(2).err.contains("--data"));
     assert!(
         world

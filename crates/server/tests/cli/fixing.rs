@@ -69,6 +69,7 @@ fn a_probe_that_succeeds_offers_to_resume_and_resume_says_what_it_did() {
     assert_eq!(state(), "paused");
     let resumed = world.run(&["endpoints", "probe", &id, "--resume"]).expect(0);
     assert!(resumed.out.contains("is switched on"), "{resumed:?}");
+    assert!(resumed.out.contains(&format!("railpost replay --endpoint {id}")), "{resumed:?}");
     assert_eq!(state(), "active");
     let nothing = world.run(&["endpoints", "resume", &id]).expect(0).out;
     assert!(nothing.starts_with("nothing to do"), "{nothing}");

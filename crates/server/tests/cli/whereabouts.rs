@@ -116,8 +116,22 @@ fn a_single_hit_comes_with_the_command_that_shows_it() {
     assert!(by_key.contains(&event) && by_key.contains("order.paid"), "{by_key}");
     let nothing = world.run(&["find", "order-78"]).expect(0);
     assert!(nothing.err.contains("--everywhere"), "{nothing:?}");
+    let short = world.run(&["find", &delivery[..5]]).expect(0);
+    assert!(short.err.contains("from 6 characters on"), "{short:?}");
     let everywhere = world.run(&["find", "order-77", "--everywhere"]).expect(0).out;
     assert!(everywhere.contains("default") && everywhere.contains(&event), "{everywhere}");
+}
+
+#[test]
+fn a_story_of_something_that_is_no_event_points_to_find() {
+    let world = World::new();
+    let (_running, endpoint) = listener(&world, &[]);
+    send(&world, "order.paid", "order-77");
+    let delivery = world.json(&["deliveries", "list"])["items"][0]["id"].clone();
+    for id in [delivery.as_str().unwrap(), &endpoint, "order-77"] {
+        let failed = world.run(&["events", "story", id]).expect(1);
+        assert!(failed.err.contains(&format!("`railpost find {id}`")), "{failed:?}");
+    }
 }
 
 #[test]
