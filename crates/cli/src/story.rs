@@ -86,13 +86,9 @@ fn tell_endpoints(out: Out, story: &Value) -> Outcome {
     Ok(())
 }
 
-/// The delivery to an endpoint, and its state.
+/// The delivery to an endpoint, and where it is.
 fn delivery_of(endpoint: &Value) -> String {
-    let delivery = field(endpoint, "delivery");
-    match endpoint["state"].as_str() {
-        Some(state) => format!("{delivery}: {}", state.replace('_', " ")),
-        None => delivery,
-    }
+    format!("{}: {}", field(endpoint, "delivery"), field(endpoint, "now"))
 }
 
 fn url_of(endpoint: &Value) -> String {
@@ -188,10 +184,9 @@ mod tests {
     }
 
     #[test]
-    fn a_matched_endpoint_shows_its_delivery_and_the_state_if_it_is_known() {
-        let with_state = json!({ "delivery": "dlv_1", "state": "in_flight" });
-        assert_eq!(delivery_of(&with_state), "dlv_1: in flight");
-        assert_eq!(delivery_of(&json!({ "delivery": "dlv_1" })), "dlv_1");
+    fn a_matched_endpoint_shows_its_delivery_and_where_it_is() {
+        let matched = json!({ "delivery": "dlv_1", "now": "waits for its turn" });
+        assert_eq!(delivery_of(&matched), "dlv_1: waits for its turn");
     }
 
     #[test]
