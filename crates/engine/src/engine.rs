@@ -243,8 +243,11 @@ impl Engine {
 
     fn endpoint_wait_ended(&mut self, id: EndpointId) {
         if let Some(key) = self.served_or_ignore(id) {
+            let waited = self.endpoints[key].wait(self.now).is_some();
             self.change_endpoint(key, ServedEndpoint::end_wait);
-            self.end_retry_waits(key);
+            if waited {
+                self.end_retry_waits(key);
+            }
             self.enqueue_endpoint(key);
         }
     }

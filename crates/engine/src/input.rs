@@ -26,7 +26,8 @@ pub enum Input {
     /// A person switched it on again, whatever had switched it off, and that is recorded.
     EndpointResumed(EndpointId),
     /// A person ends its wait: an open breaker lets its probe go at once, `Retry-After` is lifted, and what waits in
-    /// memory for a retry is due. Of one that is switched off only `Retry-After` is lifted.
+    /// memory for a retry is due. Of one that does not wait nothing changes, and of one that is switched off only
+    /// `Retry-After` is lifted.
     EndpointWaitEnded(EndpointId),
     /// Nothing can be sent to it as it is: it must sign and has no secret, or its settings cannot be
     /// read. Nothing starts until it is unblocked; its status stays as it is and the backlog is kept.

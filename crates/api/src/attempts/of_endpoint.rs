@@ -69,7 +69,7 @@ pub(crate) async fn list(
 /// No attempt among the latest is of a delivery whose last attempt is not among the latest, so as many
 /// deliveries as attempts are looked at.
 async fn latest(ctx: &Ctx, path: &OfEndpoint, limit: u32) -> Result<Vec<EndpointAttempt>, Problem> {
-    let deliveries = candidates(ctx, path, limit).await?;
+    let deliveries = candidates(ctx, path).await?;
     let ids = deliveries.keys().copied().collect();
     let mut last = ctx.app.store.last_attempts(ids).await?;
     last.sort_unstable_by_key(|(_, last)| std::cmp::Reverse(last.started_at));
@@ -105,16 +105,17 @@ fn attempts_after(limit: u32, skipped: i64) -> PageRequest {
     }
 }
 
+/// The newest deliveries, and the newest of those that were tried and did not arrive: more than are shown, because
+/// what was made first may be tried last.
 async fn candidates(
     ctx: &Ctx,
     path: &OfEndpoint,
-    limit: u32,
 ) -> Result<FxHashMap<DeliveryId, Delivery>, Problem> {
     let mut found = FxHashMap::default();
     for stage in [None, Some(DeliveryStage::Waiting), Some(DeliveryStage::Dead)] {
         let endpoint = Some(path.endpoint);
         let filter = DeliveryFilter { stage, endpoint, ..DeliveryFilter::default() };
-        let page = PageRequest::first(limit);
+        let page = PageRequest::first(ATTEMPTS_SHOWN_MAX);
         let query = DeliveryQuery { tenant: path.tenant.clone(), filter, page };
         let listed = ctx.app.store.deliveries(query).await?.items;
         found.extend(listed.into_iter().map(|view| (view.delivery.id, view)));

@@ -258,6 +258,9 @@ impl Teller<'_> {
         let endpoint: Option<EndpointId> = audit.target.parse().ok();
         let url = endpoint.map(|id| self.facts.url(id)).unwrap_or_default();
         let is = |action: Action| audit.action == action.name();
+        if audit.detail["resumed"] == "nothing_to_do" {
+            return None;
+        }
         let (kind, text) = if is(Action::DeliveryReplay) {
             (EntryKind::Replayed, format!("Replayed{by_whom}: it is pending again."))
         } else if is(Action::DeliverySkip) {

@@ -181,15 +181,21 @@ fn ending_a_wait_sends_what_backs_off_at_once() {
     harness.end(unkeyed, answer_after(429, 600));
     harness.pass_secs(1);
     assert!(harness.in_flight().is_empty());
+    harness.handle(Input::EndpointWaitEnded(endpoint));
+    assert_eq!(harness.in_flight(), [keyed, unkeyed]);
+}
+
+#[test]
+fn ending_no_wait_leaves_what_backs_off_as_it_is() {
+    let mut harness = Harness::new();
+    let endpoint = harness.endpoint(json!({"in_flight_max": 100}));
+    let id = harness.accept(endpoint, at(1, 1));
+    harness.end(id, answer(500));
+    harness.handle(Input::EndpointWaitEnded(endpoint));
+    assert!(harness.in_flight().is_empty(), "nothing waits but the delivery itself");
     harness.handle(Input::EndpointPaused(endpoint));
     harness.handle(Input::EndpointWaitEnded(endpoint));
     assert_eq!(health(&harness, endpoint).ready, 0, "what a person paused stays as it is");
-    harness.handle(Input::EndpointResumed(endpoint));
-    assert!(harness.in_flight().is_empty(), "it lifts no wait of a delivery");
-    harness.handle(Input::EndpointWaitEnded(endpoint));
-    assert_eq!(harness.in_flight(), [keyed], "the older one first: sending ramps up");
-    harness.acknowledge(keyed);
-    assert_eq!(harness.in_flight(), [unkeyed]);
 }
 
 #[test]
