@@ -240,11 +240,22 @@ fn each_lane_with_anything_open_is_shown_in_the_state_that_the_engine_says() {
     assert_eq!(browser.count(".chip.flying"), 1, "nothing else is drawn on the wire");
     let counts = world.look("lanes/open");
     let summary = browser.text(".summary");
-    for (field, words) in
-        [("held", "held"), ("in_flight", "on the wire"), ("backing_off", "backing off")]
-    {
-        assert!(summary.contains(&format!("{} {words}", counts[field])), "{summary}: {counts}");
+    let items = counts["items"].as_array().unwrap();
+    let in_state = |state: &str| items.iter().filter(|it| it["state"] == state).count();
+    let mut said = 0;
+    for (state, words) in [
+        ("held", "held"),
+        ("in_flight", "on the wire"),
+        ("backing_off", "backing off"),
+        ("endpoint_off", "wait for their endpoint, which is off"),
+        ("waiting_for_breaker", "wait for the breaker"),
+        ("waiting_for_retry_after", "wait for Retry-After"),
+    ] {
+        let count = in_state(state);
+        assert!(summary.contains(&format!(" {count} {words}")), "{summary}: {count} {state}");
+        said += count;
     }
+    assert_eq!(counts["lanes"], said, "each lane is told of once");
     assert!(
         summary.starts_with(&format!("{} lanes with something open", counts["lanes"])),
         "{summary}"
