@@ -3,7 +3,7 @@
 //! Rows that are refused are parked, with the later ones of their key behind them, before the caller may
 //! confirm any of them at the source.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,26 +57,62 @@ struct Candidate {
 /// What a batch holds and parks. Nothing of it counts before it is parked.
 struct Parking<'r> {
     rows: &'r [SourceRow],
-    held: HashSet<Hold>,
+    on_refused: OnRefused,
+    /// From which row on the rows of a key wait.
+    held: HashMap<Hold, usize>,
     /// By the row's place.
     refused: BTreeMap<usize, Option<RowRefusal>>,
+    /// Where the source stops, and why: this row and those behind it stay there.
+    stop: Option<(usize, RowRefusal)>,
 }
 
-impl Parking<'_> {
+impl<'r> Parking<'r> {
+    fn new(rows: &'r [SourceRow], on_refused: OnRefused, holds: &HashSet<Hold>) -> Self {
+        let held = holds.iter().map(|hold| (*hold, 0)).collect();
+        Self { rows, on_refused, held, refused: BTreeMap::new(), stop: None }
+    }
+
+    /// Whether another row in front of this one holds its key.
+    fn is_held(&self, index: usize, hold: Option<Hold>) -> bool {
+        hold.and_then(|hold| self.held.get(&hold)).is_some_and(|from| *from <= index)
+    }
+
     /// Whether the row waits behind another one. If so it is to be parked.
     fn waits(&mut self, index: usize, hold: Option<Hold>) -> bool {
-        let waits = hold.is_some_and(|hold| self.held.contains(&hold));
+        let waits = self.is_held(index, hold);
         if waits {
             self.refused.insert(index, None);
         }
         waits
     }
 
-    fn refuse(&mut self, index: usize, hold: Option<Hold>, refusal: RowRefusal, holds_key: bool) {
-        if holds_key {
-            self.held.extend(hold);
+    fn refuse(&mut self, index: usize, hold: Option<Hold>, refusal: RowRefusal) {
+        match (self.on_refused, hold) {
+            (OnRefused::Stop, _) => return self.stop_at(index, refusal),
+            (OnRefused::HoldKey, Some(hold)) => self.hold_from(index, hold),
+            (OnRefused::HoldKey, None) | (OnRefused::Skip, _) => {}
         }
         self.refused.insert(index, Some(refusal));
+    }
+
+    fn stop_at(&mut self, index: usize, refusal: RowRefusal) {
+        self.refused.split_off(&index);
+        self.stop = Some((index, refusal));
+    }
+
+    /// Later rows of the key wait, also those that are refused themselves: one row holds a key.
+    fn hold_from(&mut self, index: usize, hold: Hold) {
+        self.held.insert(hold, index);
+        for (later, refusal) in self.refused.range_mut(index..) {
+            if self.rows[*later].hold() == Some(hold) {
+                *refusal = None;
+            }
+        }
+    }
+
+    /// How many of the first rows are not left at the source.
+    fn end(&self) -> usize {
+        self.stop.as_ref().map_or(self.rows.len(), |(index, _)| *index)
     }
 }
 
@@ -152,18 +188,27 @@ impl Handover {
     }
 
     /// Hands rows over. When it answers, each of them is accepted, parked, or dropped because the
-    /// configuration says so.
+    /// configuration says so. If the source stops at a row, that holds for the rows in front of it, and
+    /// the row and those behind it are left at the source: [`Trouble::Stopped`] says where.
     pub(crate) async fn hand_over(&mut self, rows: &[SourceRow]) -> Result<Handed, Trouble> {
         let began = Instant::now();
-        let handed = loop {
-            if let Some(handed) = self.try_hand_over(rows).await? {
-                break handed;
+        let (handed, stop) = loop {
+            if let Some(found) = self.try_hand_over(rows).await? {
+                break found;
             }
             // People have changed what is held. What was accepted already is a duplicate the next time.
             self.load_holds().await?;
         };
-        self.note(&handed, rows, began.elapsed());
-        Ok(handed)
+        let Some((before, refusal)) = stop else {
+            self.note(&handed, rows, began.elapsed());
+            return Ok(handed);
+        };
+        if before > 0 {
+            self.note(&handed, &rows[..before], began.elapsed());
+        }
+        let row = &rows[before];
+        let row = row.fields.id.clone().unwrap_or_else(|| row.number.to_string());
+        Err(Trouble::Stopped { row, refusal, before })
     }
 
     fn note(&self, handed: &Handed, rows: &[SourceRow], took: Duration) {
@@ -184,17 +229,16 @@ impl Handover {
         self.context.observer.observe(&self.config.name, &batch);
     }
 
-    /// Nothing if people have changed what is held meanwhile.
-    async fn try_hand_over(&mut self, rows: &[SourceRow]) -> Result<Option<Handed>, Trouble> {
-        let mut parking = Parking { rows, held: self.holds.clone(), refused: BTreeMap::new() };
+    /// What became of the rows, and where the source stops if it does. Nothing if people have changed
+    /// what is held meanwhile.
+    async fn try_hand_over(
+        &mut self,
+        rows: &[SourceRow],
+    ) -> Result<Option<(Handed, Option<(usize, RowRefusal)>)>, Trouble> {
+        let mut parking = Parking::new(rows, self.config.on_refused, &self.holds);
         let mut handed = Handed::default();
         for (tenant, candidates) in self.judge(&mut parking).await? {
             self.accept_all(&tenant, candidates, &mut parking, &mut handed).await?;
-        }
-        if let Some((index, refusal)) = self.stops_at(&parking) {
-            let row = &rows[index];
-            let row = row.fields.id.clone().unwrap_or_else(|| row.number.to_string());
-            return Err(Trouble::Stopped { row, refusal });
         }
         self.tell_refused(&parking);
         if self.config.on_refused == OnRefused::Skip {
@@ -203,14 +247,9 @@ impl Handover {
             parking.refused.retain(|_, refusal| refusal.is_none());
         }
         handed.parked = parking.refused.len() as u64;
+        let stop = parking.stop.take();
         let parked = self.park(parking).await?;
-        Ok(parked.then_some(handed))
-    }
-
-    fn stops_at(&self, parking: &Parking<'_>) -> Option<(usize, RowRefusal)> {
-        let first =
-            parking.refused.iter().find_map(|(index, refusal)| Some((*index, refusal.clone()?)));
-        first.filter(|_| self.config.on_refused == OnRefused::Stop)
+        Ok(parked.then_some((handed, stop)))
     }
 
     fn tell_refused(&self, parking: &Parking<'_>) {
@@ -229,53 +268,55 @@ impl Handover {
         &self,
         parking: &mut Parking<'_>,
     ) -> Result<BTreeMap<TenantId, Vec<Candidate>>, Trouble> {
-        let (now, holds_key) = (now(), self.holds_key());
+        let now = now();
+        let mut refusals: BTreeMap<usize, RowRefusal> = BTreeMap::new();
         let mut by_tenant: BTreeMap<TenantId, Vec<Candidate>> = BTreeMap::new();
         for (index, row) in parking.rows.iter().enumerate() {
-            let hold = row.hold();
-            if parking.waits(index, hold) {
-                continue;
-            }
             match row.event(&self.config, now) {
                 Ok((tenant, event)) => {
+                    let hold = row.hold();
                     by_tenant.entry(tenant).or_default().push(Candidate { index, hold, event });
                 }
-                Err(refusal) => parking.refuse(index, hold, refusal, holds_key),
+                Err(refusal) => {
+                    refusals.insert(index, refusal);
+                }
             }
         }
-        for (tenant, candidates) in &mut by_tenant {
-            self.check(tenant, candidates, parking).await?;
+        for (tenant, candidates) in &by_tenant {
+            refusals.extend(self.check(tenant, candidates).await?);
+        }
+        // Whether a row waits is known when all in front of it are judged, whoever refuses them.
+        for (index, row) in parking.rows.iter().enumerate() {
+            let hold = row.hold();
+            if !parking.waits(index, hold)
+                && let Some(refusal) = refusals.remove(&index)
+            {
+                parking.refuse(index, hold, refusal);
+            }
+            if parking.stop.is_some() {
+                break;
+            }
+        }
+        let end = parking.end();
+        for candidates in by_tenant.values_mut() {
+            candidates.retain(|candidate| {
+                candidate.index < end && !parking.refused.contains_key(&candidate.index)
+            });
         }
         Ok(by_tenant)
     }
 
-    /// Whether a refused row holds the later ones of its key.
-    fn holds_key(&self) -> bool {
-        self.config.on_refused == OnRefused::HoldKey
-    }
-
-    /// Takes out what the tenant refuses, and what waits behind it.
+    /// Why the tenant refuses rows, by their place.
     async fn check(
         &self,
         tenant: &TenantId,
-        candidates: &mut Vec<Candidate>,
-        parking: &mut Parking<'_>,
-    ) -> Result<(), Trouble> {
+        candidates: &[Candidate],
+    ) -> Result<Vec<(usize, RowRefusal)>, Trouble> {
         let events: Vec<Event> =
             candidates.iter().map(|candidate| candidate.event.clone()).collect();
         let refusals = self.context.checks.check(tenant, &events).await?;
-        let holds_key = self.holds_key();
-        let mut refusals = refusals.into_iter();
-        candidates.retain(|candidate| {
-            let refused = refusals.next().flatten();
-            if parking.waits(candidate.index, candidate.hold) {
-                return false;
-            }
-            let Some(refusal) = refused else { return true };
-            parking.refuse(candidate.index, candidate.hold, refusal, holds_key);
-            false
-        });
-        Ok(())
+        let found = candidates.iter().zip(refusals);
+        Ok(found.filter_map(|(candidate, refusal)| Some((candidate.index, refusal?))).collect())
     }
 
     /// Accepts a tenant's events in order. A batch that the store refuses is halved until the event is
@@ -289,7 +330,7 @@ impl Handover {
     ) -> Result<(), Trouble> {
         let mut rest = &candidates[..];
         let mut most = BATCH_EVENTS_MAX;
-        while let Some(first) = rest.first() {
+        while let Some(first) = rest.first().filter(|first| first.index < parking.end()) {
             if parking.waits(first.index, first.hold) {
                 rest = &rest[1..];
                 continue;
@@ -306,7 +347,7 @@ impl Handover {
                 Err(error) if run.len() > 1 && is_divisible(&error) => most = run.len() / 2,
                 Err(error) if !is_refusal(&error) => return Err(error.into()),
                 Err(error) => {
-                    parking.refuse(first.index, first.hold, refusal_of(&error), self.holds_key());
+                    parking.refuse(first.index, first.hold, refusal_of(&error));
                     rest = &rest[1..];
                     most = BATCH_EVENTS_MAX;
                 }
@@ -403,14 +444,15 @@ impl Handover {
 }
 
 /// How many of the first candidates make one accept: within its bounds, no id twice, and none that
-/// waits.
+/// waits or is left at the source.
 fn run_len(candidates: &[Candidate], most: usize, parking: &Parking<'_>) -> usize {
     let (mut ids, mut bytes) = (HashSet::new(), 0);
     for candidate in candidates.iter().take(most) {
         bytes += candidate.event.payload.len();
-        let waits = candidate.hold.is_some_and(|hold| parking.held.contains(&hold));
+        let waits = parking.is_held(candidate.index, candidate.hold);
+        let left = candidate.index >= parking.end();
         let too_large = bytes > BATCH_BYTES_MAX && !ids.is_empty();
-        if waits || too_large || !ids.insert(&candidate.event.id) {
+        if waits || left || too_large || !ids.insert(&candidate.event.id) {
             break;
         }
     }

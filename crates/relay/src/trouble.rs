@@ -28,6 +28,9 @@ pub enum Trouble {
         row: String,
         /// Why.
         refusal: RowRefusal,
+        /// How many rows of its batch stand in front of it. They are taken: it and those behind it are
+        /// not.
+        before: usize,
     },
     /// As many rows are parked as may be.
     ParkedFull(ParkedSummary),
@@ -59,9 +62,10 @@ impl Trouble {
     pub fn remedy(&self) -> Option<&str> {
         match self {
             Self::Wrong { remedy, .. } => Some(remedy),
-            Self::Stopped { .. } => {
-                Some("fix the row at its source, delete it there, or set on_refused = \"hold_key\"")
-            }
+            Self::Stopped { .. } => Some(
+                "fix what refuses it; or correct or delete the row at its source, unless the log is followed; or set \
+                 on_refused = \"hold_key\"",
+            ),
             Self::ParkedFull(_) => {
                 Some("retry, skip or discard parked rows: railpost outbox parked")
             }
@@ -89,7 +93,7 @@ impl fmt::Display for Trouble {
             Self::Unavailable(problem) | Self::Wrong { problem, .. } => f.write_str(problem),
             Self::Store(error) => write!(f, "the store takes nothing: {error}"),
             Self::Elsewhere(holder) => write!(f, "another process reads it ({holder})"),
-            Self::Stopped { row, refusal } => {
+            Self::Stopped { row, refusal, .. } => {
                 write!(f, "stopped at row {row}: {}: {}", refusal.code, refusal.reason)
             }
             Self::ParkedFull(summary) => {

@@ -147,9 +147,21 @@ impl<'r> Poller<'r> {
                     None => Ok(None),
                 }
             };
-            let (_, (), read) =
-                tokio::try_join!(handover.hand_over(&rows.rows), self.remove(handed_over), read)?;
-            (handed_over, next) = (taken, read);
+            let (handed, removed, read) =
+                tokio::join!(handover.hand_over(&rows.rows), self.remove(handed_over), read);
+            removed?;
+            handed_over = match &handed {
+                Ok(_) => taken,
+                Err(Trouble::Stopped { before, .. }) => keys_before(taken, &rows.rows[*before]),
+                Err(_) => &[],
+            };
+            next = match handed.and(read) {
+                Ok(read) => read,
+                Err(trouble) => {
+                    self.remove(handed_over).await?;
+                    return Err(trouble);
+                }
+            };
         }
         self.remove(handed_over).await?;
         Ok(keys.len())
@@ -205,6 +217,12 @@ struct Batch {
     /// How many numbers were asked for.
     keys: usize,
     rows: Vec<SourceRow>,
+}
+
+/// The keys in front of a row's.
+fn keys_before<'k>(keys: &'k [Key], row: &SourceRow) -> &'k [Key] {
+    let end = keys.iter().position(|(number, _)| *number == row.number);
+    &keys[..end.unwrap_or_default()]
 }
 
 /// Cuts numbers into batches, by count and by size.

@@ -11,6 +11,7 @@ mod database;
 mod writers;
 mod poll;
 mod parked;
+mod refused;
 mod trouble;
 mod sqlite;
 mod checks;
