@@ -4,5 +4,6 @@ pub(crate) mod connect;
 pub(crate) mod mapping;
 pub(crate) mod log_rows;
 pub(crate) mod poll;
+pub(crate) mod publication;
 pub(crate) mod table;
 pub(crate) mod tail;

@@ -1,14 +1,19 @@
 //! Sources in SQLite: a file that is only read.
 //!
 //! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which
-//! they were given. What was read is remembered in the store as the number of the last row.
+//! they were given. What was read is remembered in the store as the number of the last row, with a digest
+//! of that row. A number means nothing in a table that was made anew: if another row has it, or none has
+//! it, the table is read from its beginning.
 
+use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
 use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use railpost_store::{SourceFields, SourcePosition};
+use ring::digest::{Context, SHA256};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use tokio::sync::{mpsc, oneshot};
@@ -30,30 +35,29 @@ pub(crate) async fn run(
     let config = &*task.config;
     let mut reader = Reader::open(path, config).await?;
     let sources = &task.context.sources;
-    let system = format!("sqlite {}", path.display());
-    let saved = sources.source_position(&config.name).await?.filter(|saved| saved.system == system);
-    let mut cursor = saved.map_or(0, |saved| saved.number as i64);
-    let newest = reader.newest().await?;
-    if newest < cursor {
-        let alarm = format!(
-            "the file holds numbers up to {newest} and was read up to {cursor}: it was replaced or restored, and is read \
-             again from its beginning"
-        );
-        task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
-        cursor = 0;
-    }
+    let saved = sources.source_position(&config.name).await?;
+    let mut last = saved.and_then(|saved| LastRow::of_position(&saved, path));
     task.reading();
     let (shortest, longest) = config.poll_interval;
     let (shortest, longest) =
         (Duration::from_millis(shortest.as_millis()), Duration::from_millis(longest.as_millis()));
     let mut interval = shortest;
     loop {
-        let rows = reader.rows_after(cursor).await?;
+        let Found { rows, is_anew } = reader.rows_after(last.clone()).await?;
         handover.keep().await?;
+        if let Some(last) = last.as_ref().filter(|_| is_anew) {
+            let alarm = format!(
+                "row {} of the file, up to which it was read, is gone or another one, and rows before it are there: the \
+                 file or its table was replaced or restored, and is read again from its beginning",
+                last.number
+            );
+            task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
+        }
         let taken = rows.len();
-        if let Some(last) = rows.last() {
-            cursor = last.number;
-            take(task, rows, &system, handover).await?;
+        if let Some(row) = rows.last() {
+            let taken = LastRow::of(row);
+            take(task, rows, taken.position(path), handover).await?;
+            last = Some(taken);
         }
         if taken == config.batch {
             continue;
@@ -67,11 +71,67 @@ pub(crate) async fn run(
     }
 }
 
+/// The last row that was read: its number, and a digest of what it held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LastRow {
+    number: i64,
+    digest: String,
+}
+
+impl LastRow {
+    fn of(row: &SourceRow) -> Self {
+        let fields = &row.fields;
+        let [schema_version, time] = [fields.schema_version, fields.time]
+            .map(|number| number.map(|number| number.to_string()));
+        let texts = [
+            &fields.id,
+            &fields.tenant,
+            &fields.event_type,
+            &fields.key,
+            &fields.content_type,
+            &schema_version,
+            &time,
+            &fields.traceparent,
+        ];
+        let parts = texts.into_iter().map(|text| text.as_ref().map(String::as_bytes));
+        let mut context = Context::new(&SHA256);
+        for part in parts.chain([row.payload.as_deref()]) {
+            // With its length before it, no part can pass for the end of another one.
+            let len = part.map_or(-1, |part| part.len() as i64);
+            context.update(&len.to_be_bytes());
+            context.update(part.unwrap_or_default());
+        }
+        let mut digest = String::new();
+        for byte in &context.finish().as_ref()[..16] {
+            let _ = write!(digest, "{byte:02x}");
+        }
+        Self { number: row.number, digest }
+    }
+
+    /// Nothing if the position is another file's.
+    fn of_position(saved: &SourcePosition, path: &Path) -> Option<Self> {
+        let (digest, of) = saved.system.strip_prefix("sqlite ")?.split_once(' ')?;
+        let is_ours = of == path.display().to_string();
+        is_ours.then(|| Self { number: saved.number as i64, digest: digest.to_owned() })
+    }
+
+    fn position(&self, path: &Path) -> SourcePosition {
+        let system = format!("sqlite {} {}", self.digest, path.display());
+        SourcePosition { system, number: self.number as u64 }
+    }
+}
+
+/// Rows, and whether the table is another one than that which was read.
+struct Found {
+    rows: Vec<SourceRow>,
+    is_anew: bool,
+}
+
 /// Hands rows over, and notes the last of them.
 async fn take(
     task: &SourceTask,
     mut rows: Vec<SourceRow>,
-    system: &str,
+    position: SourcePosition,
     handover: &mut Handover,
 ) -> Result<(), Trouble> {
     let config = &*task.config;
@@ -84,8 +144,6 @@ async fn take(
         row.complete(config);
     }
     handover.hand_over(&rows).await?;
-    let number = rows.last().map_or(0, |row| row.number) as u64;
-    let position = SourcePosition { system: system.to_owned(), number };
     task.context.sources.save_source_position(&config.name, handover.epoch(), position).await?;
     Ok(())
 }
@@ -122,12 +180,32 @@ struct Reader {
     questions: mpsc::Sender<Question>,
     /// What `PRAGMA data_version` said when rows were last asked for.
     seen: i64,
+    path: PathBuf,
+    /// Which file was opened.
+    inode: Inode,
+}
+
+/// A file's device and its number there. No other file gets it while this one is open.
+type Inode = (u64, u64);
+
+/// The file that has this name.
+async fn inode(path: &Path) -> Result<Inode, Trouble> {
+    let path = path.to_owned();
+    blocking(move || match std::fs::metadata(&path) {
+        Ok(file) => Ok((file.dev(), file.ino())),
+        Err(error) => Err(cannot_open(&path, &error)),
+    })
+    .await
+}
+
+fn cannot_open(path: &Path, error: &dyn std::error::Error) -> Trouble {
+    let problem = format!("cannot open {}: {error}", path.display());
+    Trouble::wrong(problem, "name a SQLite file that this user may read behind `sqlite:`")
 }
 
 /// What the thread is asked, and where the answer goes.
 enum Question {
-    Rows { after: i64, answer: oneshot::Sender<Result<(i64, Vec<SourceRow>), Trouble>> },
-    Newest(oneshot::Sender<Result<i64, Trouble>>),
+    Rows { after: Option<LastRow>, answer: oneshot::Sender<Result<(i64, Found), Trouble>> },
     Version(oneshot::Sender<Result<i64, Trouble>>),
 }
 
@@ -136,6 +214,8 @@ impl Reader {
         let (questions, mut asked) = mpsc::channel(1);
         let (opened, answer) = oneshot::channel();
         let (path, config) = (path.to_owned(), config.clone());
+        // Looked at before it is opened: one that is replaced in between is opened again.
+        let (inode, name) = (inode(&path).await?, path.clone());
         let work = move || match File::open(&path, &config) {
             Err(trouble) => drop(opened.send(Err(trouble))),
             Ok(file) => {
@@ -148,7 +228,7 @@ impl Reader {
         let thread = std::thread::Builder::new().name("railpost-outbox".to_owned()).spawn(work);
         thread.map_err(|error| Trouble::Unavailable(format!("no thread to read with: {error}")))?;
         answer.await.unwrap_or_else(|_| Err(gone()))?;
-        Ok(Self { questions, seen: 0 })
+        Ok(Self { questions, seen: 0, path: name, inode })
     }
 
     async fn ask<T>(
@@ -160,18 +240,14 @@ impl Reader {
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    async fn rows_after(&mut self, after: i64) -> Result<Vec<SourceRow>, Trouble> {
-        let (seen, rows) = self.ask(|answer| Question::Rows { after, answer }).await?;
+    async fn rows_after(&mut self, after: Option<LastRow>) -> Result<Found, Trouble> {
+        let (seen, found) = self.ask(|answer| Question::Rows { after, answer }).await?;
         self.seen = seen;
-        Ok(rows)
-    }
-
-    async fn newest(&self) -> Result<i64, Trouble> {
-        self.ask(Question::Newest).await
+        Ok(found)
     }
 
     /// Waits for this long, or until a person wants something. Answers whether the file has changed
-    /// since its rows were read.
+    /// since its rows were read. Fails if another file has its name: who has opened it sees the old one.
     async fn wait(
         &self,
         task: &SourceTask,
@@ -180,6 +256,10 @@ impl Reader {
     ) -> Result<bool, Trouble> {
         if timeout(interval, task.wake.notified()).await.is_ok() {
             handover.renew().await?;
+        }
+        if inode(&self.path).await? != self.inode {
+            let problem = format!("{} is another file than was opened", self.path.display());
+            return Err(Trouble::Unavailable(problem));
         }
         let changed = self.ask(Question::Version).await? != self.seen;
         task.status.woken(!changed);
@@ -195,27 +275,19 @@ fn gone() -> Trouble {
 struct File {
     db: Connection,
     rows: String,
-    newest: String,
     batch: usize,
     source: String,
 }
 
 impl File {
-    fn open(path: &PathBuf, config: &SourceConfig) -> Result<Self, Trouble> {
+    fn open(path: &Path, config: &SourceConfig) -> Result<Self, Trouble> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(path, flags).map_err(|error| {
-            let problem = format!("cannot open {}: {error}", path.display());
-            Trouble::wrong(problem, "name a SQLite file that this user may read behind `sqlite:`")
-        })?;
+        let db =
+            Connection::open_with_flags(path, flags).map_err(|error| cannot_open(path, &error))?;
         let busy = db.busy_timeout(Duration::from_secs(5));
         busy.map_err(|error| trouble(&error))?;
         let file = Self {
             rows: rows_sql(config),
-            newest: format!(
-                "SELECT coalesce(max({}), 0) FROM {}",
-                config.columns.order.as_ref().expect("a polled source has an order").sql(),
-                config.table.sql()
-            ),
             batch: config.batch,
             source: config.name.to_string(),
             db,
@@ -229,12 +301,8 @@ impl File {
         // A caller that stopped waiting needs no answer.
         match question {
             Question::Rows { after, answer } => {
-                let rows = self.version().and_then(|seen| Ok((seen, self.read(after)?)));
-                drop(answer.send(rows.map_err(|error| trouble(&error))));
-            }
-            Question::Newest(answer) => {
-                let newest = self.db.query_row(&self.newest, [], |row| row.get(0));
-                drop(answer.send(newest.map_err(|error| trouble(&error))));
+                let found = self.version().and_then(|seen| Ok((seen, self.find(after.as_ref())?)));
+                drop(answer.send(found.map_err(|error| trouble(&error))));
             }
             Question::Version(answer) => {
                 drop(answer.send(self.version().map_err(|error| trouble(&error))));
@@ -245,6 +313,31 @@ impl File {
     /// A number that changes with every commit of another connection.
     fn version(&self) -> rusqlite::Result<i64> {
         self.db.query_row("PRAGMA data_version", [], |row| row.get(0))
+    }
+
+    /// The rows behind the last one that was read, or all if that one is not there any more. Then rows
+    /// with lower numbers tell that the table was made anew: who cleans up begins with the oldest.
+    fn find(&self, last: Option<&LastRow>) -> rusqlite::Result<Found> {
+        // On one snapshot: the table may be made anew between two statements.
+        let snapshot = self.db.unchecked_transaction()?;
+        let found = match last {
+            Some(last) if !self.holds(last)? => {
+                let rows = self.read(0)?;
+                let is_anew = rows.first().is_some_and(|row| row.number <= last.number);
+                Found { rows, is_anew }
+            }
+            last => Found { rows: self.read(last.map_or(0, |last| last.number))?, is_anew: false },
+        };
+        snapshot.finish()?;
+        Ok(found)
+    }
+
+    /// Whether the row is there, as it was read.
+    fn holds(&self, last: &LastRow) -> rusqlite::Result<bool> {
+        let mut statement = self.db.prepare_cached(&self.rows)?;
+        let mut found = statement.query((last.number - 1, 1))?;
+        let Some(row) = found.next()? else { return Ok(false) };
+        Ok(LastRow::of(&self.read_row(row)?) == *last)
     }
 
     /// The rows behind a number, as many as make a batch and no more bytes than one may have.

@@ -101,7 +101,8 @@ impl Mapping {
     pub(crate) const KEY: usize = 11;
 
     /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind
-    /// them, and `remove` takes keys as text, and answers which of them it found.
+    /// them, `near` has the end of the log and the keys of the first rows, `rows` and `remove` take keys as
+    /// text, and `remove` answers which of them it found.
     pub(crate) async fn of_table(
         client: &Client,
         config: &SourceConfig,
@@ -121,14 +122,23 @@ impl Mapping {
         };
         // Without a number the order in which rows lie is the best that is known.
         let order = if is_number(kind) { key.as_str() } else { "ctid" };
+        let first =
+            if is_number(kind) { format!("ORDER BY railpost_row.{key}") } else { String::new() };
+        let select = probed.select(columns)?.join(", ");
         Ok(Self {
-            near: String::new(),
-            all: format!(
-                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {}, {key}::text \
-                 FROM {table} AS railpost_row WHERE {pending} ORDER BY railpost_row.{order}",
-                probed.select(columns)?.join(", ")
+            // The end of the log is asked for behind the snapshot: what that shows was committed before it.
+            near: format!(
+                "SELECT (SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint), {key}::text \
+                 FROM {table} AS railpost_row WHERE {pending} AND {key} IS NOT NULL {first} LIMIT {NEAR_ROWS_MAX}"
             ),
-            rows: String::new(),
+            all: format!(
+                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {select}, {key}::text \
+                 FROM {table} AS railpost_row WHERE {pending} ORDER BY railpost_row.{order}"
+            ),
+            rows: format!(
+                "SELECT 0::bigint, {select}, {key}::text FROM {table} AS railpost_row \
+                 WHERE {pending} AND {keys} ORDER BY railpost_row.{order}"
+            ),
             remove,
             id_is_number: is_number(&probed.id),
             payload_is_bytes: probed.payload == Type::BYTEA,

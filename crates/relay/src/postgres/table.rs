@@ -4,14 +4,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use railpost_replication::Lsn;
 use tokio::time::Instant;
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
 
 use super::connect::Session;
 use super::mapping::Mapping;
 use crate::config::{Column, SourceConfig};
-use crate::handover::Handover;
+use crate::handover::{Handed, Handover};
 use crate::limits::{MISSING_WAIT_MAX, MISSING_WAIT_MIN, TABLE_READ_ROWS};
 use crate::trouble::Trouble;
 
@@ -45,19 +46,57 @@ impl Table {
             if found.is_empty() {
                 break;
             }
-            handover.keep().await?;
-            let (mut rows, mut keys) = (Vec::new(), Vec::new());
-            for row in &found {
-                let mut read = self.mapping.read(row)?;
-                read.complete(config);
-                rows.push(read);
-                keys.push(row.try_get::<_, String>(Mapping::KEY)?);
-            }
-            handover.hand_over(&rows).await?;
-            self.remove(keys).await?;
-            count += rows.len() as u64;
+            self.take(&found, config, handover).await?;
+            count += found.len() as u64;
         }
         client.batch_execute("COMMIT").await?;
+        Ok(count)
+    }
+
+    /// Hands rows over, and removes them.
+    async fn take(
+        &self,
+        found: &[Row],
+        config: &SourceConfig,
+        handover: &mut Handover,
+    ) -> Result<Handed, Trouble> {
+        handover.keep().await?;
+        let (mut rows, mut keys) = (Vec::new(), Vec::new());
+        for row in found {
+            let mut read = self.mapping.read(row)?;
+            read.complete(config);
+            rows.push(read);
+            keys.push(row.try_get::<_, String>(Mapping::KEY)?);
+        }
+        let handed = handover.hand_over(&rows).await?;
+        self.remove(keys).await?;
+        Ok(handed)
+    }
+
+    /// The rows that the table shows, if any.
+    pub(crate) async fn visible(&self) -> Result<Option<Visible>, Trouble> {
+        let found = self.session.client.query(&self.mapping.near, &[]).await?;
+        let Some(first) = found.first() else { return Ok(None) };
+        let log_end = Lsn::from_u64(first.try_get::<_, i64>(0)? as u64);
+        let keys = found.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+        Ok(Some(Visible { log_end, keys }))
+    }
+
+    /// Hands over those of these rows that are still there. Answers how many of them were new.
+    pub(crate) async fn take_left(
+        &self,
+        keys: &[String],
+        config: &SourceConfig,
+        handover: &mut Handover,
+    ) -> Result<u64, Trouble> {
+        let mut count = 0;
+        for keys in keys.chunks(config.batch.min(TABLE_READ_ROWS)) {
+            let found = self.session.client.query(&self.mapping.rows, &[&keys]).await?;
+            if !found.is_empty() {
+                let handed = self.take(&found, config, handover).await?;
+                count += handed.accepted + handed.parked + handed.dropped;
+            }
+        }
         Ok(count)
     }
 
@@ -76,6 +115,14 @@ impl Table {
         }
         Ok(keys)
     }
+}
+
+/// Rows that a table showed. When all before the end that the log had then was taken and removed, a row of
+/// these that is still there is one that the log does not tell of.
+#[derive(Debug)]
+pub(crate) struct Visible {
+    pub(crate) log_end: Lsn,
+    pub(crate) keys: Vec<String>,
 }
 
 /// Rows that the log has told of and that were not in their table. The log may tell of a commit before
@@ -102,6 +149,11 @@ impl Missing {
         if !keys.is_empty() && wait <= MISSING_WAIT_MAX {
             self.batches.push(MissingBatch { keys, look_at: Instant::now() + wait, wait });
         }
+    }
+
+    /// Whether the row is being looked for.
+    pub(crate) fn has(&self, key: &String) -> bool {
+        self.batches.iter().any(|batch| batch.keys.contains(key))
     }
 
     /// When to look for them next.

@@ -2,7 +2,11 @@
 //!
 //! A position is confirmed at the server when all before it is durable here, and noted in the store
 //! before that. So a slot that was confirmed further than the store knows was moved by somebody else, or
-//! made again: then the table is read again, and people are told.
+//! made again: then the table is read again, and people are told. So it is if the publication or its table
+//! is another one than the position was noted for.
+//!
+//! The table is the truth: a row that it still shows after the log was read past its commit is one that
+//! the log does not tell of, and is taken from the table.
 
 use std::time::Duration;
 
@@ -16,7 +20,8 @@ use tokio::time::{Instant, timeout};
 
 use super::connect::{Address, Session};
 use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
-use super::table::{Missing, Table};
+use super::publication::{LOOK_EVERY, Publication};
+use super::table::{Missing, Table, Visible};
 use crate::config::{Mode, SourceConfig};
 use crate::context::Observation;
 use crate::handover::Handover;
@@ -41,14 +46,18 @@ pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<()
     let target = address
         .replication_target()?
         .with_application_name(&format!("railpost outbox {}", config.name));
-    check_publication(&session, config).await?;
-    let (stream, from) = begin(task, handover, &target, table.as_ref()).await?;
+    // Before the table is read: a change from here on is noticed.
+    let publication = Publication::look(&session.client, config).await?;
+    let (stream, from) = begin(task, handover, &target, table.as_ref(), &publication).await?;
     task.reading();
     let mut tail = Tail {
         task,
         config,
         session,
         table,
+        publication,
+        looked_at: Instant::now(),
+        visible: None,
         mapping: None,
         rows: Vec::new(),
         keys: Vec::new(),
@@ -63,7 +72,7 @@ pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<()
     };
     let ended = tail.follow(stream, handover).await;
     if let Err(Ended::PublicationMissing(error)) = &ended
-        && check_publication(&tail.session, config).await.is_ok()
+        && Publication::look(&tail.session.client, config).await.is_ok()
     {
         give_up_slot(task, &target, error).await?;
     }
@@ -86,17 +95,6 @@ impl From<Trouble> for Ended {
     }
 }
 
-/// The publication has to be there before the slot: a slot fails on every change that is older than its
-/// publication.
-async fn check_publication(session: &Session, config: &SourceConfig) -> Result<(), Trouble> {
-    let sql = "SELECT FROM pg_publication WHERE pubname = $1";
-    if session.client.query_opt(sql, &[&config.slot]).await?.is_some() {
-        return Ok(());
-    }
-    let problem = format!("there is no publication \"{}\"", config.slot);
-    Err(Trouble::wrong(problem, crate::init::publication_sql(config)))
-}
-
 /// The publication was dropped and made again: a new slot, which the next try makes, begins behind it.
 async fn give_up_slot(task: &SourceTask, target: &Target, error: &Error) -> Result<(), Trouble> {
     let config = &*task.config;
@@ -112,6 +110,7 @@ async fn give_up_slot(task: &SourceTask, target: &Target, error: &Error) -> Resu
 
 /// Where a stream began.
 struct Began {
+    /// What the position belongs to.
     system: String,
     position: Lsn,
 }
@@ -122,6 +121,7 @@ async fn begin(
     handover: &mut Handover,
     target: &Target,
     table: Option<&Table>,
+    publication: &Publication,
 ) -> Result<(Stream, Began), Trouble> {
     let config = &*task.config;
     let failed = |error: Error| trouble(&error, config);
@@ -129,10 +129,13 @@ async fn begin(
     let system = connection.identify_system().await.map_err(failed)?;
     let sources = &task.context.sources;
     let saved = sources.source_position(&config.name).await?;
-    let known = saved
-        .filter(|saved| saved.system == system.system_id)
-        .map(|saved| Lsn::from_u64(saved.number));
-    let plan = plan(&mut connection, config, known, &system).await?;
+    let saved = saved.filter(|saved| saved.system.split(' ').next() == Some(&system.system_id));
+    let known = saved.as_ref().map(|saved| Lsn::from_u64(saved.number));
+    let mut plan = plan(&mut connection, config, known, &system).await?;
+    let position_of = publication.system(&system.system_id);
+    if let Some(saved) = saved.filter(|saved| saved.system != position_of) {
+        plan.publication_changed(config, Lsn::from_u64(saved.number));
+    }
     let publications = [config.slot.as_str()];
     let start = Start {
         slot: &config.slot,
@@ -145,7 +148,7 @@ async fn begin(
     if let Some(alarm) = &plan.alarm {
         task.context.observer.observe(&config.name, &Observation::Alarm(alarm));
     }
-    let began = Began { system: system.system_id, position: plan.from };
+    let began = Began { system: position_of, position: plan.from };
     if let Some(table) = table.filter(|_| plan.read_table) {
         table.read_all(config, handover).await?;
     }
@@ -163,6 +166,19 @@ struct Plan {
     read_table: bool,
     /// What people should know.
     alarm: Option<String>,
+}
+
+impl Plan {
+    /// What was written meanwhile may never have been published.
+    fn publication_changed(&mut self, config: &SourceConfig, known: Lsn) {
+        self.read_table = true;
+        self.alarm.get_or_insert_with(|| {
+            format!(
+                "publication {} or its table was changed after the log was read up to {known}: the table is read again",
+                config.slot
+            )
+        });
+    }
 }
 
 async fn plan(
@@ -220,9 +236,14 @@ async fn plan(
 struct Tail<'r> {
     task: &'r SourceTask,
     config: &'r SourceConfig,
-    /// For looking at the slot.
+    /// For looking at the slot and the publication.
     session: Session,
     table: Option<Table>,
+    /// The publication as it was when the stream began, and when it was last looked at.
+    publication: Publication,
+    looked_at: Instant,
+    /// What the table showed, until the log was read so far.
+    visible: Option<Visible>,
     /// How the table looked last.
     mapping: Option<(u32, LogMapping)>,
     rows: Vec<SourceRow>,
@@ -266,6 +287,7 @@ impl Tail<'_> {
             handover.keep().await?;
             self.hand_over(handover).await?;
             self.remove_taken().await?;
+            self.look_at_table(handover).await?;
             self.confirm(&stream, handover).await?;
             if looked_at.elapsed() >= IDLE_CONFIRM_EVERY {
                 looked_at = Instant::now();
@@ -369,6 +391,34 @@ impl Tail<'_> {
             self.missing.add(table.remove(std::mem::take(&mut self.taken)).await?);
         }
         self.missing.remove_from(table).await
+    }
+
+    /// Looks whether the log tells of the table's rows, and takes from the table what it did not tell of.
+    async fn look_at_table(&mut self, handover: &mut Handover) -> Result<(), Trouble> {
+        let Some(table) = &self.table else { return Ok(()) };
+        if self.looked_at.elapsed() >= LOOK_EVERY {
+            self.looked_at = Instant::now();
+            if Publication::look(&self.session.client, self.config).await? != self.publication {
+                let problem = format!("publication {} or its table was changed", self.config.slot);
+                return Err(Trouble::Unavailable(problem));
+            }
+            if self.visible.is_none() {
+                self.visible = table.visible().await?;
+            }
+        }
+        let is_read = |visible: &mut Visible| self.taken.is_empty() && visible.log_end <= self.done;
+        let Some(visible) = self.visible.take_if(is_read) else { return Ok(()) };
+        let mut left = visible.keys;
+        left.retain(|key| !self.missing.has(key));
+        let count = table.take_left(&left, self.config, handover).await?;
+        if count > 0 {
+            let alarm = format!(
+                "{count} rows of the table were not in the log, and were taken from the table: later rows of their keys may \
+                 have come before them"
+            );
+            self.task.context.observer.observe(&self.config.name, &Observation::Alarm(&alarm));
+        }
+        Ok(())
     }
 
     /// Notes how far all is durable, then confirms it: now and then, because each note is a write, and not before

@@ -10,6 +10,7 @@ mod support;
 mod database;
 mod writers;
 mod poll;
+mod publication;
 mod parked;
 mod refused;
 mod trouble;

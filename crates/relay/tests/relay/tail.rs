@@ -25,7 +25,7 @@ fn tailed(database: &Database, fields: &str) -> SourceConfig {
 }
 
 /// A database with our own table, its publication, and a relay that follows its log.
-async fn following(fields: &str) -> (Database, Arc<World>, SourceConfig, Relay) {
+pub(crate) async fn following(fields: &str) -> (Database, Arc<World>, SourceConfig, Relay) {
     let database = Database::with_outbox().await;
     let config = tailed(&database, fields);
     let database = Database::with_publication(&config, database).await;
@@ -36,7 +36,7 @@ async fn following(fields: &str) -> (Database, Arc<World>, SourceConfig, Relay) 
 }
 
 /// Stops the relay and removes its slot, of which a server has only so many.
-async fn end(database: &Database, config: &SourceConfig, relay: Relay) {
+pub(crate) async fn end(database: &Database, config: &SourceConfig, relay: Relay) {
     relay.stop().await;
     drop_slot(database, config).await;
 }

@@ -1,0 +1,72 @@
+//! The publication of a source: the log tells of no row that it does not publish.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+
+use crate::config::{Mode, SourceConfig, quote};
+use crate::init::publication_sql;
+use crate::trouble::Trouble;
+
+/// How often the publication and the table are looked at: how long a publication that is wrong goes
+/// unnoticed. It takes the source less than a millisecond.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Which publication and table those are that were looked at. Whoever changes the publication changes
+/// this too, and does not change it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Publication(String);
+
+impl Publication {
+    /// Refuses a publication that does not publish the table's inserts.
+    ///
+    /// It has to be there before the slot: a slot fails on every change that is older than its
+    /// publication.
+    pub(crate) async fn look(client: &Client, config: &SourceConfig) -> Result<Self, Trouble> {
+        let sql = "SELECT p.pubinsert, \
+                     EXISTS (SELECT FROM pg_publication_tables AS t \
+                       JOIN pg_namespace AS n ON n.nspname = t.schemaname AND n.oid = c.relnamespace \
+                       WHERE t.pubname = p.pubname AND t.tablename = c.relname), \
+                     coalesce(c.relkind = 'p' AND NOT p.pubviaroot, false), \
+                     concat_ws('.', p.oid, p.xmin, c.oid, r.oid, r.xmin) \
+                   FROM pg_publication AS p LEFT JOIN pg_class AS c ON c.oid = to_regclass($2) \
+                     LEFT JOIN pg_publication_rel AS r ON r.prpubid = p.oid AND r.prrelid = c.oid \
+                   WHERE p.pubname = $1";
+        let found = client.query_opt(sql, &[&config.slot, &config.table.sql()]).await?;
+        let slot = &config.slot;
+        let Some(row) = found else {
+            let problem = format!("there is no publication \"{slot}\"");
+            return Err(Trouble::wrong(problem, publication_sql(config)));
+        };
+        if config.mode == Mode::Messages {
+            return Ok(Self(String::new()));
+        }
+        let (name, table) = (quote(slot), config.table.sql());
+        let wrong = |problem: &str, change: &str| {
+            let problem = format!(
+                "publication \"{slot}\" {problem}: the log does not tell of new rows, which stay in the table"
+            );
+            Err(Trouble::wrong(problem, format!("ALTER PUBLICATION {name} {change};")))
+        };
+        let flag = |index: usize| row.try_get::<_, bool>(index);
+        let (inserts, has_table, splits_partitions) = (flag(0)?, flag(1)?, flag(2)?);
+        if splits_partitions {
+            return wrong(
+                "publishes partitions under their own names",
+                "SET (publish_via_partition_root = true)",
+            );
+        }
+        if !has_table {
+            return wrong("does not have the table", &format!("ADD TABLE {table}"));
+        }
+        if !inserts {
+            return wrong("publishes no inserts", "SET (publish = 'insert')");
+        }
+        Ok(Self(row.try_get(3)?))
+    }
+
+    /// What a position in the log of this system belongs to.
+    pub(crate) fn system(&self, system_id: &str) -> String {
+        if self.0.is_empty() { system_id.to_owned() } else { format!("{system_id} {}", self.0) }
+    }
+}
