@@ -285,7 +285,7 @@ impl Handover {
         for (tenant, candidates) in &by_tenant {
             refusals.extend(self.check(tenant, candidates).await?);
         }
-        // Whether a row waits is known when all in front of it are judged, whoever refuses them.
+        // Whether a row waits is known when all in front of it are judged, by their tenants too.
         for (index, row) in parking.rows.iter().enumerate() {
             let hold = row.hold();
             if !parking.waits(index, hold)
