@@ -2,7 +2,7 @@
 //!
 //! SQLite has one writer at a time, so numbers of an AUTOINCREMENT column appear in the order in which
 //! they were given. What was read is remembered in the store as the number of the last row, with a digest
-//! of that row. A number means nothing in a table that was made anew: if another row has it, or none has
+//! of that row. A number means nothing in a table that was made again: if another row has it, or none has
 //! it, the table is read from its beginning.
 
 use std::fmt::Write as _;
@@ -43,9 +43,9 @@ pub(crate) async fn run(
         (Duration::from_millis(shortest.as_millis()), Duration::from_millis(longest.as_millis()));
     let mut interval = shortest;
     loop {
-        let Found { rows, is_anew } = reader.rows_after(last.clone()).await?;
+        let Found { rows, is_another } = reader.rows_after(last.clone()).await?;
         handover.keep().await?;
-        if let Some(last) = last.as_ref().filter(|_| is_anew) {
+        if let Some(last) = last.as_ref().filter(|_| is_another) {
             let alarm = format!(
                 "row {} of the file, up to which it was read, is gone or another one, and rows before it are there: the \
                  file or its table was replaced or restored, and is read again from its beginning",
@@ -124,7 +124,7 @@ impl LastRow {
 /// Rows, and whether the table is another one than that which was read.
 struct Found {
     rows: Vec<SourceRow>,
-    is_anew: bool,
+    is_another: bool,
 }
 
 /// Hands rows over, and notes the last of them.
@@ -316,17 +316,19 @@ impl File {
     }
 
     /// The rows behind the last one that was read, or all if that one is not there any more. Then rows
-    /// with lower numbers tell that the table was made anew: who cleans up begins with the oldest.
+    /// with lower numbers tell that the table was made again: who cleans up begins with the oldest.
     fn find(&self, last: Option<&LastRow>) -> rusqlite::Result<Found> {
-        // On one snapshot: the table may be made anew between two statements.
+        // On one snapshot: the table may be made again between two statements.
         let snapshot = self.db.unchecked_transaction()?;
         let found = match last {
             Some(last) if !self.holds(last)? => {
                 let rows = self.read(0)?;
-                let is_anew = rows.first().is_some_and(|row| row.number <= last.number);
-                Found { rows, is_anew }
+                let is_another = rows.first().is_some_and(|row| row.number <= last.number);
+                Found { rows, is_another }
             }
-            last => Found { rows: self.read(last.map_or(0, |last| last.number))?, is_anew: false },
+            last => {
+                Found { rows: self.read(last.map_or(0, |last| last.number))?, is_another: false }
+            }
         };
         snapshot.finish()?;
         Ok(found)

@@ -12,8 +12,8 @@ use crate::trouble::Trouble;
 /// unnoticed. It takes the source less than a millisecond.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Which publication and table those are that were looked at. Whoever changes the publication changes
-/// this too, and does not change it back.
+/// Which publication and table were looked at. Every change of the publication makes it another one, also
+/// a change that undoes an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Publication(String);
 

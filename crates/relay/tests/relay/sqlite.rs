@@ -72,8 +72,8 @@ async fn a_file_that_was_replaced_is_read_again_with_an_alarm() {
     relay.stop().await;
 }
 
-/// Reads four rows, lets `renew` make the table anew, writes six rows to it, and reads again.
-async fn made_anew_between_two_starts(renew: impl FnOnce(Connection, &TempDir) -> Connection) {
+/// Reads four rows, lets `renew` make the table again, writes six rows to it, and reads again.
+async fn made_again_between_two_starts(renew: impl FnOnce(Connection, &TempDir) -> Connection) {
     let folder = TempDir::new().unwrap();
     let (db, url) = outbox(&folder);
     let world = World::new().await;
@@ -108,12 +108,12 @@ fn replace_table(db: &Connection) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_was_replaced_and_has_grown_past_the_position_is_read_from_its_beginning() {
-    made_anew_between_two_starts(replace_file).await;
+    made_again_between_two_starts(replace_file).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn so_is_a_table_that_was_dropped_and_made_again() {
-    made_anew_between_two_starts(|db, _| {
+    made_again_between_two_starts(|db, _| {
         replace_table(&db);
         db
     })
@@ -121,7 +121,7 @@ async fn so_is_a_table_that_was_dropped_and_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_or_file_that_is_made_anew_under_the_reader_is_read_from_its_beginning() {
+async fn a_table_or_file_that_is_made_again_under_the_reader_is_read_from_its_beginning() {
     let folder = TempDir::new().unwrap();
     let (mut db, url) = outbox(&folder);
     let world = World::new().await;
