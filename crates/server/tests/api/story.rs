@@ -206,3 +206,45 @@ fn deliveries_and_replays_are_filtered_by_reason_status_and_failure() {
     world.get(unknown).expect(404);
     world.get(&format!("/v1/tenants/default/endpoints/{endpoint}/attempts?limit=0")).expect(400);
 }
+
+#[test]
+fn a_story_says_where_each_delivery_is_and_leaves_out_a_resume_that_did_nothing() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let endpoint = world.endpoint(&receiver, &json!({}));
+    receiver.answers(&[400]);
+    world.publish("stuck", "a", Some("k"));
+    world.delivery_in("stuck", "dead");
+    world.act(&format!("endpoints/{endpoint}/resume")).expect(200);
+    let story = world.look("events/stuck/story");
+    assert!(!kinds(&story).contains(&"person"), "{story:#}");
+    assert_eq!(
+        (&story["matched"][0]["state"], &story["matched"][0]["now"]),
+        (&json!("dead"), &json!("a dead letter that holds its lane"))
+    );
+    world.act(&format!("endpoints/{endpoint}/pause")).expect(200);
+    world.publish("kept", "a", Some("other"));
+    let story = world.look("events/kept/story");
+    let now = text(&story["matched"][0]["now"]);
+    let expected =
+        "waits for its turn, and for its endpoint: Nothing is sent until someone resumes";
+    assert!(now.starts_with(expected), "{now}");
+}
+
+#[test]
+fn an_old_delivery_that_was_tried_last_is_among_the_latest_attempts() {
+    let (world, receiver) = (World::new(), Receiver::new());
+    let policy = json!({"on_dead_letter": "advance", "quarantine_after": null});
+    let endpoint = world.endpoint(&receiver, &policy);
+    receiver.answers(&[400, 400, 200, 400]);
+    for id in ["oldest", "second", "third"] {
+        world.publish(id, "a", None);
+        world.look_until(&format!("events/{id}/deliveries"), |found| {
+            ["dead", "delivered"].contains(&text(&found["items"][0]["state"]).as_str())
+        });
+    }
+    let oldest = world.look("events/oldest/deliveries")["items"][0]["id"].clone();
+    world.act(&format!("dead-letters/{}/replay", text(&oldest))).expect(200);
+    let path = format!("endpoints/{endpoint}/attempts?limit=1");
+    let latest = world.look_until(&path, |found| found["items"][0]["event"] == "oldest");
+    assert_eq!(latest["items"][0]["number"], 2);
+}
