@@ -142,6 +142,8 @@ impl States {
         let new = json!({"url": Steady::new(503).url, "types": ["later"]});
         self.add_endpoint("waiting", "left alone until", &new);
         self.world.publish("later-0", "later", Some("later-0"));
+        // Only what comes after the answer is held back by it.
+        self.world.delivery_in("later-0", "waiting");
         self.world.publish("later-1", "later", Some("later-1"));
     }
 
