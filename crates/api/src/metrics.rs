@@ -23,14 +23,16 @@ use crate::app::App;
 use crate::limits::METRICS_SAMPLE_BELIEVED_FOR;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::new(
-        Method::GET,
-        "/metrics",
-        Needs::Nothing,
-        "Metrics in Prometheus' text format",
-        metrics,
-    )
-    .also_refuses(&[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN])]
+    vec![
+        Route::new(
+            Method::GET,
+            "/metrics",
+            Needs::Nothing,
+            "Metrics in Prometheus' text format",
+            metrics,
+        )
+        .also_refuses(&[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN]),
+    ]
 }
 
 /// What was looked up lately, and when.

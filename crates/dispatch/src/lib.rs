@@ -38,7 +38,7 @@ pub use guard::{
 };
 pub use http::{
     BadBindAddress, BadHeader, BadSender, BadTimeouts, BadTls, BadTraceParent, BindAddresses, Body,
-    BodyEnd, Certificates, ClientIdentity, CustomHeaders, Detail, Exchange, PoolBounds, Request, Resend, Response, Roots,
-    Route, RouteConfig, Sender, SenderConfig, Timeouts, Timing, TlsSettings, TlsVersion,
-    TraceParent,
+    BodyEnd, Certificates, ClientIdentity, CustomHeaders, Detail, Exchange, PoolBounds, Request,
+    Resend, Response, Roots, Route, RouteConfig, Sender, SenderConfig, Timeouts, Timing,
+    TlsSettings, TlsVersion, TraceParent,
 };

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
-    BindAddresses, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
+    BindAddresses, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
+    SenderConfig,
 };
 use railpost_store::{Source, Store, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn addresses_of_the_receivers_family_take_turns() {
         let bind = BindAddresses::new(&[address("127.0.0.2"), address("127.0.0.3")]).unwrap();
-        let mut next = || bind.next_for(address("127.0.0.1")).unwrap().unwrap().to_string();
+        let next = || bind.next_for(address("127.0.0.1")).unwrap().unwrap().to_string();
         assert_eq!([next(), next(), next()], ["127.0.0.2", "127.0.0.3", "127.0.0.2"]);
         let refused = bind.next_for(address("::1")).unwrap_err();
         assert_eq!(refused.to_string(), "`delivery.bind` has no IPv6 address to send from");

@@ -224,7 +224,8 @@ mod tests {
     #[tokio::test]
     async fn a_socket_does_not_wait_for_more_to_send_and_asks_whether_its_peer_is_there() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let socket = connect_to(listener.local_addr().unwrap()).await.unwrap();
+        let socket =
+            connect_to(listener.local_addr().unwrap(), &BindAddresses::default()).await.unwrap();
         assert!(socket.nodelay().unwrap());
         let socket = SockRef::from(&socket);
         assert!(socket.keepalive().unwrap());

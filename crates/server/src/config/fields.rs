@@ -152,7 +152,7 @@ impl Kind {
             Kind::Time(min, max) => text.parse().is_ok_and(|span| (min..=max).contains(&span)),
             Kind::Choice(names) => names.contains(&text),
             Kind::SecretHeaders => text.parse::<OtlpHeaders>().is_ok(),
-            Kind::Number(..) | Kind::Truth | Kind::Networks => false,
+            Kind::Number(..) | Kind::Truth | Kind::Networks | Kind::Addresses => false,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener};
 
-use railpost::Server;
 use railpost::config::Config;
+use railpost::serve::Server;
 use railpost_telemetry::{Level, Log};
 use serde_json::json;
 
