@@ -101,6 +101,7 @@ pub const FIELDS: &[Field] = &[
     field("retention.closed", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.dead", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.lanes", Kind::Time(Span::from_hours(1), DAYS_3650)),
+    field("retention.alerts", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.idempotency", Kind::Time(Span::from_mins(1), Span::from_days(30))),
     field("retention.prune_every", Kind::Time(Span::from_secs(1), Span::from_days(1))),
     field("objective.within", Kind::Time(Span::from_secs(1), Span::from_days(1))),
