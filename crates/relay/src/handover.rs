@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use railpost_store::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use railpost_store::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, PARKED_ROW_LEN_MAX};
 use railpost_store::{
     Epoch, Event, Hold, ParkBatch, ParkOutcome, ParkedSummary, Receipt, ReleaseStep, ReleasedRow,
     RowRefusal, RowToPark, SourceLease, StoreError,
@@ -361,29 +361,24 @@ impl Handover {
         if parking.refused.is_empty() {
             return Ok(true);
         }
-        let rows = parking.refused.into_iter().map(|(index, refusal)| {
-            let row = &parking.rows[index];
-            RowToPark {
-                hold: row.hold(),
-                refusal,
-                fields: row.fields.clone(),
-                payload: row.payload.clone(),
+        let rows = parking.refused.into_iter();
+        let rows = rows.map(|(index, refusal)| parking.rows[index].to_park(refusal));
+        // Those of the first calls are found parked if a later one fails, and stay where they are.
+        for rows in parkable(rows) {
+            let batch = ParkBatch {
+                source: self.config.name.clone(),
+                epoch: self.epoch,
+                version: self.holds_version,
+                rows,
+            };
+            match self.context.sources.park(batch).await? {
+                ParkOutcome::Parked => {}
+                ParkOutcome::Changed => return Ok(false),
+                ParkOutcome::Full(summary) => return Err(Trouble::ParkedFull(summary)),
             }
-        });
-        let batch = ParkBatch {
-            source: self.config.name.clone(),
-            epoch: self.epoch,
-            version: self.holds_version,
-            rows: rows.collect(),
-        };
-        match self.context.sources.park(batch).await? {
-            ParkOutcome::Parked => {
-                self.load_holds().await?;
-                Ok(true)
-            }
-            ParkOutcome::Changed => Ok(false),
-            ParkOutcome::Full(summary) => Err(Trouble::ParkedFull(summary)),
         }
+        self.load_holds().await?;
+        Ok(true)
     }
 
     /// Hands over what people released, until nothing is left of it.
@@ -421,7 +416,13 @@ impl Handover {
     /// Why the row is refused again, if it is.
     async fn release_one(&self, released: &ReleasedRow) -> Result<Option<RowRefusal>, Trouble> {
         let (fields, payload) = (released.row.fields.clone(), released.payload.clone());
-        let row = SourceRow { number: 0, fields, payload };
+        if payload.is_none()
+            && let Some(refusal) = released.row.refusal.clone().filter(is_of_payload)
+        {
+            // It was parked without its payload, and has none to hand over.
+            return Ok(Some(refusal));
+        }
+        let row = SourceRow { fields, payload, ..SourceRow::default() };
         let (tenant, event) = match row.event(&self.config, now()) {
             Ok(found) => found,
             Err(refusal) => return Ok(Some(refusal)),
@@ -441,6 +442,24 @@ impl Handover {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Cuts rows into what one call may park.
+fn parkable(rows: impl Iterator<Item = RowToPark>) -> Vec<Vec<RowToPark>> {
+    let (mut calls, mut bytes) = (vec![Vec::new()], 0);
+    for row in rows {
+        bytes += row.bytes();
+        if bytes > PARKED_ROW_LEN_MAX {
+            bytes = row.bytes();
+            calls.push(Vec::new());
+        }
+        calls.last_mut().expect("there is a first call").push(row);
+    }
+    calls
+}
+
+fn is_of_payload(refusal: &RowRefusal) -> bool {
+    refusal.code == "payload"
 }
 
 /// How many of the first candidates make one accept: within its bounds, no id twice, and none that

@@ -91,3 +91,26 @@ async fn a_row_that_the_log_never_tells_of_is_found_in_the_table() {
     database.until_empty("railpost_outbox").await;
     end(&database, &config, relay).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_from_while_a_column_had_another_name_are_read_from_the_table() {
+    let (database, world, config, relay) = following("").await;
+    database.emit("e1", "order.paid", Some("1")).await;
+    world.until_accepted(1).await;
+    database.run("ALTER TABLE railpost_outbox RENAME traceparent TO trace").await;
+    let insert = "INSERT INTO railpost_outbox (id, type, key, payload) VALUES ('e2', 'order.paid', '1', '{}')";
+    database.run(insert).await;
+    world.until_trouble("shop", "wrong").await;
+    database.run("ALTER TABLE railpost_outbox RENAME trace TO traceparent").await;
+    database.emit("e3", "order.paid", Some("1")).await;
+    relay.wake();
+    world.until_accepted(3).await;
+    assert_eq!(world.ids(), ["e1", "e2", "e3"]);
+    let alarm = world.until_alarm().await;
+    assert!(alarm.contains("traceparent") && alarm.contains("is made again"), "{alarm}");
+    world.until_reading("shop", 2).await;
+    database.emit("e4", "order.paid", Some("1")).await;
+    world.until_accepted(4).await;
+    database.until_empty("railpost_outbox").await;
+    end(&database, &config, relay).await;
+}
