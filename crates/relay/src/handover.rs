@@ -193,7 +193,9 @@ impl Handover {
     pub(crate) async fn hand_over(&mut self, rows: &[SourceRow]) -> Result<Handed, Trouble> {
         let began = Instant::now();
         let (handed, stop) = loop {
-            if let Some(found) = self.try_hand_over(rows).await? {
+            let tried = self.try_hand_over(rows).await;
+            let tried = tried.inspect_err(|_| self.status.wait(rows, 0))?;
+            if let Some(found) = tried {
                 break found;
             }
             // People have changed what is held. What was accepted already is a duplicate the next time.
@@ -206,6 +208,7 @@ impl Handover {
         if before > 0 {
             self.note(&handed, &rows[..before], began.elapsed());
         }
+        self.status.wait(&rows[before..], before);
         let row = &rows[before];
         let row = row.fields.id.clone().unwrap_or_else(|| row.number.to_string());
         Err(Trouble::Stopped { row, refusal, before })

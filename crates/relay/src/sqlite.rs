@@ -169,12 +169,20 @@ pub(crate) async fn check(path: &Path, config: &SourceConfig) -> Result<bool, Tr
     .await
 }
 
-/// Makes the table in the file.
-pub(crate) async fn init(path: &Path, sql: String) -> Result<(), Trouble> {
+/// Makes the table in the file, unless it is there. Answers what it ran.
+pub(crate) async fn init(path: &Path, table: String, sql: String) -> Result<String, Trouble> {
     let path = path.to_owned();
     blocking(move || {
         let db = Connection::open(&path).map_err(|error| trouble(&error))?;
-        db.execute_batch(&sql).map_err(|error| trouble(&error))
+        let exists =
+            "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+        let exists: bool =
+            db.query_row(exists, [&table], |row| row.get(0)).map_err(|error| trouble(&error))?;
+        if exists {
+            return Ok(String::new());
+        }
+        db.execute_batch(&sql).map_err(|error| trouble(&error))?;
+        Ok(sql)
     })
     .await
 }

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Row};
 
 use super::connect::Session;
 use super::mapping::Mapping;
-use crate::config::{Column, SourceConfig};
+use crate::config::{Column, Shape, SourceConfig};
 use crate::handover::{Handed, Handover};
 use crate::limits::{MISSING_WAIT_MAX, MISSING_WAIT_MIN, TABLE_READ_ROWS};
 use crate::row::SourceRow;
@@ -275,9 +275,16 @@ async fn key_of(client: &Client, config: &SourceConfig) -> Result<(Column, Type)
             return Ok((key.clone(), kind));
         }
     }
+    let sql = "SELECT to_regclass($1) IS NOT NULL";
+    let exists: bool = client.query_one(sql, &[&config.table.sql()]).await?.try_get(0)?;
+    if !exists {
+        let problem = format!("there is no table {}", config.table);
+        let remedy = match config.shape {
+            Shape::Railpost => "make the table: railpost outbox init",
+            Shape::Debezium | Shape::Custom => "name a table that exists in `table`",
+        };
+        return Err(Trouble::wrong(problem, remedy));
+    }
     let problem = format!("table {} has neither the order's column nor the id's", config.table);
-    Err(Trouble::wrong(
-        problem,
-        "make the table: railpost outbox init; or name its columns in `columns`",
-    ))
+    Err(Trouble::wrong(problem, "name its columns in `columns`"))
 }

@@ -387,9 +387,14 @@ impl Tail<'_> {
     }
 
     /// Notes how far all is durable, then confirms it: now and then, because each note is a write, and not before
-    /// the table is rid of what was taken: the log does not tell of it again. An idle log is in less of a hurry.
+    /// the table is rid of what was taken: the log does not tell of it again. An idle log is in less of a hurry, unless
+    /// the server waits for it.
     async fn confirm(&mut self, stream: &Stream, handover: &Handover) -> Result<(), Trouble> {
-        let every = if self.is_idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
+        let every = match self.is_idle {
+            _ if stream.is_awaited() => Duration::ZERO,
+            true => IDLE_CONFIRM_EVERY,
+            false => CONFIRM_EVERY,
+        };
         if !self.taken.is_empty() || self.done == self.noted || self.noted_at.elapsed() < every {
             return Ok(());
         }

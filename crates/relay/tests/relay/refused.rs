@@ -186,6 +186,32 @@ async fn a_polled_table_keeps_a_refused_row_and_all_behind_it() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_stopped_shows_how_long_its_rows_wait_and_how_many() {
+    let database = unchecked().await;
+    database.run(&insert(&around(NO_TYPE))).await;
+    database
+        .run("UPDATE railpost_outbox SET \"time\" = now() - interval '1 hour' WHERE id = 'm3'")
+        .await;
+    let world = refusing().await;
+    let fields = format!("tenant = \"acme\"\n{STOP}");
+    let relay = world.relay(vec![source("shop", &database.url, &fields)]);
+    stopped_at_m3(&world).await;
+    let hour = std::time::Duration::from_secs(3_600);
+    let looking = async {
+        loop {
+            let status = relay.status().remove(0);
+            if status.pending == 4 && status.lag > hour {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let looked = tokio::time::timeout(std::time::Duration::from_secs(30), looking).await;
+    assert!(looked.is_ok(), "{:?}", relay.status());
+    relay.stop().await;
+}
+
 /// The log tells of a row as it was inserted: the cause of the refusal is what can be repaired.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_followed_log_is_read_up_to_a_refused_row_and_on_from_there() {
