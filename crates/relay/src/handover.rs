@@ -3,18 +3,21 @@
 //! Rows that are refused are parked, with the later ones of their key behind them, before the caller may
 //! confirm any of them at the source.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod parking;
+
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use railpost_store::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, PARKED_ROW_LEN_MAX};
+use railpost_store::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use railpost_store::{
     Epoch, Event, Hold, ParkBatch, ParkOutcome, ParkedSummary, Receipt, ReleaseStep, ReleasedRow,
-    RowRefusal, RowToPark, SourceLease, StoreError,
+    RowRefusal, SourceLease, StoreError,
 };
 use railpost_wire::TenantId;
 use tokio::time::Instant;
 
+use self::parking::{Parking, parkable};
 use crate::config::{OnRefused, SourceConfig};
 use crate::context::{Observation, RelayContext, now};
 use crate::limits::{LEASE_LENGTH, LEASE_MARGIN, LEASE_RENEW_AFTER, RELEASE_ROWS};
@@ -52,68 +55,6 @@ struct Candidate {
     index: usize,
     hold: Option<Hold>,
     event: Event,
-}
-
-/// What a batch holds and parks. Nothing of it counts before it is parked.
-struct Parking<'r> {
-    rows: &'r [SourceRow],
-    on_refused: OnRefused,
-    /// From which row on the rows of a key wait.
-    held: HashMap<Hold, usize>,
-    /// By the row's place.
-    refused: BTreeMap<usize, Option<RowRefusal>>,
-    /// Where the source stops, and why: this row and those behind it stay there.
-    stop: Option<(usize, RowRefusal)>,
-}
-
-impl<'r> Parking<'r> {
-    fn new(rows: &'r [SourceRow], on_refused: OnRefused, holds: &HashSet<Hold>) -> Self {
-        let held = holds.iter().map(|hold| (*hold, 0)).collect();
-        Self { rows, on_refused, held, refused: BTreeMap::new(), stop: None }
-    }
-
-    /// Whether another row in front of this one holds its key.
-    fn is_held(&self, index: usize, hold: Option<Hold>) -> bool {
-        hold.and_then(|hold| self.held.get(&hold)).is_some_and(|from| *from <= index)
-    }
-
-    /// Whether the row waits behind another one. If so it is to be parked.
-    fn waits(&mut self, index: usize, hold: Option<Hold>) -> bool {
-        let waits = self.is_held(index, hold);
-        if waits {
-            self.refused.insert(index, None);
-        }
-        waits
-    }
-
-    fn refuse(&mut self, index: usize, hold: Option<Hold>, refusal: RowRefusal) {
-        match (self.on_refused, hold) {
-            (OnRefused::Stop, _) => return self.stop_at(index, refusal),
-            (OnRefused::HoldKey, Some(hold)) => self.hold_from(index, hold),
-            (OnRefused::HoldKey, None) | (OnRefused::Skip, _) => {}
-        }
-        self.refused.insert(index, Some(refusal));
-    }
-
-    fn stop_at(&mut self, index: usize, refusal: RowRefusal) {
-        self.refused.split_off(&index);
-        self.stop = Some((index, refusal));
-    }
-
-    /// Later rows of the key wait, also those that are refused themselves: one row holds a key.
-    fn hold_from(&mut self, index: usize, hold: Hold) {
-        self.held.insert(hold, index);
-        for (later, refusal) in self.refused.range_mut(index..) {
-            if self.rows[*later].hold() == Some(hold) {
-                *refusal = None;
-            }
-        }
-    }
-
-    /// How many of the first rows are not left at the source.
-    fn end(&self) -> usize {
-        self.stop.as_ref().map_or(self.rows.len(), |(index, _)| *index)
-    }
 }
 
 impl Handover {
@@ -445,20 +386,6 @@ impl Handover {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Cuts rows into what one call may park.
-fn parkable(rows: impl Iterator<Item = RowToPark>) -> Vec<Vec<RowToPark>> {
-    let (mut calls, mut bytes) = (vec![Vec::new()], 0);
-    for row in rows {
-        bytes += row.bytes();
-        if bytes > PARKED_ROW_LEN_MAX {
-            bytes = row.bytes();
-            calls.push(Vec::new());
-        }
-        calls.last_mut().expect("there is a first call").push(row);
-    }
-    calls
 }
 
 fn is_of_payload(refusal: &RowRefusal) -> bool {

@@ -32,6 +32,20 @@ pub(crate) struct LogMapping {
     source: String,
 }
 
+/// A column that the mapping names and the log does not have.
+#[derive(Debug)]
+pub(crate) struct MissingColumn(pub(crate) String);
+
+impl MissingColumn {
+    pub(crate) fn trouble(&self, config: &SourceConfig) -> Trouble {
+        let problem = format!("table {} has no column \"{}\" in the log", config.table, self.0);
+        Trouble::wrong(
+            problem,
+            "name the columns that the table has in `columns`, or add the column again",
+        )
+    }
+}
+
 /// A row of a log, and what names it in its table.
 pub(crate) struct LogRow {
     pub(crate) row: SourceRow,
@@ -44,7 +58,7 @@ impl LogMapping {
         relation: Relation,
         config: &SourceConfig,
         key: &Column,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, MissingColumn> {
         let (columns, key) = (config.columns.clone(), key.clone());
         let mapping = Self { relation, columns, key, source: config.name.to_string() };
         let columns = &mapping.columns;
@@ -66,11 +80,7 @@ impl LogMapping {
         for column in needed.into_iter().chain(optional.into_iter().map(Option::as_ref)).flatten() {
             for name in names(column) {
                 if mapping.index(name).is_none() {
-                    let problem =
-                        format!("table {} has no column \"{name}\" in the log", config.table);
-                    let remedy =
-                        "name the columns that the table has in `columns`, or add the column again";
-                    return Err(Trouble::wrong(problem, remedy));
+                    return Err(MissingColumn(name.to_owned()));
                 }
             }
         }

@@ -17,8 +17,8 @@ use railpost_store::SourcePosition;
 use tokio::time::{Instant, timeout};
 
 use super::connect::{Address, Session};
-use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
-use super::publication::{LOOK_EVERY, Publication};
+use super::log_rows::{LogMapping, MESSAGE_PREFIX, MissingColumn, read_message};
+use super::publication::{LOOK_EVERY, Publication, publishes};
 use super::slot::{begin, give_up_slot, trouble};
 use super::table::{LogPlace, Missing, Table, Visible, probe};
 use crate::config::{Mode, SourceConfig};
@@ -86,7 +86,7 @@ enum Ended {
     /// The log holds changes from a time when there was no publication: no stream gets past them.
     PublicationMissing(Error),
     /// The log holds rows from a time when the table lacked a column.
-    ColumnMissing(Trouble),
+    ColumnMissing(MissingColumn),
     /// The log holds a row or a message that is too large for a stream.
     TooLarge(Error),
 }
@@ -193,10 +193,12 @@ impl Tail<'_> {
                 Ok(_) => Ok(format!("the publication was away for a while ({error})")),
                 Err(_) => Err(trouble(&error, config)),
             },
-            Ended::ColumnMissing(trouble) => match probe(client, config).await {
-                Ok(_) => Ok(format!("{trouble}, and has it now")),
-                Err(_) => Err(trouble),
-            },
+            Ended::ColumnMissing(column) => {
+                let trouble = column.trouble(config);
+                probe(client, config).await.map_err(|_| trouble.clone())?;
+                publishes(client, config, &column.0).await?;
+                Ok(format!("{trouble}, and has it now"))
+            }
             Ended::TooLarge(error) => {
                 let Some(table) = &self.table else { return Err(trouble(&error, config)) };
                 match table.find_too_large(config).await? {
