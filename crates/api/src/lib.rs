@@ -31,6 +31,7 @@ mod openapi;
 mod health;
 mod docs_page;
 mod metrics;
+mod egress;
 mod tenants;
 mod endpoint_health;
 mod endpoints;
@@ -79,7 +80,7 @@ pub use railpost_rest::answer::with_security_headers;
 pub use retention::prune;
 pub use route::{Route, ServeFuture};
 pub use seal::Seal;
-pub use settings::{ApiSettings, LimitsConfig, RetentionConfig};
+pub use settings::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 pub use table::{Api, not_found};
 pub use thin_links::ThinLinks;
 
@@ -88,6 +89,7 @@ pub fn routes() -> Vec<Route> {
     [
         health::routes(),
         metrics::routes(),
+        egress::routes(),
         docs_page::routes(),
         tenants::routes(),
         endpoints::routes(),
