@@ -288,6 +288,7 @@ impl Tail<'_> {
             handed?;
         }
         if let Some((_, trouble)) = too_large {
+            self.task.status.wait(&self.rows[end..], end);
             self.keep_first(end, handover).await?;
             return Err(trouble);
         }

@@ -59,6 +59,7 @@ async fn a_row_of_the_log_that_is_too_large_is_named_with_the_sql_that_removes_i
     database.run(&insert("other", "o", 1)).await;
     let trouble = world.until_trouble("shop", "wrong").await;
     assert!(trouble.to_string().contains("row large at "), "{trouble}");
+    assert!(relay.status()[0].pending > 0, "{:?}", relay.status());
     assert_eq!(world.ids(), ["before"]);
     let remedy = trouble.remedy().unwrap();
     assert!(remedy.starts_with("DELETE FROM"), "{remedy}");
