@@ -32,6 +32,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::upkeep;
@@ -60,7 +61,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 4],
+    upkeep: [JoinHandle<()>; 5],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -165,6 +166,7 @@ impl Server {
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
+            tokio::spawn(objective::judge_regularly(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;

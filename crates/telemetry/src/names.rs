@@ -179,7 +179,7 @@ pub(super) const METRICS: [(&str, &str, &str); 64] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 35] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
@@ -230,6 +230,7 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
     ("request", &["method", "route", "status", "latency_ms", "address"]),
     ("sign_in_failed", &["address"]),
     ("figures_lost", &["problem", "entries"]),
+    ("judging_failed", &["problem"]),
     ("prune_failed", &["problem"]),
     ("removed_closed", &["deliveries"]),
     ("close_removed_failed", &["problem"]),

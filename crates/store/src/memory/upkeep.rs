@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 6;
+const SCHEMA: u32 = 7;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
