@@ -33,6 +33,7 @@ mod judging;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 mod emit_roles;
 mod backup;
 

@@ -32,6 +32,7 @@ mod judging;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 mod checksum;
 mod restore;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in eight narrow roles:
+//! The contract is in the words of the domain, in nine narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
 //! | [`Judging`] | which deliveries passed the objective, and how far they were judged |
 //! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
+//! | [`Alerts`] | what people should know: alerts, what was published of them, silences |
 //!
 //! A [`Store`] plays all of them. What holds for every one:
 //!
@@ -48,6 +49,7 @@ mod finding;
 mod upkeep;
 mod judging;
 mod sources;
+mod alerts;
 #[cfg(feature = "schema")]
 mod schema;
 
@@ -59,6 +61,7 @@ pub use access::{
     AUDIT_ACTOR_SELF, AUDIT_SWITCH_OFF, Access, ApiKey, AuditEntry, AuditQuery, Digest,
     IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
+pub use alerts::{Alert, AlertQuery, Alerts, Severity, Silence, Told};
 pub use archive::{
     Archive, AttemptView, ClosedReason, Counts, DeliveryFilter, DeliveryQuery, DeliveryView,
     EventDetails, EventHead, EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StateCounts,
@@ -100,12 +103,12 @@ use std::sync::Arc;
 
 /// All roles in one: what a server holds.
 pub trait Store:
-    Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources
+    Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources + Alerts
 {
 }
 
 impl<S> Store for S where
-    S: Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources
+    S: Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources + Alerts
 {
 }
 

@@ -14,6 +14,7 @@ mod judging;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
