@@ -189,9 +189,11 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 35] = [
     (
         "attempt",
         &[
+            "service",
             "tenant",
             "endpoint",
             "event_id",
+            "idempotency_key",
             "event_type",
             "delivery",
             "line",
@@ -209,8 +211,10 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 35] = [
             "next_retry_at",
             "dead",
             "holds_lane",
+            "dlq_transition_pending",
             "replay",
             "trace_id",
+            "span_id",
         ],
     ),
     ("breaker_opened", &["endpoint", "until"]),
@@ -246,10 +250,24 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 35] = [
 /// Every span with its attributes.
 #[cfg(test)]
 pub(super) const SPANS: [(&str, &[&str]); 2] = [
-    ("accept", &["http.request.method", "http.route", "http.response.status_code"]),
+    (
+        "accept",
+        &[
+            "messaging.system",
+            "messaging.operation.name",
+            "http.request.method",
+            "http.route",
+            "http.response.status_code",
+        ],
+    ),
     (
         "attempt",
         &[
+            "messaging.system",
+            "messaging.operation.name",
+            "messaging.operation.type",
+            "messaging.destination.name",
+            "messaging.message.id",
             "railpost.tenant",
             "railpost.endpoint",
             "railpost.event.id",
