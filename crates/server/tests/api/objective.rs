@@ -91,7 +91,7 @@ fn each_delivery_is_judged_once_and_every_place_shows_it() {
     bad.answers(&[503]);
     world.publish("evt_1", "order.paid", Some("k"));
     world.publish("evt_2", "order.paid", Some("k"));
-    (good.next(), good.next(), bad.next());
+    [&good, &good, &bad].map(Receiver::next);
     wait_for_metric(&world, &judged("on_time", 2));
 
     clock.jump(Span::from_mins(11));
