@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::upkeep;
@@ -63,7 +64,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 4],
+    upkeep: [JoinHandle<()>; 5],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -89,7 +90,7 @@ impl Server {
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
-        Self::start_at(listener, opened, config, log).await
+        Self::start_at(source, listener, opened, config, log).await
     }
 
     /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
@@ -99,11 +100,23 @@ impl Server {
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
+        Self::start_with(Arc::new(SystemSource), store, master, config, log).await
+    }
+
+    /// The same with this clock and this randomness: those of the store.
+    pub async fn start_with(
+        source: Arc<dyn Source>,
+        store: Arc<dyn Store>,
+        master: [u8; 32],
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
-        Self::start_at(listener, (master, store), config, log).await
+        Self::start_at(source, listener, (master, store), config, log).await
     }
 
     async fn start_at(
+        source: Arc<dyn Source>,
         listener: HttpListener,
         (master, store): ([u8; 32], Arc<dyn Store>),
         config: Config,
@@ -111,7 +124,6 @@ impl Server {
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
         let loopback = Arc::new(loopback);
@@ -172,6 +184,7 @@ impl Server {
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
+            tokio::spawn(objective::judge_regularly(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;

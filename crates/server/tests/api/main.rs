@@ -45,6 +45,7 @@ mod limits;
 mod networks;
 mod figures;
 mod report;
+mod objective;
 mod secrets;
 mod tenants;
 mod removal;
