@@ -16,10 +16,11 @@ fn root() -> PathBuf {
 
 /// Every page of the repository, by its name below the root, with its text.
 fn pages() -> Vec<(String, String)> {
-    let folders = ["", "docs", "docs/decisions", "docs/internals", "docs/reference", "vectors"];
-    let receivers = ["receivers/python", "receivers/typescript"];
+    let docs = ["", "decisions", "internals", "reference", "runbooks"];
+    let docs = docs.map(|folder| format!("docs/{folder}"));
+    let others = ["", "deploy", "vectors", "receivers/python", "receivers/typescript"];
     let mut pages = Vec::new();
-    for folder in folders.into_iter().chain(receivers) {
+    for folder in docs.into_iter().chain(others.map(str::to_owned)) {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {

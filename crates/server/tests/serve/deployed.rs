@@ -20,6 +20,10 @@ const SCRAPED: [&str; 2] = ["job", "instance"];
 /// Labels with values that a server takes from its users or receivers: their names are checked alone.
 const OPEN: [&str; 7] = ["source", "tenant", "endpoint", "event_type", "route", "job", "instance"];
 
+/// Metrics that Prometheus makes itself, and those that a server without alerts has no sample of: with their
+/// labels.
+const UNSEEN: [(&str, &[&str]); 2] = [("up", &[]), ("railpost_alerts_open", &["severity"])];
+
 /// An expression, where it stands, and the labels that the text beside it shows.
 struct Asked {
     place: String,
@@ -62,7 +66,12 @@ fn known(scraped: &str) -> Known {
             labels.entry(label.clone()).or_default().insert(value.clone());
         }
     }
-    known.insert("up".to_owned(), BTreeMap::new());
+    for (metric, labels) in UNSEEN {
+        let its = known.entry(metric.to_owned()).or_default();
+        for label in labels {
+            its.entry((*label).to_owned()).or_default();
+        }
+    }
     known
 }
 

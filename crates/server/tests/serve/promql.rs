@@ -66,6 +66,7 @@ impl Expression {
             }
             (Token::Word(word), _) if is_operator(word) => after,
             (Token::Word(_), [Token::Sign('('), ..]) => after,
+            (Token::Word(_), [Token::Word(next), ..]) if GROUPING.contains(&next.as_str()) => after,
             (Token::Word(word), _) => {
                 let (matchers, rest) = match after {
                     [Token::Sign('{'), inside @ ..] => enclosed(inside, '}'),

@@ -140,6 +140,27 @@ impl Terminals {
                 }
                 run(self, "railpost send order.paid --key 1");
             }
+            "open breaker" => {
+                run(self, "railpost serve");
+                run(self, "railpost listen --register --fail-first 10 --retry-max-attempts 1");
+                for _ in 0..10 {
+                    run(self, "railpost send order.placed --wait");
+                }
+            }
+            "quarantined" => {
+                run(self, "railpost serve");
+                run(self, "railpost listen --register --fail-first 5 --status 400");
+                for key in [1, 2, 3, 4, 5] {
+                    run(self, &format!("railpost send order.placed --key {key} --wait"));
+                }
+            }
+            "404 twice" => {
+                run(self, "railpost serve");
+                run(
+                    self,
+                    "railpost listen --register --fail-first 2 --status 404 --retry-base 100ms",
+                );
+            }
             other => panic!("unknown scene `{other}`"),
         }
     }
