@@ -60,6 +60,32 @@ fn the_page_about_operating_leads_to_every_runbook() {
     }
 }
 
+/// The cells of the table of alerts: rule, severity, alert of Prometheus.
+fn rows() -> Vec<[&'static str; 3]> {
+    let (_, table) = OPERATING.split_once("| alert | severity |").unwrap();
+    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let word = |cell: &'static str| cell.trim().trim_start_matches('`').split('`').next().unwrap();
+    lines
+        .map(|line| {
+            let mut cells = line.split('|').skip(1).map(word);
+            [(); 3].map(|()| cells.next().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn the_table_has_every_rule_and_every_alert_with_its_severity() {
+    let rules: BTreeSet<&str> = rows().iter().map(|[rule, ..]| *rule).collect();
+    assert_eq!(rules, RULES.into_iter().chain([""]).collect());
+    let alerts = PROMETHEUS.split("- alert: ").skip(1).map(|rule| {
+        let (_, severity) = rule.split_once("severity: ").unwrap();
+        (rule.lines().next().unwrap(), severity.lines().next().unwrap())
+    });
+    let listed = rows().into_iter().map(|[_, severity, alert]| (alert, severity));
+    let listed: BTreeSet<_> = listed.filter(|(alert, _)| !alert.is_empty()).collect();
+    assert_eq!(listed, alerts.collect());
+}
+
 /// An alert of Prometheus is named as the server's rule, and leads to the same page.
 #[test]
 fn an_alert_leads_to_the_page_of_its_own_name() {
