@@ -19,6 +19,8 @@ pub struct ApiSettings {
     pub objective: ObjectiveConfig,
     /// The folder of the server's files: backups are written below it.
     pub data_dir: PathBuf,
+    /// The networks that receivers see requests come from, as far as they are known.
+    pub egress: Vec<String>,
 }
 
 /// What clients may ask for.
@@ -78,6 +80,8 @@ pub struct RetentionConfig {
     pub dead: Span,
     /// Lanes with nothing open, from their last delivery on.
     pub lanes: Span,
+    /// Alerts, from their end on, and silences.
+    pub alerts: Span,
     /// Answers to requests that may come again.
     pub idempotency: Span,
     /// How often what is past its time is deleted.
@@ -90,6 +94,7 @@ impl Default for RetentionConfig {
             closed: Span::from_days(30),
             dead: Span::from_days(90),
             lanes: Span::from_days(90),
+            alerts: Span::from_days(400),
             idempotency: Span::from_hours(48),
             prune_every: Span::from_mins(10),
         }
