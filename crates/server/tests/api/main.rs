@@ -44,6 +44,7 @@ mod idempotency;
 mod limits;
 mod networks;
 mod figures;
+mod report;
 mod secrets;
 mod tenants;
 mod removal;
