@@ -45,6 +45,7 @@ mod limits;
 mod networks;
 mod figures;
 mod objective;
+mod report;
 mod secrets;
 mod tenants;
 mod removal;
