@@ -1,5 +1,7 @@
 //! The envelopes of people's tools: their formats and bounds, whatever an event holds.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use proptest::prelude::*;
 use railpost_wire::limits::{
     DEDUP_KEY_CHARS_MAX, PAGERDUTY_LEN_MAX, SLACK_SECTION_CHARS_MAX, SUMMARY_CHARS_MAX,
