@@ -31,6 +31,7 @@ mod openapi;
 mod health;
 mod docs_page;
 mod metrics;
+mod egress;
 mod tenants;
 mod endpoint_health;
 mod endpoints;
@@ -89,6 +90,7 @@ pub fn routes() -> Vec<Route> {
     [
         health::routes(),
         metrics::routes(),
+        egress::routes(),
         docs_page::routes(),
         tenants::routes(),
         endpoints::routes(),

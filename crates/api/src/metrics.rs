@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use axum::response::IntoResponse;
-use http::{Method, header};
+use http::{Method, StatusCode, header};
 use railpost_telemetry::{Metrics, Process, Sample};
 use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
@@ -23,13 +23,16 @@ use crate::app::App;
 use crate::limits::METRICS_SAMPLE_BELIEVED_FOR;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::new(
-        Method::GET,
-        "/metrics",
-        Needs::Nothing,
-        "Metrics in Prometheus' text format",
-        metrics,
-    )]
+    vec![
+        Route::new(
+            Method::GET,
+            "/metrics",
+            Needs::Nothing,
+            "Metrics in Prometheus' text format",
+            metrics,
+        )
+        .also_refuses(&[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN]),
+    ]
 }
 
 /// What was looked up lately, and when.

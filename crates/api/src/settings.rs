@@ -17,6 +17,8 @@ pub struct ApiSettings {
     pub retention: RetentionConfig,
     /// The folder of the server's files: backups are written below it.
     pub data_dir: PathBuf,
+    /// The networks that receivers see requests come from, as far as they are known.
+    pub egress: Vec<String>,
 }
 
 /// What clients may ask for.

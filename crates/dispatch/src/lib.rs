@@ -37,8 +37,8 @@ pub use guard::{
     Resolve, Scheme, SystemResolver, Target, TargetError,
 };
 pub use http::{
-    BadHeader, BadSender, BadTimeouts, BadTls, BadTraceParent, Body, BodyEnd, Certificates,
-    ClientIdentity, CustomHeaders, Detail, Exchange, PoolBounds, Request, Resend, Response, Roots,
-    Route, RouteConfig, Sender, SenderConfig, Timeouts, Timing, TlsSettings, TlsVersion,
-    TraceParent,
+    BadBindAddress, BadHeader, BadSender, BadTimeouts, BadTls, BadTraceParent, BindAddresses, Body,
+    BodyEnd, Certificates, ClientIdentity, CustomHeaders, Detail, Exchange, PoolBounds, Request,
+    Resend, Response, Roots, Route, RouteConfig, Sender, SenderConfig, Timeouts, Timing,
+    TlsSettings, TlsVersion, TraceParent,
 };

@@ -14,7 +14,7 @@ pub use load::{ConfigError, ConfigErrors, ConfigInputs, LoadedConfig, ValueSourc
 pub(crate) use show::show_url;
 pub use show::{DEFAULT_TOML, show};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use railpost_api::{ApiSettings, LimitsConfig, RetentionConfig};
@@ -53,6 +53,7 @@ impl Config {
             limits: self.limits.clone(),
             retention: self.retention.clone(),
             data_dir: self.server.data_dir.clone(),
+            egress: self.delivery.egress(),
         }
     }
 }
@@ -77,6 +78,14 @@ pub struct ServerConfig {
     pub tls_key: String,
     /// Networks of proxies that are believed when they say for whom they ask.
     pub trusted_proxies: Vec<String>,
+    /// Networks whose clients may use the API; none for all.
+    pub allow_api: Vec<String>,
+    /// Networks whose clients may use the dashboard; none for all.
+    pub allow_dashboard: Vec<String>,
+    /// Networks whose clients may read the metrics; none for all.
+    pub allow_metrics: Vec<String>,
+    /// The bearer token that reading the metrics needs; empty for none.
+    pub metrics_token: String,
 }
 
 impl Default for ServerConfig {
@@ -90,6 +99,10 @@ impl Default for ServerConfig {
             tls_certificate: String::new(),
             tls_key: String::new(),
             trusted_proxies: Vec::new(),
+            allow_api: Vec::new(),
+            allow_dashboard: Vec::new(),
+            allow_metrics: Vec::new(),
+            metrics_token: String::new(),
         }
     }
 }
@@ -134,6 +147,10 @@ pub struct DeliveryConfig {
     pub https_only: bool,
     /// How long the URL in a thin envelope opens its event.
     pub thin_url_ttl: Span,
+    /// Addresses of this machine that requests leave from; none for the system's choice.
+    pub bind: Vec<IpAddr>,
+    /// The networks that receivers see requests come from; none for those of `bind`.
+    pub egress: Vec<String>,
 }
 
 impl Default for DeliveryConfig {
@@ -145,7 +162,23 @@ impl Default for DeliveryConfig {
             allow_public: true,
             https_only: false,
             thin_url_ttl: Span::from_hours(72),
+            bind: Vec::new(),
+            egress: Vec::new(),
         }
+    }
+}
+
+impl DeliveryConfig {
+    /// The networks that receivers see requests come from, as far as they are known.
+    fn egress(&self) -> Vec<String> {
+        if !self.egress.is_empty() {
+            return self.egress.clone();
+        }
+        let network = |address: &IpAddr| match address {
+            IpAddr::V4(address) => format!("{address}/32"),
+            IpAddr::V6(address) => format!("{address}/128"),
+        };
+        self.bind.iter().map(network).collect()
     }
 }
 

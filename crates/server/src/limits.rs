@@ -13,6 +13,11 @@ pub const REQUEST_HEADERS_MAX: usize = 100;
 /// of a problem; of a larger one the client hears the status alone.
 pub(crate) const HTTP2_HEAD_LEN_MAX: u32 = 4 * REQUEST_HEAD_LEN_MAX as u32;
 
+/// Characters of the token for the metrics: enough to be out of reach of guesses.
+pub(crate) const TOKEN_LEN_MIN: usize = 16;
+/// See [`TOKEN_LEN_MIN`].
+pub(crate) const TOKEN_LEN_MAX: usize = 256;
+
 /// Bytes that are read at once to find out which HTTP a client speaks: most first requests.
 pub(crate) const SNIFFED_LEN_MAX: usize = 1024;
 

@@ -1,5 +1,6 @@
 //! A running server: opens the store, starts the dispatcher, listens, and drains.
 
+mod admission;
 mod listen;
 mod activity;
 mod client_stream;
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
-    Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
+    BindAddresses, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
+    SenderConfig,
 };
 use railpost_store::{Source, Store, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
@@ -35,6 +37,7 @@ use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::upkeep;
+use admission::Admission;
 use first_keys::StartReport;
 use listen::{HttpListener, RequestHandlers};
 
@@ -116,7 +119,11 @@ impl Server {
         let trusted_proxies = TrustedProxies::new(&config.server.trusted_proxies);
         let trusted_proxies =
             trusted_proxies.map_err(|error| failed("server.trusted_proxies", error))?;
-        let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
+        let admission = Admission::new(&config.server)?;
+        let bind = BindAddresses::new(&config.delivery.bind);
+        let bind = Arc::new(bind.map_err(|error| failed("delivery.bind", error))?);
+        let sender =
+            Sender::new(SenderConfig { guard: guard.clone(), bind, ..SenderConfig::default() });
         let routes = railpost_api::routes();
         let routes =
             routes.iter().map(|route| (route.operation.method.to_string(), route.operation.path));
@@ -166,7 +173,8 @@ impl Server {
         let address = listener.address;
         let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
         let served =
-            RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback).into();
+            RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback, admission);
+        let served = Arc::new(served);
         let listening = tokio::spawn(listener.listen(served, stopping));
         Ok(Self {
             config,

@@ -24,6 +24,11 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "/metrics",
         "All metrics of this server. Figures about the store are at most five seconds old.",
     ),
+    (
+        "GET",
+        "/v1/egress",
+        "The networks that deliveries come from, for the allow lists of receivers. None: they are not fixed.",
+    ),
     ("GET", "/v1/whoami", "The API key of the request: its id, name, scope and tenant."),
     // Tenants and their keys.
     (

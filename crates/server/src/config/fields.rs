@@ -1,7 +1,7 @@
 //! Every configuration field, with its type and bounds.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use railpost_api::KEY_PREFIX;
 use railpost_api::limits::{API_KEY_CHOSEN_LEN_MIN, API_KEY_LEN_MAX};
@@ -9,6 +9,8 @@ use railpost_dispatch::NamedNetwork;
 use railpost_engine::Span;
 use railpost_telemetry::OtlpHeaders;
 use toml::Value;
+
+use crate::limits::{TOKEN_LEN_MAX, TOKEN_LEN_MIN};
 
 /// A field, by its path.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,10 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Networks.
     Networks,
+    /// Addresses.
+    Addresses,
+    /// Empty, or a bearer token.
+    Token,
     /// Headers of requests to a collector; their values are secret.
     SecretHeaders,
 }
@@ -53,7 +59,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 34] = [
+pub const FIELDS: [Field; 40] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -62,6 +68,10 @@ pub const FIELDS: [Field; 34] = [
     field("server.tls_certificate", Kind::Text),
     field("server.tls_key", Kind::Text),
     field("server.trusted_proxies", Kind::Networks),
+    field("server.allow_api", Kind::Networks),
+    field("server.allow_dashboard", Kind::Networks),
+    field("server.allow_metrics", Kind::Networks),
+    field("server.metrics_token", Kind::Token),
     field("store.url", Kind::StoreUrl),
     field("store.master_key_file", Kind::Text),
     field("delivery.in_flight_max", Kind::Number(1, 1_000_000)),
@@ -70,6 +80,8 @@ pub const FIELDS: [Field; 34] = [
     field("delivery.allow_public", Kind::Truth),
     field("delivery.https_only", Kind::Truth),
     field("delivery.thin_url_ttl", Kind::Time(Span::from_mins(1), Span::from_days(30))),
+    field("delivery.bind", Kind::Addresses),
+    field("delivery.egress", Kind::Networks),
     field("limits.body_bytes_max", Kind::Number(1024, 64 * 1024 * 1024)),
     field("limits.head_timeout", Kind::Time(Span::from_secs(1), Span::from_mins(10))),
     field("limits.request_timeout", Kind::Time(Span::from_secs(1), Span::from_mins(10))),
@@ -98,7 +110,7 @@ impl Field {
 
     /// Whether its value is not to be shown.
     pub fn is_secret(&self) -> bool {
-        matches!(self.kind, Kind::AdminKey | Kind::SecretHeaders)
+        matches!(self.kind, Kind::AdminKey | Kind::SecretHeaders | Kind::Token)
     }
 }
 
@@ -109,7 +121,7 @@ impl Kind {
         match self {
             Kind::Number(..) => text.parse().map_or_else(|_| as_it_is(), Value::Integer),
             Kind::Truth => text.parse().map_or_else(|_| as_it_is(), Value::Boolean),
-            Kind::Networks => {
+            Kind::Networks | Kind::Addresses => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
             }
@@ -123,6 +135,7 @@ impl Kind {
             (Kind::Number(min, max), Value::Integer(number)) => (min..=max).contains(number),
             (Kind::Truth, Value::Boolean(_)) => true,
             (Kind::Networks, Value::Array(networks)) => networks.iter().all(is_network),
+            (Kind::Addresses, Value::Array(addresses)) => addresses.iter().all(is_ip_address),
             (kind, Value::String(text)) => kind.allows_text(text),
             _ => false,
         }
@@ -135,10 +148,11 @@ impl Kind {
             Kind::Url => text.is_empty() || is_web_url(text),
             Kind::AdminKey => text.is_empty() || is_admin_key(text),
             Kind::StoreUrl => text.is_empty() || is_store_url(text),
+            Kind::Token => text.is_empty() || is_token(text),
             Kind::Time(min, max) => text.parse().is_ok_and(|span| (min..=max).contains(&span)),
             Kind::Choice(names) => names.contains(&text),
             Kind::SecretHeaders => text.parse::<OtlpHeaders>().is_ok(),
-            Kind::Number(..) | Kind::Truth | Kind::Networks => false,
+            Kind::Number(..) | Kind::Truth | Kind::Networks | Kind::Addresses => false,
         }
     }
 }
@@ -169,6 +183,16 @@ fn is_network(value: &Value) -> bool {
     value.as_str().is_some_and(|text| NamedNetwork::new("network", text).is_ok())
 }
 
+fn is_ip_address(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.parse::<IpAddr>().is_ok())
+}
+
+/// Whether a text can stand behind `Authorization: Bearer`.
+fn is_token(text: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || b"-._~+/=".contains(&c);
+    (TOKEN_LEN_MIN..=TOKEN_LEN_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 /// What is allowed, in words.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,6 +218,11 @@ impl fmt::Display for Kind {
             Kind::SecretHeaders => {
                 f.write_str("headers such as \"authorization=Bearer%20TOKEN,x-team=orders\"")
             }
+            Kind::Addresses => f.write_str("a list of addresses, such as [\"203.0.113.7\"]"),
+            Kind::Token => write!(
+                f,
+                "{TOKEN_LEN_MIN} to {TOKEN_LEN_MAX} letters, digits, `-`, `.`, `_`, `~`, `+`, `/` or `=`, or nothing"
+            ),
             Kind::Networks => f.write_str("a list of networks, such as [\"10.1.0.0/16\"]"),
         }
     }
@@ -224,6 +253,8 @@ mod tests {
             ("delivery.allow_loopback", "never", "no"),
             ("delivery.allow_public", "false", "no"),
             ("delivery.https_only", "true", "yes"),
+            ("delivery.bind", "203.0.113.7, 2001:db8::7", "203.0.113.0/24"),
+            ("server.metrics_token", "0123456789abcdef", "too short"),
             ("limits.body_bytes_max", "67108864", "67108865"),
             ("limits.request_timeout", "1s", "999ms"),
             ("retention.closed", "3650d", "3651d"),

@@ -42,6 +42,7 @@ mod finding;
 mod thin;
 mod idempotency;
 mod limits;
+mod networks;
 mod figures;
 mod secrets;
 mod tenants;
