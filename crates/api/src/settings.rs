@@ -78,6 +78,8 @@ pub struct RetentionConfig {
     pub dead: Span,
     /// Lanes with nothing open, from their last delivery on.
     pub lanes: Span,
+    /// Alerts, from their end on, and silences.
+    pub alerts: Span,
     /// Answers to requests that may come again.
     pub idempotency: Span,
     /// How often what is past its time is deleted.
@@ -90,6 +92,7 @@ impl Default for RetentionConfig {
             closed: Span::from_days(30),
             dead: Span::from_days(90),
             lanes: Span::from_days(90),
+            alerts: Span::from_days(400),
             idempotency: Span::from_hours(48),
             prune_every: Span::from_mins(10),
         }

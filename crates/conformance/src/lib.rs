@@ -29,6 +29,7 @@ mod replays;
 mod figures;
 mod upkeep;
 mod sources;
+mod alerts;
 
 use std::sync::Arc;
 
@@ -304,5 +305,19 @@ checks! { $
         a_source_with_parked_rows_is_not_forgotten
         parked_rows_are_erased_with_their_tenant
         a_backup_holds_parked_rows_and_positions
+    }
+    alerts {
+        an_alert_reads_back_in_every_detail
+        an_alert_is_open_until_all_of_it_is_told
+        alerts_are_saved_in_place_of_what_was_kept
+        alerts_list_the_latest_first_by_what_is_asked_for
+        alerts_of_what_is_not_there_are_left_out
+        a_bad_alert_names_the_field
+        a_silence_is_kept_until_it_ends
+        a_bad_silence_is_refused
+        silences_are_bounded
+        alerts_are_pruned_when_they_ended_long_ago
+        alerts_are_erased_with_their_tenant
+        a_backup_holds_alerts_and_silences
     }
 }

@@ -17,7 +17,8 @@ async fn prune(world: &World, closed_before: Timestamp, dead_before: Timestamp) 
     let mut all = Pruned::default();
     loop {
         let after = all.next.take();
-        let step = PruneStep { closed_before, dead_before, lanes_before: START, after, limit: 2 };
+        let rest = PruneStep::of_all_before(START, 2);
+        let step = PruneStep { closed_before, dead_before, after, ..rest };
         let pruned = world.store.prune(step).await.unwrap();
         assert!(pruned.events <= 2, "a step is small");
         all.events += pruned.events;
@@ -149,8 +150,7 @@ pub(super) async fn pruning_forgets_old_audit_and_expired_idempotency(world: Wor
 
 pub(super) async fn a_step_out_of_bounds_is_named(world: World) {
     for limit in [0, UPKEEP_STEP_MAX + 1] {
-        let (closed_before, dead_before, lanes_before) = (START, START, START);
-        let step = PruneStep { closed_before, dead_before, lanes_before, after: None, limit };
+        let step = PruneStep::of_all_before(START, limit);
         let refused = world.store.prune(step).await;
         assert!(
             matches!(&refused, Err(StoreError::Invalid { field, .. }) if field == "limit"),

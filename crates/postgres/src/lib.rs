@@ -32,6 +32,7 @@ mod figures;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 mod emit_roles;
 mod backup;
 

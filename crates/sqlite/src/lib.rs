@@ -31,6 +31,7 @@ mod figures;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 mod checksum;
 mod restore;
 #[cfg(test)]

@@ -16,7 +16,7 @@ use railpost_store::backend::rows::Columns;
 use railpost_store::{Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of an empty file.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -27,6 +27,7 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("schema/8.sql"),
     include_str!("schema/9.sql"),
     include_str!("schema/10.sql"),
+    include_str!("schema/11.sql"),
 ];
 
 /// The newest schema known here.

@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in seven narrow roles:
+//! The contract is in the words of the domain, in eight narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
 //! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
+//! | [`Alerts`] | what people should know: alerts, what was published of them, silences |
 //!
 //! A [`Store`] plays all of them. What holds for every one:
 //!
@@ -47,6 +48,7 @@ mod archive;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 #[cfg(feature = "schema")]
 mod schema;
 
@@ -58,6 +60,7 @@ pub use access::{
     AUDIT_ACTOR_SELF, AUDIT_SWITCH_OFF, Access, ApiKey, AuditEntry, AuditQuery, Digest,
     IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
+pub use alerts::{Alert, AlertQuery, Alerts, Severity, Silence, Told};
 pub use archive::{
     Archive, AttemptView, ClosedReason, Counts, DeliveryFilter, DeliveryQuery, DeliveryView,
     EventDetails, EventHead, EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StateCounts,
@@ -98,9 +101,9 @@ pub use upkeep::{Health, PruneStep, Pruned, Upkeep};
 use std::sync::Arc;
 
 /// All roles in one: what a server holds.
-pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources {}
+pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources + Alerts {}
 
-impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources> Store for S {}
+impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources + Alerts> Store for S {}
 
 /// What every backend needs of its surroundings.
 #[derive(Clone, Debug)]

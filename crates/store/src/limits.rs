@@ -217,3 +217,26 @@ pub const REFUSAL_REASON_LEN_MAX: usize = 2_048;
 
 /// Most heads that one command is about: it holds up a group of accepts by milliseconds.
 pub const PARKED_COMMAND_HEADS_MAX: u32 = 1_000;
+
+// Of alerts.
+
+/// Longest name of a rule, in bytes.
+pub const ALERT_RULE_LEN_MAX: usize = 64;
+
+/// Longest subject of an alert, in bytes.
+pub const ALERT_SUBJECT_LEN_MAX: usize = 256;
+
+/// Longest summary of an alert, in bytes: what PagerDuty takes.
+pub const ALERT_SUMMARY_LEN_MAX: usize = 1_024;
+
+/// Longest details of an alert, as JSON, in bytes.
+pub const ALERT_DETAILS_LEN_MAX: usize = 16 * 1024;
+
+/// Most alerts that one call writes: what one group commit should hold.
+pub const ALERTS_BATCH_MAX: usize = 1_000;
+
+/// Most silences at a time: each alert is compared with all of them.
+pub const SILENCES_MAX: usize = 1_000;
+
+/// Longest reason of a silence, in bytes.
+pub const SILENCE_REASON_LEN_MAX: usize = 1_024;

@@ -104,8 +104,8 @@ pub use envelope::{BadTemplate, Envelope, EnvelopeSettings, Event, Template};
 pub use headers::HEADER_NAME_PATTERN;
 pub use headers::{BadHeaderName, Header, HeaderNames};
 pub use ids::{
-    ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId, ReplayId,
-    SecretId, Seq, TenantId,
+    AlertId, ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId,
+    ReplayId, SecretId, Seq, SilenceId, TenantId,
 };
 pub use names::{ContentType, EventType, EventTypeFilter, Key};
 pub use refusal::Refusal;

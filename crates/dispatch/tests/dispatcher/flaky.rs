@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Span, Timestamp};
 use railpost_store::*;
-use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
+use railpost_wire::{
+    AlertId, ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, SilenceId, TenantId,
+};
 use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
 
 pub(crate) struct Flaky {
@@ -416,4 +418,14 @@ passes_on!(Sources {
     fn grant_emit(role: &str, tenant: &TenantId, audit: Option<AuditEntry>) -> ();
     fn revoke_emit(role: &str, audit: Option<AuditEntry>) -> ();
     fn emit_grants() -> Vec<(String, TenantId)>;
+});
+
+passes_on!(Alerts {
+    fn open_alerts() -> Vec<Alert>;
+    fn save_alerts(alerts: Vec<Alert>) -> ();
+    fn alert(id: AlertId) -> Option<Alert>;
+    fn alerts(query: AlertQuery) -> Listing<Alert>;
+    fn silences() -> Vec<Silence>;
+    fn save_silence(silence: Silence, audit: AuditEntry) -> ();
+    fn end_silence(id: SilenceId, at: Timestamp, audit: AuditEntry) -> Silence;
 });

@@ -59,7 +59,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 40] = [
+pub const FIELDS: [Field; 41] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -94,6 +94,7 @@ pub const FIELDS: [Field; 40] = [
     field("retention.closed", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.dead", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.lanes", Kind::Time(Span::from_hours(1), DAYS_3650)),
+    field("retention.alerts", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.idempotency", Kind::Time(Span::from_mins(1), Span::from_days(30))),
     field("retention.prune_every", Kind::Time(Span::from_secs(1), Span::from_days(1))),
     field("log.format", Kind::Choice(&["auto", "text", "json"])),

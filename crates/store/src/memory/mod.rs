@@ -13,6 +13,7 @@ mod figures;
 mod finding;
 mod upkeep;
 mod sources;
+mod alerts;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

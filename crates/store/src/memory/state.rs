@@ -8,8 +8,8 @@ use railpost_engine::{
     Delivery, DeliveryState, EndpointStatus, LaneId, Place, Progress, Timestamp,
 };
 use railpost_wire::{
-    ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, ReplayId, SecretId, Seq,
-    TenantId,
+    AlertId, ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, ReplayId,
+    SecretId, Seq, SilenceId, TenantId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +18,9 @@ use crate::backend::delivery_ids::DeliveryIds;
 use crate::backend::fanout::Subscriber;
 use crate::figures::Bucket;
 use crate::{
-    AcceptedBy, ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
-    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
-    Replay, SourceName, SourcePosition, Tenant,
+    AcceptedBy, Alert, ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant,
+    Event, EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
+    Replay, Silence, SourceName, SourcePosition, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
@@ -86,6 +86,11 @@ pub(crate) struct Rows {
     pub(crate) last_parked: u64,
     #[serde(default)]
     pub(crate) parked: BTreeMap<u64, ParkedEntry>,
+    /// Since schema 7, as all that follows.
+    #[serde(default)]
+    pub(crate) alerts: BTreeMap<AlertId, Alert>,
+    #[serde(default)]
+    pub(crate) silences: BTreeMap<SilenceId, Silence>,
 }
 
 /// What is kept of a source.

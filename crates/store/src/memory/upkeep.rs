@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 6;
+const SCHEMA: u32 = 7;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -178,7 +178,8 @@ impl State {
         registry.idempotency.retain(|_, record| record.expires_at > now);
         let needed = |end: Timestamp| end >= step.closed_before;
         registry.replays.retain(|_, replay| replay.finished_at.is_none_or(needed));
-        (before - count(registry)) as u64 + self.prune_figures(now)
+        let registry = (before - count(registry)) as u64;
+        registry + self.prune_figures(now) + self.prune_alerts(step.alerts_before)
     }
 
     /// Deletes an event with its deliveries and says how many those were.
@@ -197,6 +198,7 @@ impl State {
     fn erase_rest(&mut self, tenant: &TenantId) {
         self.erase_figures(tenant);
         self.erase_parked(tenant);
+        self.erase_alerts(tenant);
         let registry = &mut self.registry;
         registry.erasing_tenants.remove(tenant);
         registry.event_types.remove(tenant);
