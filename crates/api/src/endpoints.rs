@@ -27,6 +27,7 @@ use super::route::Route;
 use super::secrets::{self, SecretCreated};
 use super::tenants;
 
+pub use settings::check as check_endpoint;
 pub(crate) use shape::{
     EndpointCreated, EndpointFields, EndpointInput, EndpointRemoved, EndpointView, NewEndpoint,
 };

@@ -58,7 +58,12 @@ fn policy_problem(error: railpost_engine::PolicyError) -> Problem {
     Problem::from(error).within("policy")
 }
 
-fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> Result<(), Problem> {
+/// Checks the settings of an endpoint, of a request or of a configuration file.
+pub fn check(
+    app: &App,
+    settings: &EndpointSettings,
+    private: &EndpointPrivate,
+) -> Result<(), Problem> {
     Target::parse(&settings.url, &app.guard).map_err(at("url"))?;
     check_types(settings.filters.len())?;
     check_headers(&private.headers, &settings.header_names)?;
