@@ -82,7 +82,7 @@ pub use railpost_rest::answer::with_security_headers;
 pub use retention::prune;
 pub use route::{Route, ServeFuture};
 pub use seal::Seal;
-pub use settings::{ApiSettings, LimitsConfig, RetentionConfig};
+pub use settings::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 pub use table::{Api, not_found};
 pub use thin_links::ThinLinks;
 

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use axum::response::IntoResponse;
 use http::{Method, StatusCode, header};
-use railpost_telemetry::{Metrics, Process, Sample};
+use railpost_engine::Timestamp;
+use railpost_store::Counts;
+use railpost_telemetry::{DiskSpace, Metrics, Process, Sample};
 use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
 use tokio::sync::Mutex;
@@ -69,11 +71,16 @@ impl SampleCache {
 
 async fn look_up(app: &App) -> Sample {
     let counts = app.store.totals(None).await.ok();
-    let oldest = counts.as_ref().and_then(|counts| counts.oldest_open_at);
-    let age = oldest.map_or(0, |at| app.source.now().since(at).as_millis());
+    let age_seconds = |since: fn(&Counts) -> Option<Timestamp>| {
+        let since = counts.as_ref().and_then(since);
+        since.map_or(0, |at| app.source.now().since(at).as_millis()) as f64 / 1000.0
+    };
     Sample {
+        oldest_open_age_seconds: age_seconds(|counts| counts.oldest_open_at),
+        oldest_dead_age_seconds: age_seconds(|counts| counts.oldest_dead_at),
         counts,
-        oldest_open_age_seconds: age as f64 / 1000.0,
+        disk: DiskSpace::of(&app.settings.data_dir),
+        alerts_open: Vec::new(),
         store_size_bytes: app.store.check().await.ok().map(|health| health.size_bytes),
         engine: app.dispatcher.counters().await.ok(),
         in_flight: app.dispatcher.under_way().await.ok(),

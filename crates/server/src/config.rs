@@ -20,14 +20,15 @@ pub use show::{DEFAULT_TOML, show};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use railpost_api::{ApiSettings, LimitsConfig, RetentionConfig};
+use railpost_api::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 use railpost_engine::Span;
 use railpost_relay::SourceSection;
-use railpost_telemetry::Level;
+use railpost_telemetry::limits::LABEL_VALUES_MAX_DEFAULT;
+use railpost_telemetry::{Label, LabelSettings, Level};
 use serde::{Deserialize, Serialize};
 
 /// Everything that can be configured. `default.toml` is the same in words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where it listens and keeps its files.
@@ -40,9 +41,11 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
+    /// What deliveries are judged by.
+    pub objective: ObjectiveConfig,
     /// Log lines.
     pub log: LogConfig,
-    /// Traces.
+    /// Traces, and the labels of metrics.
     pub telemetry: TelemetryConfig,
     /// Sources that events are relayed from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -58,6 +61,7 @@ impl Config {
         ApiSettings {
             limits: self.limits.clone(),
             retention: self.retention.clone(),
+            objective: self.objective.clone(),
             data_dir: self.server.data_dir.clone(),
             egress: self.delivery.egress(),
         }
@@ -211,12 +215,34 @@ pub struct LogConfig {
     pub level: Level,
 }
 
-/// Traces.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Traces, and the labels of metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
     /// Where traces go, such as `http://127.0.0.1:4318`; empty for nowhere.
     pub otlp_url: String,
     /// Headers of every request there, as `name=value,name=value`.
     pub otlp_headers: String,
+    /// What metrics are labelled by, beside what they always are.
+    pub labels: Vec<Label>,
+    /// Most values of each of these labels.
+    pub label_values_max: usize,
+}
+
+impl Default for TelemetryConfig {
+    fn default() -> Self {
+        Self {
+            otlp_url: String::new(),
+            otlp_headers: String::new(),
+            labels: Vec::new(),
+            label_values_max: LABEL_VALUES_MAX_DEFAULT,
+        }
+    }
+}
+
+impl TelemetryConfig {
+    /// Which labels metrics have by choice.
+    pub fn label_settings(&self) -> LabelSettings {
+        LabelSettings { labels: self.labels.clone(), values_max: self.label_values_max }
+    }
 }

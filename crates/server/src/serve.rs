@@ -27,7 +27,7 @@ use railpost_dispatch::{
 };
 use railpost_store::{Source, Store, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
-use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry};
+use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry, TelemetrySettings};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -129,8 +129,12 @@ impl Server {
         let routes = railpost_api::routes();
         let routes =
             routes.iter().map(|route| (route.operation.method.to_string(), route.operation.path));
-        let collector = collector(&config)?;
-        let telemetry = Telemetry::new(log, routes, collector.as_ref(), source.clone());
+        let settings = TelemetrySettings {
+            collector: collector(&config)?,
+            objective_within: config.objective.within,
+            labels: config.telemetry.label_settings(),
+        };
+        let telemetry = Telemetry::new(log, routes, &settings, source.clone());
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
         let url = public_url(&config, listener.address);

@@ -12,6 +12,9 @@ mod words;
 mod log;
 mod log_throttle;
 mod metrics;
+mod deliveries;
+mod labels;
+mod disk;
 mod outbox;
 mod process;
 mod attempt;
@@ -20,10 +23,13 @@ mod otlp;
 mod traces;
 mod facade;
 
+pub use deliveries::LateDeliveries;
+pub use disk::DiskSpace;
 pub use facade::follow_dependencies;
+pub use labels::{Label, LabelSettings};
 pub use log::{Level, Log, LogStyle, Value};
 pub use log_throttle::LogThrottle;
-pub use metrics::{Metrics, Sample};
+pub use metrics::{Metrics, NoticeStatus, Sample};
 pub use otlp::{BadHeaders, Collector, OtlpHeaders};
 pub use outbox::{OutboxMetrics, SlotSample, SourceSample};
 pub use process::Process;
@@ -36,13 +42,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use railpost_dispatch::{AttemptEnded, Observer};
-use railpost_engine::{Notice, NoticeKind, Time, Timestamp};
+use railpost_engine::{Notice, NoticeKind, Span, Time, Timestamp};
 use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
 use tokio::sync::watch;
 
 use figures::FigureCollector;
 use traces::Traces;
+
+/// What can be chosen.
+#[derive(Clone, Debug, Default)]
+pub struct TelemetrySettings {
+    /// Where spans go, if anywhere.
+    pub collector: Option<Collector>,
+    /// A delivery that is acknowledged within this is on time.
+    pub objective_within: Span,
+    /// Which labels metrics have by choice.
+    pub labels: LabelSettings,
+}
 
 /// All of it, for one server.
 pub struct Telemetry {
@@ -82,11 +99,11 @@ impl Telemetry {
     pub fn new(
         log: Log,
         routes: impl IntoIterator<Item = (String, &'static str)>,
-        collector: Option<&Collector>,
+        settings: &TelemetrySettings,
         source: Arc<dyn Source>,
     ) -> Result<(Self, Option<Exporter>), String> {
-        let metrics = Arc::new(Metrics::new(routes));
-        let (traces, exporter) = match collector {
+        let metrics = Arc::new(Metrics::new(routes, settings));
+        let (traces, exporter) = match &settings.collector {
             None => (None, None),
             Some(collector) => {
                 let (traces, exporter) = traces::traces(collector, &metrics, &log)?;
@@ -97,7 +114,7 @@ impl Telemetry {
             log,
             metrics,
             started_at: SystemTime::now(),
-            figures: FigureCollector::default(),
+            figures: FigureCollector::new(settings.objective_within),
             traces,
             trouble: Mutex::default(),
             stopped: watch::Sender::default(),

@@ -38,10 +38,14 @@ pub enum Kind {
     Time(Span, Span),
     /// A whole number within bounds.
     Number(i64, i64),
+    /// A share within bounds, in parts per 100,000.
+    Share(u32, u32),
     /// Yes or no.
     Truth,
     /// One of these.
     Choice(&'static [&'static str]),
+    /// Any of these.
+    Choices(&'static [&'static str]),
     /// Networks.
     Networks,
     /// Addresses.
@@ -56,10 +60,13 @@ const fn field(path: &'static str, kind: Kind) -> Field {
     Field { path, kind }
 }
 
+/// How many parts of [`Kind::Share`] are the whole.
+const SHARE_PARTS: f64 = 100_000.0;
+
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 41] = [
+pub const FIELDS: [Field; 46] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -97,10 +104,15 @@ pub const FIELDS: [Field; 41] = [
     field("retention.alerts", Kind::Time(Span::from_hours(1), DAYS_3650)),
     field("retention.idempotency", Kind::Time(Span::from_mins(1), Span::from_days(30))),
     field("retention.prune_every", Kind::Time(Span::from_secs(1), Span::from_days(1))),
+    field("objective.within", Kind::Time(Span::from_secs(1), Span::from_days(1))),
+    field("objective.share", Kind::Share(50_000, 99_999)),
+    field("objective.period", Kind::Time(Span::from_days(1), Span::from_days(40))),
     field("log.format", Kind::Choice(&["auto", "text", "json"])),
     field("log.level", Kind::Choice(&["debug", "info", "warn", "error"])),
     field("telemetry.otlp_url", Kind::Url),
     field("telemetry.otlp_headers", Kind::SecretHeaders),
+    field("telemetry.labels", Kind::Choices(&["tenant", "endpoint", "event_type"])),
+    field("telemetry.label_values_max", Kind::Number(1, 100_000)),
 ];
 
 impl Field {
@@ -122,7 +134,8 @@ impl Kind {
         match self {
             Kind::Number(..) => text.parse().map_or_else(|_| as_it_is(), Value::Integer),
             Kind::Truth => text.parse().map_or_else(|_| as_it_is(), Value::Boolean),
-            Kind::Networks | Kind::Addresses => {
+            Kind::Share(..) => text.parse().map_or_else(|_| as_it_is(), Value::Float),
+            Kind::Networks | Kind::Addresses | Kind::Choices(_) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
             }
@@ -134,7 +147,13 @@ impl Kind {
     pub(super) fn allows(self, value: &Value) -> bool {
         match (self, value) {
             (Kind::Number(min, max), Value::Integer(number)) => (min..=max).contains(number),
+            (Kind::Share(min, max), Value::Float(share)) => {
+                (f64::from(min)..=f64::from(max)).contains(&(share * SHARE_PARTS))
+            }
             (Kind::Truth, Value::Boolean(_)) => true,
+            (Kind::Choices(names), Value::Array(chosen)) => {
+                chosen.iter().all(|name| name.as_str().is_some_and(|name| names.contains(&name)))
+            }
             (Kind::Networks, Value::Array(networks)) => networks.iter().all(is_network),
             (Kind::Addresses, Value::Array(addresses)) => addresses.iter().all(is_ip_address),
             (kind, Value::String(text)) => kind.allows_text(text),
@@ -153,7 +172,12 @@ impl Kind {
             Kind::Time(min, max) => text.parse().is_ok_and(|span| (min..=max).contains(&span)),
             Kind::Choice(names) => names.contains(&text),
             Kind::SecretHeaders => text.parse::<OtlpHeaders>().is_ok(),
-            Kind::Number(..) | Kind::Truth | Kind::Networks | Kind::Addresses => false,
+            Kind::Number(..)
+            | Kind::Share(..)
+            | Kind::Truth
+            | Kind::Networks
+            | Kind::Addresses
+            | Kind::Choices(_) => false,
         }
     }
 }
@@ -194,6 +218,11 @@ fn is_token(text: &str) -> bool {
     (TOKEN_LEN_MIN..=TOKEN_LEN_MAX).contains(&text.len()) && text.bytes().all(allowed)
 }
 
+fn quoted(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    quoted.join(", ")
+}
+
 /// What is allowed, in words.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,10 +241,12 @@ impl fmt::Display for Kind {
             Kind::Time(min, max) => write!(f, "a length of time from {min} to {max}"),
             Kind::Number(min, max) => write!(f, "a whole number from {min} to {max}"),
             Kind::Truth => f.write_str("true or false"),
-            Kind::Choice(names) => {
-                let quoted: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
-                write!(f, "one of {}", quoted.join(", "))
+            Kind::Share(min, max) => {
+                let share = |parts: &u32| f64::from(*parts) / SHARE_PARTS;
+                write!(f, "a share from {} to {}", share(min), share(max))
             }
+            Kind::Choice(names) => write!(f, "one of {}", quoted(names)),
+            Kind::Choices(names) => write!(f, "a list of any of {}", quoted(names)),
             Kind::SecretHeaders => {
                 f.write_str("headers such as \"authorization=Bearer%20TOKEN,x-team=orders\"")
             }
@@ -260,7 +291,13 @@ mod tests {
             ("limits.request_timeout", "1s", "999ms"),
             ("retention.closed", "3650d", "3651d"),
             ("retention.lanes", "1h", "59m"),
+            ("objective.within", "10m", "25h"),
+            ("objective.share", "0.99999", "1.0"),
+            ("objective.share", "0.5", "99.9"),
+            ("objective.period", "40d", "41d"),
             ("log.level", "warn", "loud"),
+            ("telemetry.labels", "tenant, event_type", "tenant, key"),
+            ("telemetry.label_values_max", "100000", "0"),
             ("telemetry.otlp_headers", "authorization=Bearer%20abc", "authorization"),
         ] {
             assert!(allows(path, good), "{path} = {good}");

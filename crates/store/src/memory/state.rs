@@ -13,7 +13,7 @@ use railpost_wire::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::backend::codes::{STATE_CODES, StateCode};
+use crate::backend::codes::{DEAD, HELD, STATE_CODES, StateCode};
 use crate::backend::delivery_ids::DeliveryIds;
 use crate::backend::fanout::Subscriber;
 use crate::figures::Bucket;
@@ -336,7 +336,7 @@ impl State {
     pub(crate) fn backlog(&mut self, tenant: &TenantId) -> u64 {
         let subscribers = self.subscribers(tenant);
         let counts = subscribers.iter().filter_map(|subscriber| self.counts.get(&subscriber.id));
-        counts.map(|counts| Counts::by_state_code(counts, None).open()).sum()
+        counts.map(|counts| Counts::by_state_code(counts, None, None).open()).sum()
     }
 
     /// Looks at the head of each open lane for the oldest: what follows it is younger.
@@ -345,7 +345,19 @@ impl State {
         let heads = self.lanes_of(endpoint, None).filter_map(|(_, window)| window.values().next());
         let unkeyed = self.open_unkeyed.get(&endpoint).and_then(BTreeSet::first);
         let oldest = heads.chain(unkeyed).min();
-        Counts::by_state_code(counts, oldest.map(|id| Timestamp::from_millis(id.unix_ms())))
+        let made_at = |id: &DeliveryId| Timestamp::from_millis(id.unix_ms());
+        let dead = self.oldest_dead(endpoint, counts);
+        Counts::by_state_code(counts, oldest.map(made_at), dead.as_ref().map(made_at))
+    }
+
+    /// Looks at deliveries by age, and only if one of them is dead.
+    fn oldest_dead(&self, endpoint: EndpointId, counts: &[u64; STATE_CODES]) -> Option<DeliveryId> {
+        let is_dead = |row: &DeliveryRow| {
+            row.endpoint == endpoint && matches!(row.state, DeliveryState::Dead { .. })
+        };
+        let any = counts[HELD as usize] + counts[DEAD as usize] > 0;
+        let mut rows = self.rows.deliveries.iter().filter(|_| any);
+        rows.find(|(_, row)| is_dead(row)).map(|(id, _)| *id)
     }
 
     /// The endpoints that may want a tenant's events.
