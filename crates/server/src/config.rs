@@ -88,6 +88,10 @@ pub struct ServerConfig {
     pub tls_key: String,
     /// Networks of proxies that are believed when they say for whom they ask.
     pub trusted_proxies: Vec<String>,
+    /// What this server is called in notices; empty for the host of its public URL.
+    pub instance: String,
+    /// Where the runbooks are that notices link to; empty for no links.
+    pub runbook_url: String,
     /// Networks whose clients may use the API; none for all.
     pub allow_api: Vec<String>,
     /// Networks whose clients may use the dashboard; none for all.
@@ -109,6 +113,8 @@ impl Default for ServerConfig {
             tls_certificate: String::new(),
             tls_key: String::new(),
             trusted_proxies: Vec::new(),
+            instance: String::new(),
+            runbook_url: String::new(),
             allow_api: Vec::new(),
             allow_dashboard: Vec::new(),
             allow_metrics: Vec::new(),

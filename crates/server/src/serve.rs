@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use railpost_alerts::{AlertSettings, NoticeContext};
 use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
@@ -112,7 +113,8 @@ impl Server {
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
-        let sections = notices::resolve(&config.notices).map_err(StartError)?;
+        let sections =
+            notices::resolve(&config.notices, &AlertSettings::default()).map_err(StartError)?;
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
@@ -168,7 +170,7 @@ impl Server {
         opened.warnings.extend(left_behind);
         let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
         opened.warnings.extend(told);
-        let notices = Arc::new(Notices::new(app.clone(), managed, &url));
+        let notices = Arc::new(Notices::new(app.clone(), managed, notice_context(&config, &url)));
         outbox.start(&app, &url);
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
@@ -291,6 +293,17 @@ fn public_url(config: &Config, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         url => url.trim_end_matches('/').to_owned(),
     }
+}
+
+/// What notices say of this server.
+fn notice_context(config: &Config, url: &str) -> NoticeContext {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next();
+    let instance = match config.server.instance.as_str() {
+        "" => host.unwrap_or_default().to_owned(),
+        name => name.to_owned(),
+    };
+    let runbook_url = config.server.runbook_url.clone();
+    NoticeContext { instance, public_url: url.to_owned(), runbook_url }
 }
 
 /// The collector that spans go to, if there is one.

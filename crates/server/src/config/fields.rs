@@ -75,6 +75,8 @@ pub const FIELDS: &[Field] = &[
     field("server.tls_certificate", Kind::Text),
     field("server.tls_key", Kind::Text),
     field("server.trusted_proxies", Kind::Networks),
+    field("server.instance", Kind::Text),
+    field("server.runbook_url", Kind::Url),
     field("server.allow_api", Kind::Networks),
     field("server.allow_dashboard", Kind::Networks),
     field("server.allow_metrics", Kind::Networks),
