@@ -80,3 +80,22 @@ mod tests {
         assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
     }
 }
+
+// Of alerts.
+
+/// How long after the engine told something alerts are looked at: what happens within a moment is looked at
+/// together.
+pub const ALERTS_NOTICE_DELAY: Span = Span::from_millis(250);
+
+/// How often what is open and dead is counted for alerts: with a million open deliveries it takes the store some
+/// ten milliseconds.
+pub const ALERTS_COUNTS_EVERY: Span = Span::from_secs(15);
+
+/// How often figures by the hour, and those of each tenant, are read for alerts.
+pub const ALERTS_FIGURES_EVERY: Span = Span::from_mins(1);
+
+/// Most held lanes that the engine lists at a look. What is above is counted.
+pub const ALERTS_HELD_LANES_MAX: usize = 10_000;
+
+/// Most endpoints that are asked for their oldest open delivery at a look.
+pub const ALERTS_OLDEST_LOOKUPS_MAX: usize = 100;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use railpost_alerts::BurnWindows;
+use railpost_alerts::limits::{BURN_WINDOWS_MAX, WINDOW_MAX};
 use railpost_api::KEY_PREFIX;
 use railpost_api::limits::{API_KEY_CHOSEN_LEN_MIN, API_KEY_LEN_MAX};
 use railpost_dispatch::NamedNetwork;
@@ -46,6 +48,8 @@ pub enum Kind {
     Choices(&'static [&'static str]),
     /// Networks.
     Networks,
+    /// Pairs of windows of a burn-rate rule.
+    BurnWindows,
     /// Headers of requests to a collector; their values are secret.
     SecretHeaders,
 }
@@ -58,9 +62,12 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const SHARE_PARTS: f64 = 100_000.0;
 
 const DAYS_3650: Span = Span::from_days(3650);
+const MINUTE: Span = Span::from_mins(1);
+const SEVERITIES: [&str; 4] = ["info", "warning", "error", "critical"];
+const TENANTS: [&str; 2] = ["together", "each"];
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 40] = [
+pub const FIELDS: [Field; 101] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -95,6 +102,67 @@ pub const FIELDS: [Field; 40] = [
     field("objective.within", Kind::Time(Span::from_secs(1), Span::from_days(1))),
     field("objective.share", Kind::Share(50_000, 99_999)),
     field("objective.period", Kind::Time(Span::from_days(1), Span::from_days(40))),
+    field("alerts.look_every", Kind::Time(Span::from_secs(1), MINUTE)),
+    field("alerts.resolve_after", Kind::Time(Span::ZERO, Span::from_hours(1))),
+    field("alerts.retries_exhausted.enabled", Kind::Truth),
+    field("alerts.retries_exhausted.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.retries_exhausted.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.retries_exhausted.percent", Kind::Number(1, 100)),
+    field("alerts.retries_exhausted.window", Kind::Time(MINUTE, Span::from_hours(6))),
+    field("alerts.retries_exhausted.dispatched_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.dead_letters.enabled", Kind::Truth),
+    field("alerts.dead_letters.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.dead_letters.count", Kind::Number(0, 1_000_000_000)),
+    field("alerts.slow_attempts.enabled", Kind::Truth),
+    field("alerts.slow_attempts.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.slow_attempts.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.slow_attempts.p95", Kind::Time(Span::from_millis(1), Span::from_mins(10))),
+    field("alerts.slow_attempts.interval", Kind::Time(MINUTE, Span::from_mins(30))),
+    field("alerts.slow_attempts.intervals", Kind::Number(1, 12)),
+    field("alerts.slow_attempts.attempts_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.slo_burn_fast.enabled", Kind::Truth),
+    field("alerts.slo_burn_fast.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.slo_burn_fast.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.slo_burn_fast.windows", Kind::BurnWindows),
+    field("alerts.slo_burn_fast.judged_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.slo_burn_slow.enabled", Kind::Truth),
+    field("alerts.slo_burn_slow.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.slo_burn_slow.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.slo_burn_slow.windows", Kind::BurnWindows),
+    field("alerts.slo_burn_slow.judged_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.oldest_open.enabled", Kind::Truth),
+    field("alerts.oldest_open.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.oldest_open.age", Kind::Time(MINUTE, WINDOW_MAX)),
+    field("alerts.breakers_open.enabled", Kind::Truth),
+    field("alerts.breakers_open.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.breakers_open.count", Kind::Number(1, 1_000_000)),
+    field("alerts.store_trouble.enabled", Kind::Truth),
+    field("alerts.store_trouble.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.store_trouble.after", Kind::Time(Span::ZERO, Span::from_hours(1))),
+    field("alerts.disk.enabled", Kind::Truth),
+    field("alerts.disk.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.disk.free_percent", Kind::Number(0, 99)),
+    field("alerts.disk.free_bytes", Kind::Number(0, i64::MAX)),
+    field("alerts.breaker_open.enabled", Kind::Truth),
+    field("alerts.breaker_open.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.endpoint_failing.enabled", Kind::Truth),
+    field("alerts.endpoint_failing.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.endpoint_failing.after", Kind::Time(Span::ZERO, WINDOW_MAX)),
+    field("alerts.switch_off_soon.enabled", Kind::Truth),
+    field("alerts.switch_off_soon.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.switch_off_soon.ahead", Kind::Time(MINUTE, WINDOW_MAX)),
+    field("alerts.endpoint_off.enabled", Kind::Truth),
+    field("alerts.endpoint_off.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.endpoint_blocked.enabled", Kind::Truth),
+    field("alerts.endpoint_blocked.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.lane_held.enabled", Kind::Truth),
+    field("alerts.lane_held.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.source_trouble.enabled", Kind::Truth),
+    field("alerts.source_trouble.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.source_trouble.after", Kind::Time(Span::ZERO, Span::from_hours(1))),
+    field("alerts.secret_expiring.enabled", Kind::Truth),
+    field("alerts.secret_expiring.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.secret_expiring.ahead", Kind::Time(MINUTE, WINDOW_MAX)),
     field("log.format", Kind::Choice(&["auto", "text", "json"])),
     field("log.level", Kind::Choice(&["debug", "info", "warn", "error"])),
     field("telemetry.otlp_url", Kind::Url),
@@ -143,6 +211,9 @@ impl Kind {
                 chosen.iter().all(|name| name.as_str().is_some_and(|name| names.contains(&name)))
             }
             (Kind::Networks, Value::Array(networks)) => networks.iter().all(is_network),
+            (Kind::BurnWindows, Value::Array(pairs)) => {
+                (1..=BURN_WINDOWS_MAX).contains(&pairs.len()) && pairs.iter().all(is_burn_windows)
+            }
             (kind, Value::String(text)) => kind.allows_text(text),
             _ => false,
         }
@@ -162,6 +233,7 @@ impl Kind {
             | Kind::Share(..)
             | Kind::Truth
             | Kind::Networks
+            | Kind::BurnWindows
             | Kind::Choices(_) => false,
         }
     }
@@ -191,6 +263,10 @@ fn is_admin_key(text: &str) -> bool {
 
 fn is_network(value: &Value) -> bool {
     value.as_str().is_some_and(|text| NamedNetwork::new("network", text).is_ok())
+}
+
+fn is_burn_windows(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.parse::<BurnWindows>().is_ok())
 }
 
 fn quoted(names: &[&str]) -> String {
@@ -226,6 +302,11 @@ impl fmt::Display for Kind {
                 f.write_str("headers such as \"authorization=Bearer%20TOKEN,x-team=orders\"")
             }
             Kind::Networks => f.write_str("a list of networks, such as [\"10.1.0.0/16\"]"),
+            Kind::BurnWindows => write!(
+                f,
+                "a list of 1 to {BURN_WINDOWS_MAX} pairs of windows from 1m to {WINDOW_MAX}, each with a factor, such as \
+                 [\"1h 5m 14.4\"]"
+            ),
         }
     }
 }
@@ -257,6 +338,10 @@ mod tests {
             ("delivery.https_only", "true", "yes"),
             ("limits.body_bytes_max", "67108864", "67108865"),
             ("limits.request_timeout", "1s", "999ms"),
+            ("alerts.look_every", "1s", "61s"),
+            ("alerts.disk.free_percent", "99", "100"),
+            ("alerts.slo_burn_fast.windows", "1h 5m 14.4,6h 30m 6", "5m 1h 14.4"),
+            ("alerts.lane_held.severity", "critical", "fatal"),
             ("retention.closed", "3650d", "3651d"),
             ("retention.lanes", "1h", "59m"),
             ("objective.within", "10m", "25h"),
