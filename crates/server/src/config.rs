@@ -20,6 +20,7 @@ pub use show::{DEFAULT_TOML, show};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use railpost_alerts::AlertSettings;
 use railpost_api::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 use railpost_engine::Span;
 use railpost_relay::SourceSection;
@@ -43,6 +44,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// What deliveries are judged by.
     pub objective: ObjectiveConfig,
+    /// Rules that alert.
+    pub alerts: AlertSettings,
     /// Log lines.
     pub log: LogConfig,
     /// Traces, and the labels of metrics.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 use railpost_alerts::{
     Notice, NoticeContext, NoticeStatus, dedup_key, notice, notice_key, notice_type,
@@ -17,6 +18,8 @@ use railpost_wire::limits::KEY_LEN_MAX;
 use railpost_wire::{ContentType, EventId, Key, TenantId};
 use serde_json::json;
 use tokio::sync::Mutex;
+
+use crate::alerts::Publish;
 
 use super::managed::{ManagedEndpoint, reserved_tenant};
 use super::types::{REPLAY_FINISHED, SCHEMA_VERSION};
@@ -38,27 +41,6 @@ impl Notices {
         context: NoticeContext,
     ) -> Self {
         Self { app, endpoints, context, sent_directly: Mutex::default() }
-    }
-
-    /// Publishes that an alert fired, or that it was resolved: to the reserved tenant and, if it concerns one, to its
-    /// tenant. Every byte comes from the record, so the same notice again is a duplicate, which changes nothing.
-    pub(crate) async fn publish_alert(
-        &self,
-        alert: &Alert,
-        status: NoticeStatus,
-    ) -> Result<(), StoreError> {
-        let Some(notice) = notice(alert, status, &self.context) else { return Ok(()) };
-        let Some(event) = alert_event(alert, &notice) else { return Ok(()) };
-        self.accept(reserved_tenant(), event).await?;
-        let Some(tenant) = alert.tenant.clone().filter(|tenant| !is_reserved_tenant(tenant)) else {
-            return Ok(());
-        };
-        // Where to look is the operator's.
-        let notice = Notice { links: Vec::new(), ..notice };
-        match alert_event(alert, &notice) {
-            Some(event) => self.accept(tenant, event).await,
-            None => Ok(()),
-        }
     }
 
     /// Publishes that a replay has ended. A dry run changes nothing, and nobody needs to hear of a replay of notices.
@@ -100,20 +82,6 @@ impl Notices {
         }
     }
 
-    /// Sends the notice of an alert straight to the endpoints of the file that want it, once each: what cannot be
-    /// stored cannot wait in a lane. Failures are logged.
-    pub(crate) async fn send_directly(&self, alert: &Alert, status: NoticeStatus) {
-        let notice = notice(alert, status, &self.context);
-        let Some(event) = notice.and_then(|notice| alert_event(alert, &notice)) else { return };
-        let last = self.sent_directly.lock().await.replace(event.id.clone());
-        if last.as_ref() == Some(&event.id) {
-            return;
-        }
-        let wanting = |endpoint: &&ManagedEndpoint| wants(&endpoint.filters, &event.event_type);
-        let sending = self.endpoints.iter().filter(wanting);
-        join_all(sending.map(|endpoint| self.send_to(endpoint, &event))).await;
-    }
-
     async fn send_to(&self, endpoint: &ManagedEndpoint, event: &Event) {
         let probe =
             Probe { endpoint: endpoint.id, tenant: reserved_tenant(), event: event.clone() };
@@ -131,6 +99,40 @@ impl Notices {
             ("result", Value::Text(&result)),
         ];
         self.app.telemetry.log.line(Level::Warn, "notice_sent_directly", &fields);
+    }
+}
+
+#[async_trait]
+impl Publish for Notices {
+    /// Publishes that an alert fired, or that it was resolved: to the reserved tenant and, if it concerns one, to its
+    /// tenant. Every byte comes from the record, so the same notice again is a duplicate, which changes nothing.
+    async fn publish(&self, alert: &Alert, status: NoticeStatus) -> Result<(), StoreError> {
+        let Some(notice) = notice(alert, status, &self.context) else { return Ok(()) };
+        let Some(event) = alert_event(alert, &notice) else { return Ok(()) };
+        self.accept(reserved_tenant(), event).await?;
+        let Some(tenant) = alert.tenant.clone().filter(|tenant| !is_reserved_tenant(tenant)) else {
+            return Ok(());
+        };
+        // Where to look is the operator's.
+        let notice = Notice { links: Vec::new(), ..notice };
+        match alert_event(alert, &notice) {
+            Some(event) => self.accept(tenant, event).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends the notice of an alert straight to the endpoints of the file that want it, once each: what cannot be
+    /// stored cannot wait in a lane. Failures are logged.
+    async fn send_directly(&self, alert: &Alert, status: NoticeStatus) {
+        let notice = notice(alert, status, &self.context);
+        let Some(event) = notice.and_then(|notice| alert_event(alert, &notice)) else { return };
+        let last = self.sent_directly.lock().await.replace(event.id.clone());
+        if last.as_ref() == Some(&event.id) {
+            return;
+        }
+        let wanting = |endpoint: &&ManagedEndpoint| wants(&endpoint.filters, &event.event_type);
+        let sending = self.endpoints.iter().filter(wanting);
+        join_all(sending.map(|endpoint| self.send_to(endpoint, &event))).await;
     }
 }
 
