@@ -368,3 +368,24 @@ fn a_notice_endpoint_that_fails_breeds_no_notice() {
     assert_eq!(ids(&events).len(), 1, "{events}");
     assert_eq!(events["items"][0]["type"], "railpost.breaker.opened");
 }
+
+#[test]
+fn store_trouble_pages_past_the_lanes_once_and_through_them_when_the_store_is_back() {
+    let pager = Receiver::new();
+    let settings = format!("envelope = \"pagerduty\"\nrouting_key = \"{ROUTING_KEY}\"");
+    let alerts = "[alerts.store_trouble]\nafter = \"0s\"\n[alerts.disk]\nenabled = false\n";
+    let sections = section("oncall", &pager, &settings);
+    let (world, store) = crate::faults::flaky_world_with(config(&format!("{alerts}{sections}")));
+    world.wait_for(world.server().look_for_alerts());
+    store.set_down(true);
+    for _ in 0..3 {
+        world.wait_for(world.server().look_for_alerts());
+    }
+    let direct = body(&pager.next());
+    check_pagerduty(&direct);
+    assert_eq!(direct["payload"]["class"], "store_trouble");
+    assert!(pager.arrived().is_empty());
+    store.set_down(false);
+    world.wait_for(world.server().look_for_alerts());
+    assert_eq!(body(&pager.next()), direct);
+}
