@@ -38,6 +38,7 @@ mod attempts;
 mod lanes;
 mod dead_letters;
 mod replay;
+mod report;
 mod keys;
 mod audit;
 pub mod outbox;
@@ -82,6 +83,8 @@ pub enum Command {
     /// Send again, skip or discard many deliveries, as a job
     #[command(alias = "replays")]
     Replay(replay::Arguments),
+    /// How the objective was met in a period, with incidents and each endpoint
+    Report(report::Arguments),
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Action),
@@ -136,6 +139,7 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::Lanes(action) => lanes::run(action, &session()?),
         Command::DeadLetters(action) => dead_letters::run(action, &session()?),
         Command::Replay(arguments) => replay::run(arguments, &session()?),
+        Command::Report(arguments) => report::run(&arguments, &session()?),
         Command::Audit(action) => audit::run(action, &session()?),
         Command::Tenants(action) => tenants::run(action, &session()?),
         Command::EventTypes(action) => event_types::run(action, &session()?),

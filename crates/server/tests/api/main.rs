@@ -45,6 +45,8 @@ mod limits;
 mod networks;
 mod notices;
 mod figures;
+mod report;
+mod objective;
 mod secrets;
 mod tenants;
 mod removal;
