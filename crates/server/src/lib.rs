@@ -17,8 +17,10 @@ pub mod serve;
 pub mod demo;
 pub mod cli;
 
+mod alerts;
 mod data_dir;
 mod loopback;
+mod notices;
 mod objective;
 mod outbox;
 mod replays;

@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use railpost_alerts::NoticeContext;
 use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
@@ -31,9 +32,11 @@ use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry, TelemetrySetting
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::alerts::{AlertWatch, AlertWatchParts};
 use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::notices::{self, Notices};
 use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
@@ -61,10 +64,11 @@ pub struct Server {
     /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
     outbox: Arc<OutboxRelay>,
+    alerts: Arc<AlertWatch>,
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 5],
+    upkeep: [JoinHandle<()>; 6],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -124,6 +128,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
+        let sections = notices::resolve(&config.notices, &config.alerts).map_err(StartError)?;
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
         let loopback = Arc::new(loopback);
@@ -176,7 +181,18 @@ impl Server {
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
         let left_behind = outbox.warnings(&app).await.map_err(|error| failed("store", error))?;
         opened.warnings.extend(left_behind);
+        let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
+        opened.warnings.extend(told);
+        let notices = Arc::new(Notices::new(app.clone(), managed, notice_context(&config, &url)));
         outbox.start(&app, &url);
+        let alerts = Arc::new(AlertWatch::new(AlertWatchParts {
+            app: app.clone(),
+            settings: config.alerts.clone(),
+            on_time_share: config.objective.share,
+            data_dir: config.server.data_dir.clone(),
+            outbox: outbox.clone(),
+            publish: notices.clone(),
+        }));
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
         let upkeep = [
@@ -184,11 +200,12 @@ impl Server {
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
+            tokio::spawn(alerts.clone().run(stopping.clone())),
             tokio::spawn(objective::judge_regularly(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;
-        let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
+        let replaying = tokio::spawn(replays::run(app.clone(), notices.clone(), stopping.clone()));
         let served =
             RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback, admission);
         let served = Arc::new(served);
@@ -204,6 +221,7 @@ impl Server {
             stop,
             last,
             outbox,
+            alerts,
             listening,
             replaying,
             dispatching,
@@ -253,6 +271,11 @@ impl Server {
         &self.dashboard
     }
 
+    /// Looks for alerts once, beside the regular looks.
+    pub async fn look_for_alerts(&self) {
+        self.alerts.look().await;
+    }
+
     /// What its requests have at hand.
     pub fn app(&self) -> &Arc<App> {
         &self.app
@@ -299,6 +322,17 @@ fn public_url(config: &Config, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         url => url.trim_end_matches('/').to_owned(),
     }
+}
+
+/// What notices say of this server.
+fn notice_context(config: &Config, url: &str) -> NoticeContext {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next();
+    let instance = match config.server.instance.as_str() {
+        "" => host.unwrap_or_default().to_owned(),
+        name => name.to_owned(),
+    };
+    let runbook_url = config.server.runbook_url.clone();
+    NoticeContext { instance, public_url: url.to_owned(), runbook_url }
 }
 
 /// The collector that spans go to, if there is one.

@@ -43,6 +43,7 @@ mod thin;
 mod idempotency;
 mod limits;
 mod networks;
+mod notices;
 mod figures;
 mod report;
 mod objective;

@@ -13,6 +13,7 @@ mod deployed;
 mod erasing;
 mod errors;
 mod loopback;
+mod notices;
 mod outbox;
 mod pooler;
 mod postgres;
