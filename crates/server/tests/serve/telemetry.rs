@@ -26,7 +26,7 @@ fn start(folder: &std::path::Path, set: &[(&str, &str)]) -> (Running, Receiver) 
 }
 
 /// An event that fails, is retried and arrives; then one that is refused for good.
-fn eventful(server: &mut Running, receiver: &Receiver) -> Vec<Value> {
+pub(crate) fn eventful(server: &mut Running, receiver: &Receiver) -> Vec<Value> {
     let event = |id: &str| {
         json!({"id": id, "type": "order.paid", "key": "customer-jane-doe",
             "payload": {"text": "the payload nobody may see"},
