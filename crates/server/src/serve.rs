@@ -100,14 +100,15 @@ impl Server {
     }
 
     /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
+    /// Both have their time and randomness from `source`.
     pub async fn start_on(
+        source: Arc<dyn Source>,
         store: Arc<dyn Store>,
         master: [u8; 32],
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
         Self::start_at(listener, (master, store), (source, config, log)).await
     }
 

@@ -49,3 +49,4 @@ mod removal;
 mod erasing;
 mod maintenance;
 mod faults;
+mod alerts;

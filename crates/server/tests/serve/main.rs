@@ -7,6 +7,7 @@ mod receiver;
 mod seeded;
 
 mod admin_key;
+mod alerts;
 mod configuration;
 mod erasing;
 mod errors;
