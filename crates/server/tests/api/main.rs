@@ -49,4 +49,4 @@ mod removal;
 mod erasing;
 mod maintenance;
 mod faults;
-mod alerts;
+mod alert_rules;
