@@ -91,24 +91,23 @@ fn failed(what: &str, error: impl fmt::Display) -> StartError {
 impl Server {
     /// Starts a server. When this answers, it accepts requests.
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        Self::start_with(Arc::new(SystemSource), config, log).await
+    }
+
+    /// Starts a server that has its time and its randomness from `source`.
+    pub async fn start_with(
+        source: Arc<dyn Source>,
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
         Self::start_at(source, listener, opened, config, log).await
     }
 
     /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
+    /// Both have their time and randomness from `source`.
     pub async fn start_on(
-        store: Arc<dyn Store>,
-        master: [u8; 32],
-        config: Config,
-        log: Log,
-    ) -> Result<Self, StartError> {
-        Self::start_with(Arc::new(SystemSource), store, master, config, log).await
-    }
-
-    /// The same with this clock and this randomness: those of the store.
-    pub async fn start_with(
         source: Arc<dyn Source>,
         store: Arc<dyn Store>,
         master: [u8; 32],

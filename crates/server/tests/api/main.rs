@@ -53,3 +53,4 @@ mod removal;
 mod erasing;
 mod maintenance;
 mod faults;
+mod alert_rules;

@@ -49,7 +49,7 @@ fn start(clock: &Arc<ClockAhead>, mut config: Config) -> World {
     let setup = Setup { source: clock.clone(), master_key: MasterKey::new(&MASTER) };
     let store = Arc::new(MemoryStore::new(setup));
     let (runtime, log) = (Runtime::new().unwrap(), Log::new(Level::Error, std::io::sink()));
-    let server = Server::start_with(clock.clone(), store, MASTER, config, log);
+    let server = Server::start_on(clock.clone(), store, MASTER, config, log);
     let server = runtime.block_on(server).unwrap();
     World::of(runtime, server, None)
 }

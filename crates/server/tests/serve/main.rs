@@ -8,6 +8,7 @@ mod receiver;
 mod seeded;
 
 mod admin_key;
+mod alerts;
 mod configuration;
 mod deployed;
 mod erasing;
