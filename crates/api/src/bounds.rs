@@ -56,6 +56,11 @@ pub(super) fn optional_pem(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The body of an envelope, or nothing.
+pub(super) fn template(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "null"], "maxLength": railpost_wire::limits::TEMPLATE_LEN_MAX })
+}
+
 /// How long one attempt may take.
 pub(super) fn timeout(_: &mut SchemaGenerator) -> Schema {
     let max = railpost_dispatch::limits::TIMEOUT_MAX.as_secs();

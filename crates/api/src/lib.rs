@@ -68,6 +68,8 @@ pub use body::read as read_body;
 pub use call::{AuditAction, note};
 pub use client_address::{ClientAddress, TrustedProxies, is_proxied};
 pub use commands::command_delivery;
+pub use endpoints::check_endpoint;
+pub use event_types::reserved_type;
 pub use key_ring::{KeyRing, is_valid};
 pub use keys::{CONFIGURED_KEY_NAME, generate};
 pub use openapi::{openapi, openapi_text};

@@ -80,6 +80,7 @@ checks! { $
         the_attributes_of_a_cloudevent_reach_the_attempt
         each_event_goes_to_the_endpoints_that_want_its_type
         a_test_event_goes_where_it_is_told_and_nowhere_else
+        a_notice_goes_to_endpoints_that_name_notices_and_to_no_other
         an_event_that_nobody_wants_is_kept
         another_tenants_endpoints_get_nothing
         a_switched_off_endpoint_keeps_its_backlog

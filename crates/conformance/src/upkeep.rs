@@ -396,7 +396,7 @@ pub(super) async fn a_backup_never_overwrites_a_file(world: World) {
 pub(super) async fn no_secret_can_be_read_in_a_backup(world: World) {
     let id = railpost_wire::EndpointId::from_u128(world.unique());
     let headers = [("authorization".to_owned(), "Bearer hush-hush-token".to_owned())].into();
-    let private = EndpointPrivate { headers, client_identity: None };
+    let private = EndpointPrivate { headers, ..EndpointPrivate::default() };
     let settings = EndpointSettings::all_events("https://example.com/findable");
     let new = NewEndpoint { id, tenant: world.tenant.clone(), settings, private };
     let secret = Secret::from_bytes(b"this secret is thirty-two bytes!").unwrap();

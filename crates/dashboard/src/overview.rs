@@ -24,8 +24,11 @@ pub(super) async fn start(visit: PageVisit) -> PageResult {
     if let Some(tenant) = &visit.session.key.tenant {
         return Ok(Reply::Goto(format!("/dashboard/t/{tenant}")));
     }
-    let tenants = visit.call(Method::GET, "/v1/tenants?limit=2", None).await?;
-    match items(&tenants) {
+    // The reserved tenant has no users.
+    let tenants = visit.call(Method::GET, "/v1/tenants?limit=3", None).await?;
+    let tenants: Vec<_> =
+        items(&tenants).iter().filter(|tenant| tenant["reserved"] != true).collect();
+    match tenants[..] {
         [only] => Ok(Reply::Goto(format!("/dashboard/t/{}", text(only, "id")))),
         _ => Ok(Reply::Goto("/dashboard/all".to_owned())),
     }

@@ -5,12 +5,15 @@
 mod fields;
 mod kubernetes;
 mod load;
+mod notices;
 mod outbox;
+mod sections;
 mod show;
 
 pub(crate) use fields::is_postgres_url;
 pub use fields::{FIELDS, Field, Kind};
 pub use load::{ConfigError, ConfigErrors, ConfigInputs, LoadedConfig, ValueSource};
+pub use notices::NoticeSection;
 pub(crate) use show::show_url;
 pub use show::{DEFAULT_TOML, show};
 
@@ -47,6 +50,9 @@ pub struct Config {
     /// Sources that events are relayed from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outbox: Vec<SourceSection>,
+    /// Who is told what people should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeSection>,
 }
 
 impl Config {

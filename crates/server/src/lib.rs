@@ -19,6 +19,7 @@ pub mod cli;
 
 mod data_dir;
 mod loopback;
+mod notices;
 mod outbox;
 mod replays;
 mod upkeep;

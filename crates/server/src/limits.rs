@@ -85,3 +85,18 @@ mod tests {
         assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
     }
 }
+
+/// Sections `[[notices]]`: teams and their tools, not receivers of products.
+pub(crate) const NOTICE_SECTIONS_MAX: usize = 20;
+
+/// Longest name of a section, in bytes: it stands in answers and log lines.
+pub(crate) const NOTICE_NAME_LEN_MAX: usize = 32;
+
+/// Bytes of a file that a section names: a template is the longest.
+pub(crate) const NOTICE_VALUE_LEN_MAX: u64 = 64 * 1024;
+
+/// The longest wait between two attempts of a notice: a page that comes ten minutes late is worth little.
+pub(crate) const NOTICE_RETRY_DELAY_MAX: Span = Span::from_mins(2);
+
+/// How long a notice is tried: after a day somebody knows.
+pub(crate) const NOTICE_TTL: Span = Span::from_hours(24);

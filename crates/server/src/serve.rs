@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::notices::{self, Notices};
 use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::upkeep;
@@ -111,6 +112,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
+        let sections = notices::resolve(&config.notices).map_err(StartError)?;
         let source: Arc<dyn Source> = Arc::new(SystemSource);
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
@@ -164,6 +166,9 @@ impl Server {
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
         let left_behind = outbox.warnings(&app).await.map_err(|error| failed("store", error))?;
         opened.warnings.extend(left_behind);
+        let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
+        opened.warnings.extend(told);
+        let notices = Arc::new(Notices::new(app.clone(), managed, &url));
         outbox.start(&app, &url);
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
@@ -175,7 +180,7 @@ impl Server {
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;
-        let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
+        let replaying = tokio::spawn(replays::run(app.clone(), notices.clone(), stopping.clone()));
         let served =
             RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback, admission);
         let served = Arc::new(served);

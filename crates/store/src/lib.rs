@@ -42,6 +42,7 @@ mod replays;
 mod intake;
 mod ledger;
 mod registry;
+mod reserved;
 mod access;
 mod archive;
 mod finding;
@@ -65,7 +66,7 @@ pub use archive::{
     EventDetails, EventHead, EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StateCounts,
     StoredEvent,
 };
-pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type};
+pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type, wants};
 pub use epoch::{Epoch, Partition};
 pub use error::{Result, StoreError};
 pub use figures::{Figures, FiguresScope, Resolution};
@@ -87,6 +88,7 @@ pub use registry::{
     TenantSettings, TlsVersion, Validation, Write,
 };
 pub use replays::{Replay, ReplayAction, ReplayProgress, ReplayState};
+pub use reserved::{RESERVED_TENANT, is_reserved_tenant, is_reserved_type};
 pub use seal::MasterKey;
 pub use source::{Source, SystemSource};
 pub use sources::{

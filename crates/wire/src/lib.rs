@@ -99,7 +99,7 @@ mod envelope;
 
 pub use attempt::{Attempt, HeaderValues, Received};
 pub use cloudevents::{Content, Source};
-pub use envelope::{Envelope, Event};
+pub use envelope::{BadTemplate, Envelope, EnvelopeSettings, Event, Template};
 #[cfg(feature = "schema")]
 pub use headers::HEADER_NAME_PATTERN;
 pub use headers::{BadHeaderName, Header, HeaderNames};

@@ -209,6 +209,13 @@ fn settings(endpoint: &Value) -> Markup {
                 dt { "URL" } dd { (copyable(text(endpoint, "url"))) }
                 dt { "Event types" } dd { code { (list("types")) } }
                 dt { "Envelope" } dd { (text(endpoint, "envelope")) }
+                @if let Some(section) = endpoint["managed_by"].as_str() {
+                    dt { "Configured in" } dd { code { (section) } " of the configuration file" }
+                }
+                @if endpoint["routing_key_set"] == true { dt { "Routing key" } dd { "set" } }
+                @if let Some(template) = endpoint["template"].as_str() {
+                    dt { "Template" } dd { code { (template) } }
+                }
                 @if let Some(bytes) = endpoint["thin_above"].as_u64() {
                     dt { "Reference above" } dd { (bytes) " bytes" }
                 }

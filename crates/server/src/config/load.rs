@@ -8,7 +8,7 @@ use railpost_relay::SourceSection;
 use toml::{Table, Value};
 
 use super::fields::{FIELDS, Field};
-use super::{Config, kubernetes, outbox, show};
+use super::{Config, NoticeSection, kubernetes, notices, outbox, sections, show};
 
 /// The sources of a configuration, besides the defaults.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +110,7 @@ impl Config {
 struct ConfigLayers {
     values: BTreeMap<&'static str, (Value, ValueSource)>,
     outbox: Vec<SourceSection>,
+    notices: Vec<NoticeSection>,
     ignored: Vec<String>,
     errors: Vec<ConfigError>,
 }
@@ -125,9 +126,18 @@ impl ConfigLayers {
             }
         };
         for (section, value) in table {
-            if section == "outbox" {
-                self.add_outbox(path, text, value);
-                continue;
+            match section.as_str() {
+                outbox::SECTION => {
+                    let read = outbox::read(value);
+                    self.outbox = self.sections(outbox::SECTION, read, path, text);
+                    continue;
+                }
+                notices::SECTION => {
+                    let read = notices::read(value);
+                    self.notices = self.sections(notices::SECTION, read, path, text);
+                    continue;
+                }
+                _ => {}
             }
             let Value::Table(fields) = value else {
                 let line = line_of_key(text, &section, None);
@@ -141,16 +151,23 @@ impl ConfigLayers {
         }
     }
 
-    fn add_outbox(&mut self, path: &Path, text: &str, value: Value) {
-        match outbox::read(value) {
-            Ok(sections) => self.outbox = sections,
-            Err(errors) => {
-                for error in errors {
-                    let line = outbox::line_of(text, error.index, &error.field);
-                    self.refuse(ValueSource::File(path.to_owned(), line), error.problem);
-                }
-            }
+    /// The sections that were read; none if there is something wrong with them.
+    fn sections<T>(
+        &mut self,
+        name: &str,
+        read: Result<Vec<T>, Vec<sections::SectionError>>,
+        path: &Path,
+        text: &str,
+    ) -> Vec<T> {
+        let errors = match read {
+            Ok(sections) => return sections,
+            Err(errors) => errors,
+        };
+        for error in errors {
+            let line = sections::line_of(text, name, error.index, &error.field);
+            self.refuse(ValueSource::File(path.to_owned(), line), error.problem);
         }
+        Vec::new()
     }
 
     fn add_key(&mut self, path: &str, value: Value, source: ValueSource) {
@@ -212,6 +229,7 @@ impl ConfigLayers {
             }
         };
         config.outbox = std::mem::take(&mut self.outbox);
+        config.notices = std::mem::take(&mut self.notices);
         self.check_together(&config);
         if !self.errors.is_empty() {
             return Err(ConfigErrors(self.errors));

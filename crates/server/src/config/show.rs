@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use super::Config;
 use super::fields::{FIELDS, Field, Kind};
-use super::outbox;
+use super::{notices, outbox};
 
 /// The default configuration with a comment on every field.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
@@ -23,7 +23,7 @@ pub fn show(config: &Config) -> String {
         }
         text.push_str(&format!("{name} = {}\n", value(&field, &table[section][name])));
     }
-    text + &outbox::show(&config.outbox)
+    text + &outbox::show(&config.outbox) + &notices::show(&config.notices)
 }
 
 /// A field's value as TOML; what is secret of it as `…`.

@@ -6,6 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use railpost_engine::{Load, Timestamp};
 use railpost_wire::cloudevents::Origin;
+use railpost_wire::limits::{ROUTING_KEY_LEN_MAX, TEMPLATE_LEN_MAX};
 use railpost_wire::{SilenceId, TenantId};
 
 use ring::digest::{Context, SHA256};
@@ -185,6 +186,12 @@ fn endpoint(settings: &EndpointSettings, private: &EndpointPrivate) -> Result<()
     }
     if let Some(bound) = settings.thin_above {
         at_most("thin_above", bound as usize, PAYLOAD_LEN_MAX)?;
+    }
+    if let Some(template) = &settings.template {
+        at_most("template", template.len(), TEMPLATE_LEN_MAX)?;
+    }
+    if let Some(routing_key) = &private.routing_key {
+        printable("routing_key", routing_key, ROUTING_KEY_LEN_MAX)?;
     }
     at_most("headers (entries)", private.headers.len(), HEADERS_MAX)?;
     for (name, value) in &private.headers {
