@@ -39,6 +39,7 @@ mod lanes;
 mod dead_letters;
 mod replay;
 mod keys;
+mod alerts;
 mod audit;
 pub mod outbox;
 pub mod upkeep;
@@ -82,6 +83,9 @@ pub enum Command {
     /// Send again, skip or discard many deliveries, as a job
     #[command(alias = "replays")]
     Replay(replay::Arguments),
+    /// What holds that people should know, who is told of it, silences
+    #[command(subcommand, alias = "alert")]
+    Alerts(alerts::Action),
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Action),
@@ -136,6 +140,7 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::Lanes(action) => lanes::run(action, &session()?),
         Command::DeadLetters(action) => dead_letters::run(action, &session()?),
         Command::Replay(arguments) => replay::run(arguments, &session()?),
+        Command::Alerts(action) => alerts::run(action, &session()?),
         Command::Audit(action) => audit::run(action, &session()?),
         Command::Tenants(action) => tenants::run(action, &session()?),
         Command::EventTypes(action) => event_types::run(action, &session()?),

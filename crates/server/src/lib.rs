@@ -22,4 +22,5 @@ mod loopback;
 mod notices;
 mod outbox;
 mod replays;
+mod running_alerts;
 mod upkeep;

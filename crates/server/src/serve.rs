@@ -37,6 +37,7 @@ use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::notices::{self, Notices};
 use crate::outbox::OutboxRelay;
 use crate::replays;
+use crate::running_alerts::ConfiguredAlerts;
 use crate::upkeep;
 use admission::Admission;
 use first_keys::StartReport;
@@ -150,6 +151,7 @@ impl Server {
         dispatch.engine.in_flight_max = config.delivery.in_flight_max;
         let (dispatcher, dispatching) =
             Dispatcher::start(parts, &dispatch).await.map_err(|error| failed("store", error))?;
+        let alerts = Arc::new(ConfiguredAlerts::new(&config, &url));
         let app = Arc::new(App::new(AppParts {
             settings: config.api_settings(),
             store,
@@ -161,6 +163,7 @@ impl Server {
             seal: Seal::new(&master),
             tenant_watch: loopback.clone(),
             running_sources: outbox.clone(),
+            running_alerts: alerts.clone(),
         }));
         let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
@@ -169,6 +172,7 @@ impl Server {
         let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
         opened.warnings.extend(told);
         let notices = Arc::new(Notices::new(app.clone(), managed, &url));
+        alerts.publish_with(notices.clone());
         outbox.start(&app, &url);
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);

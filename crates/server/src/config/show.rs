@@ -21,7 +21,7 @@ pub fn show(config: &Config) -> String {
             text.push_str(&format!("{gap}[{section}]\n"));
             current = section;
         }
-        text.push_str(&format!("{name} = {}\n", value(&field, &table[section][name])));
+        text.push_str(&format!("{name} = {}\n", value(field, &table[section][name])));
     }
     text + &outbox::show(&config.outbox) + &notices::show(&config.notices)
 }

@@ -17,7 +17,7 @@ use super::types::{REPLAY_FINISHED, SCHEMA_VERSION};
 
 /// Publishes notices.
 pub(crate) struct Notices {
-    app: Arc<App>,
+    pub(super) app: Arc<App>,
     endpoints: Vec<ManagedEndpoint>,
     /// The URL by which people reach this server.
     public_url: String,
