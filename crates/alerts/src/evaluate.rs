@@ -25,13 +25,13 @@ pub struct Evaluation {
 /// be late.
 pub fn evaluate(
     settings: &AlertSettings,
-    seen: &Observations,
+    seen: &Observations<'_>,
     late_allowed: f64,
     now: Timestamp,
 ) -> Evaluation {
     let mut evaluation = Evaluation::default();
     let look = &mut Look { settings, now, late_allowed, evaluation: &mut evaluation };
-    match &seen.figures {
+    match seen.figures {
         Some(figures) => look.at_figures(figures),
         None => look.unseen(&[
             Rule::RetriesExhausted,
@@ -180,7 +180,7 @@ impl Look<'_> {
         }
     }
 
-    fn at_store(&mut self, seen: &Observations) {
+    fn at_store(&mut self, seen: &Observations<'_>) {
         let Some(trouble) = &seen.store_trouble else { return };
         if self.now.since(trouble.since) >= self.settings.store_trouble.after {
             let facts =
@@ -189,7 +189,7 @@ impl Look<'_> {
         }
     }
 
-    fn at_disk(&mut self, seen: &Observations) {
+    fn at_disk(&mut self, seen: &Observations<'_>) {
         let Some(disk) = &seen.disk else { return self.unseen(&[Rule::Disk]) };
         let rule = &self.settings.disk;
         let percent = u128::from(disk.free_bytes) * 100;
@@ -269,7 +269,7 @@ impl Look<'_> {
         self.hold_of(rule, Some(seen.tenant.clone()), seen.id.to_string(), facts);
     }
 
-    fn at_lanes(&mut self, seen: &Observations) {
+    fn at_lanes(&mut self, seen: &Observations<'_>) {
         let Some(held) = &seen.held_lanes else { return self.unseen(&[Rule::LaneHeld]) };
         for lane in &held.lanes {
             let facts = Facts::Lane {
@@ -289,7 +289,7 @@ impl Look<'_> {
         }
     }
 
-    fn at_sources(&mut self, seen: &Observations) {
+    fn at_sources(&mut self, seen: &Observations<'_>) {
         for source in &seen.sources {
             if self.now.since(source.since) >= self.settings.source_trouble.after {
                 let (name, since) = (source.name.clone(), source.since);

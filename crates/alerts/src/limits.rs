@@ -27,3 +27,6 @@ pub const PROBLEM_CHARS_MAX: usize = 300;
 
 /// Most characters of a URL that a summary quotes.
 pub const URL_CHARS_MAX: usize = 200;
+
+/// How long after a start no alert on record is resolved: endpoints, lanes and sources come one by one.
+pub const START_GRACE: Span = Span::from_secs(60);

@@ -7,9 +7,9 @@ use crate::FigureHistory;
 
 /// What was seen at a look.
 #[derive(Clone, Debug, Default)]
-pub struct Observations {
+pub struct Observations<'a> {
     /// Figures over time; nothing if they could not be read.
-    pub figures: Option<FigureHistory>,
+    pub figures: Option<&'a FigureHistory>,
     /// How many dead letters there are.
     pub dead_letters: Option<u64>,
     /// When the oldest open delivery of an endpoint that is not paused was made; within, nothing if there

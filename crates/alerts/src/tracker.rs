@@ -8,7 +8,7 @@ use railpost_wire::{AlertId, TenantId};
 use serde_json::json;
 
 use crate::condition::Condition;
-use crate::limits::ALERTS_OPEN_PER_RULE_MAX;
+use crate::limits::{ALERTS_OPEN_PER_RULE_MAX, START_GRACE};
 use crate::notice::{NoticeStatus, RESERVED_TENANT};
 use crate::{AlertSettings, Evaluation, Rule, summary};
 
@@ -27,16 +27,16 @@ pub struct Tracker {
     alerts: BTreeMap<AlertId, Alert>,
     open: BTreeMap<Identity, AlertId>,
     unsaved: BTreeSet<AlertId>,
+    started_at: Timestamp,
 }
 
 impl Tracker {
-    /// Goes on with what is on record. Whether a condition still holds is not known yet, so the time that
-    /// it has to be gone begins at `now`.
+    /// Goes on with what is on record. What is loaded after a start says little of what holds, so nothing on
+    /// record is resolved within [`START_GRACE`].
     pub fn new(on_record: Vec<Alert>, now: Timestamp) -> Self {
-        let mut tracker = Self::default();
+        let mut tracker = Self { started_at: now, ..Self::default() };
         for mut alert in on_record {
             match alert.rule.parse::<Rule>() {
-                Ok(_) if alert.is_open() => alert.last_held_at = alert.last_held_at.max(now),
                 Ok(_) => {}
                 // Another version's rule: nobody here can say whether it holds, or tell of it.
                 Err(_) => {
@@ -62,6 +62,11 @@ impl Tracker {
         self.alerts.values().filter(|alert| alert.is_open())
     }
 
+    /// Whether there is an open alert of this.
+    pub fn is_open(&self, rule: Rule, tenant: Option<&TenantId>, subject: &str) -> bool {
+        self.open.contains_key(&(rule, tenant.cloned(), subject.to_owned()))
+    }
+
     /// Compares what holds with what is open: opens what is new, and resolves what is gone for long enough.
     /// Answers what was opened and what was resolved, in that order. `new_id` makes the id of an alert.
     pub fn observe(
@@ -75,7 +80,11 @@ impl Tracker {
         for rule in Rule::ALL.into_iter().filter(|rule| !evaluation.unseen.contains(rule)) {
             let look = RuleLook { rule, settings, now };
             let holding = self.hold(look, evaluation, new_id, &mut changed);
-            self.resolve_gone(look, &holding, &mut changed);
+            let is_rest = |(unlisted, count): &(Rule, u64)| *unlisted == rule && *count > 0;
+            // Of a rule that is not listed whole, nobody knows what is gone.
+            if !evaluation.unlisted.iter().any(is_rest) {
+                self.resolve_gone(look, &holding, &mut changed);
+            }
         }
         changed
     }
@@ -183,7 +192,12 @@ impl Tracker {
             .open
             .iter()
             .filter(|(identity, _)| identity.0 == look.rule && !holding.contains(*identity))
-            .filter(|(_, id)| look.now.since(self.alerts[id].last_held_at) >= resolve_after)
+            .filter(|(_, id)| {
+                let alert = &self.alerts[id];
+                let is_inherited = alert.last_held_at < self.started_at;
+                look.now.since(alert.last_held_at) >= resolve_after
+                    && (!is_inherited || look.now.since(self.started_at) >= START_GRACE)
+            })
             .map(|(identity, _)| identity.clone())
             .collect();
         for identity in gone {
@@ -242,13 +256,6 @@ impl Tracker {
             NoticeStatus::Fired | NoticeStatus::Told => Told::Fired,
         };
         self.unsaved.insert(id);
-    }
-
-    /// The tenant is gone, and its alerts with it.
-    pub fn forget_tenant(&mut self, tenant: &TenantId) {
-        self.alerts.retain(|_, alert| alert.tenant.as_ref() != Some(tenant));
-        self.open.retain(|(_, owner, _), _| owner.as_ref() != Some(tenant));
-        self.unsaved.retain(|id| self.alerts.contains_key(id));
     }
 
     fn forget_settled(&mut self) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::response::IntoResponse;
 use http::{Method, StatusCode, header};
 use railpost_engine::Timestamp;
-use railpost_store::Counts;
+use railpost_store::{Counts, Severity};
 use railpost_telemetry::{DiskSpace, Metrics, Process, Sample};
 use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
@@ -80,7 +80,7 @@ async fn look_up(app: &App) -> Sample {
         oldest_dead_age_seconds: age_seconds(|counts| counts.oldest_dead_at),
         counts,
         disk: DiskSpace::of(&app.settings.data_dir),
-        alerts_open: Vec::new(),
+        alerts_open: alerts_open(app).await,
         store_size_bytes: app.store.check().await.ok().map(|health| health.size_bytes),
         engine: app.dispatcher.counters().await.ok(),
         in_flight: app.dispatcher.under_way().await.ok(),
@@ -90,6 +90,15 @@ async fn look_up(app: &App) -> Sample {
         sources: app.running_sources.status().into_iter().map(SourceView::sample).collect(),
         process: Process::sampled(app.telemetry.started_at),
     }
+}
+
+/// How many alerts are open, by severity; nothing if they cannot be read.
+async fn alerts_open(app: &App) -> Vec<(&'static str, u64)> {
+    let Ok(alerts) = app.store.open_alerts().await else { return Vec::new() };
+    let open = |severity: &Severity| {
+        alerts.iter().filter(|alert| alert.is_open() && alert.severity == *severity).count() as u64
+    };
+    Severity::ALL.iter().map(|severity| (severity.as_str(), open(severity))).collect()
 }
 
 /// How many endpoints of a set are served. Those that went away meanwhile are forgotten.

@@ -30,7 +30,7 @@ mod dispatcher;
 
 pub use dispatcher::{
     AttemptEnded, Dispatcher, DispatcherConfig, EndpointSurvey, Observer, Parts, Probe,
-    ProbeRefused, ServedHealth, Stopped, ThinUrl,
+    ProbeRefused, ServedConcern, ServedConcerns, ServedHealth, ServedLane, Stopped, ThinUrl,
 };
 pub use guard::{
     Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, Loopback, NamedNetwork,

@@ -20,6 +20,7 @@ pub use show::{DEFAULT_TOML, show};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use railpost_alerts::AlertSettings;
 use railpost_api::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 use railpost_engine::Span;
 use railpost_relay::SourceSection;
@@ -43,6 +44,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// What deliveries are judged by.
     pub objective: ObjectiveConfig,
+    /// Rules that alert.
+    pub alerts: AlertSettings,
     /// Log lines.
     pub log: LogConfig,
     /// Traces, and the labels of metrics.
@@ -88,6 +91,10 @@ pub struct ServerConfig {
     pub tls_key: String,
     /// Networks of proxies that are believed when they say for whom they ask.
     pub trusted_proxies: Vec<String>,
+    /// What this server is called in notices; empty for the host of its public URL.
+    pub instance: String,
+    /// Where the runbooks are that notices link to; empty for no links.
+    pub runbook_url: String,
     /// Networks whose clients may use the API; none for all.
     pub allow_api: Vec<String>,
     /// Networks whose clients may use the dashboard; none for all.
@@ -109,6 +116,8 @@ impl Default for ServerConfig {
             tls_certificate: String::new(),
             tls_key: String::new(),
             trusted_proxies: Vec::new(),
+            instance: String::new(),
+            runbook_url: String::new(),
             allow_api: Vec::new(),
             allow_dashboard: Vec::new(),
             allow_metrics: Vec::new(),

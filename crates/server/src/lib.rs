@@ -17,6 +17,7 @@ pub mod serve;
 pub mod demo;
 pub mod cli;
 
+mod alerts;
 mod data_dir;
 mod loopback;
 mod notices;

@@ -73,19 +73,6 @@ pub const UPKEEP_RETRY: Span = Span::from_secs(5);
 /// Bytes that a log line has of a text of a refused row: ids and types that are valid are shorter.
 pub(crate) const LOGGED_FIELD_LEN_MAX: usize = 128;
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_command_line_sends_and_takes_as_much_as_the_server_does() {
-        use railpost_api::limits as api;
-        use railpost_cli::limits as cli;
-        assert_eq!(cli::INPUT_LEN_MAX, api::BODY_LEN_MAX_DEFAULT as u64);
-        assert_eq!(cli::STREAM_LINE_LEN_MAX, api::STREAM_LINE_LEN_MAX);
-        assert_eq!(cli::BACKUPS_KEPT_MAX, api::BACKUPS_KEPT_MAX);
-        assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
-    }
-}
-
 /// Sections `[[notices]]`: teams and their tools, not receivers of products.
 pub(crate) const NOTICE_SECTIONS_MAX: usize = 20;
 
@@ -100,3 +87,35 @@ pub(crate) const NOTICE_RETRY_DELAY_MAX: Span = Span::from_mins(2);
 
 /// How long a notice is tried: after a day somebody knows.
 pub(crate) const NOTICE_TTL: Span = Span::from_hours(24);
+
+// Of alerts.
+
+/// How long after the engine told something alerts are looked at: what happens within a moment is looked at
+/// together.
+pub const ALERTS_NOTICE_DELAY: Span = Span::from_millis(250);
+
+/// How often what is open and dead is counted for alerts: with a million open deliveries it takes the store some
+/// ten milliseconds.
+pub const ALERTS_COUNTS_EVERY: Span = Span::from_secs(15);
+
+/// How often figures by the hour, and those of each tenant, are read for alerts.
+pub const ALERTS_FIGURES_EVERY: Span = Span::from_mins(1);
+
+/// Most held lanes that the engine lists at a look. What is above is counted.
+pub const ALERTS_HELD_LANES_MAX: usize = 10_000;
+
+/// Most endpoints that are asked for their oldest open delivery at a look.
+pub const ALERTS_OLDEST_LOOKUPS_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_sends_and_takes_as_much_as_the_server_does() {
+        use railpost_api::limits as api;
+        use railpost_cli::limits as cli;
+        assert_eq!(cli::INPUT_LEN_MAX, api::BODY_LEN_MAX_DEFAULT as u64);
+        assert_eq!(cli::STREAM_LINE_LEN_MAX, api::STREAM_LINE_LEN_MAX);
+        assert_eq!(cli::BACKUPS_KEPT_MAX, api::BACKUPS_KEPT_MAX);
+        assert_eq!(cli::PAYLOAD_LEN_MAX, railpost_store::limits::PAYLOAD_LEN_MAX);
+    }
+}

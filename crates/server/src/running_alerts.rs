@@ -10,7 +10,6 @@ use railpost_engine::Timestamp;
 use railpost_store::StoreError;
 use railpost_wire::AlertId;
 
-use crate::config::Config;
 use crate::notices::Notices;
 
 /// The alerts of a configuration.
@@ -22,15 +21,9 @@ pub(crate) struct ConfiguredAlerts {
 }
 
 impl ConfiguredAlerts {
-    /// The alerts of a server that is reached by this URL.
-    pub(crate) fn new(_config: &Config, public_url: &str) -> Self {
-        let host = public_url.split_once("://").map_or(public_url, |(_, rest)| rest);
-        let context = NoticeContext {
-            instance: host.to_owned(),
-            public_url: public_url.to_owned(),
-            runbook_url: String::new(),
-        };
-        Self { settings: AlertSettings::default(), context, notices: OnceLock::new() }
+    /// Alerts with these settings, whose notices say this of the server.
+    pub(crate) fn new(settings: AlertSettings, context: NoticeContext) -> Self {
+        Self { settings, context, notices: OnceLock::new() }
     }
 
     /// Publishes by these notices from here on.
@@ -60,7 +53,7 @@ impl RunningAlerts for ConfiguredAlerts {
         let starting = || StoreError::Unavailable("the server is starting".to_owned());
         let notices = self.notices.get().ok_or_else(starting)?;
         let test = TestNotice { rule, id, at, settings: &self.settings };
-        notices.publish_test(&test, &self.context).await
+        notices.publish_test(&test).await
     }
 }
 

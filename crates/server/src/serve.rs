@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use railpost_alerts::NoticeContext;
 use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
@@ -31,6 +32,7 @@ use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry, TelemetrySetting
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::alerts::{AlertWatch, AlertWatchParts};
 use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
@@ -62,10 +64,11 @@ pub struct Server {
     /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
     outbox: Arc<OutboxRelay>,
+    alerts: Arc<AlertWatch>,
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 4],
+    upkeep: [JoinHandle<()>; 5],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -88,10 +91,18 @@ fn failed(what: &str, error: impl fmt::Display) -> StartError {
 impl Server {
     /// Starts a server. When this answers, it accepts requests.
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        Self::start_with(Arc::new(SystemSource), config, log).await
+    }
+
+    /// Starts a server that has its time and its randomness from `source`.
+    pub async fn start_with(
+        source: Arc<dyn Source>,
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
-        Self::start_at(listener, opened, config, log).await
+        Self::start_at(listener, opened, (source, config, log)).await
     }
 
     /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
@@ -102,19 +113,18 @@ impl Server {
         log: Log,
     ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
-        Self::start_at(listener, (master, store), config, log).await
+        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        Self::start_at(listener, (master, store), (source, config, log)).await
     }
 
     async fn start_at(
         listener: HttpListener,
         (master, store): ([u8; 32], Arc<dyn Store>),
-        config: Config,
-        log: Log,
+        (source, config, log): (Arc<dyn Source>, Config, Log),
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
-        let sections = notices::resolve(&config.notices).map_err(StartError)?;
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        let sections = notices::resolve(&config.notices, &config.alerts).map_err(StartError)?;
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
         let loopback = Arc::new(loopback);
@@ -151,7 +161,9 @@ impl Server {
         dispatch.engine.in_flight_max = config.delivery.in_flight_max;
         let (dispatcher, dispatching) =
             Dispatcher::start(parts, &dispatch).await.map_err(|error| failed("store", error))?;
-        let alerts = Arc::new(ConfiguredAlerts::new(&config, &url));
+        let context = notice_context(&config, &url);
+        let configured_alerts = ConfiguredAlerts::new(config.alerts.clone(), context.clone());
+        let configured_alerts = Arc::new(configured_alerts);
         let app = Arc::new(App::new(AppParts {
             settings: config.api_settings(),
             store,
@@ -163,7 +175,7 @@ impl Server {
             seal: Seal::new(&master),
             tenant_watch: loopback.clone(),
             running_sources: outbox.clone(),
-            running_alerts: alerts.clone(),
+            running_alerts: configured_alerts.clone(),
         }));
         let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
@@ -171,9 +183,17 @@ impl Server {
         opened.warnings.extend(left_behind);
         let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
         opened.warnings.extend(told);
-        let notices = Arc::new(Notices::new(app.clone(), managed, &url));
-        alerts.publish_with(notices.clone());
+        let notices = Arc::new(Notices::new(app.clone(), managed, context));
+        configured_alerts.publish_with(notices.clone());
         outbox.start(&app, &url);
+        let alerts = Arc::new(AlertWatch::new(AlertWatchParts {
+            app: app.clone(),
+            settings: config.alerts.clone(),
+            on_time_share: config.objective.share,
+            data_dir: config.server.data_dir.clone(),
+            outbox: outbox.clone(),
+            publish: notices.clone(),
+        }));
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
         let upkeep = [
@@ -181,6 +201,7 @@ impl Server {
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
+            tokio::spawn(alerts.clone().run(stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;
@@ -200,6 +221,7 @@ impl Server {
             stop,
             last,
             outbox,
+            alerts,
             listening,
             replaying,
             dispatching,
@@ -249,6 +271,11 @@ impl Server {
         &self.dashboard
     }
 
+    /// Looks for alerts once, beside the regular looks.
+    pub async fn look_for_alerts(&self) {
+        self.alerts.look().await;
+    }
+
     /// What its requests have at hand.
     pub fn app(&self) -> &Arc<App> {
         &self.app
@@ -295,6 +322,17 @@ fn public_url(config: &Config, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         url => url.trim_end_matches('/').to_owned(),
     }
+}
+
+/// What notices say of this server.
+fn notice_context(config: &Config, url: &str) -> NoticeContext {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next();
+    let instance = match config.server.instance.as_str() {
+        "" => host.unwrap_or_default().to_owned(),
+        name => name.to_owned(),
+    };
+    let runbook_url = config.server.runbook_url.clone();
+    NoticeContext { instance, public_url: url.to_owned(), runbook_url }
 }
 
 /// The collector that spans go to, if there is one.

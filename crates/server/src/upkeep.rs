@@ -131,6 +131,6 @@ pub(crate) async fn write_figures_regularly(app: Arc<App>, mut stopping: watch::
     }
 }
 
-async fn stops_within(span: Duration, stopping: &mut watch::Receiver<bool>) -> bool {
+pub(crate) async fn stops_within(span: Duration, stopping: &mut watch::Receiver<bool>) -> bool {
     tokio::time::timeout(span, stopping.wait_for(|stop| *stop)).await.is_ok()
 }

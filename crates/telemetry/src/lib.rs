@@ -45,7 +45,7 @@ use railpost_dispatch::{AttemptEnded, Observer};
 use railpost_engine::{Notice, NoticeKind, Span, Time, Timestamp};
 use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use figures::FigureCollector;
 use traces::Traces;
@@ -72,6 +72,8 @@ pub struct Telemetry {
     figures: FigureCollector,
     traces: Option<Traces>,
     trouble: Mutex<LogThrottle>,
+    latest_trouble: Mutex<Option<String>>,
+    noticed: Notify,
     /// Why the store has stopped for good, if it has.
     stopped: watch::Sender<Option<String>>,
     source: Arc<dyn Source>,
@@ -117,6 +119,8 @@ impl Telemetry {
             figures: FigureCollector::new(settings.objective_within),
             traces,
             trouble: Mutex::default(),
+            latest_trouble: Mutex::default(),
+            noticed: Notify::new(),
             stopped: watch::Sender::default(),
             source,
         };
@@ -180,6 +184,16 @@ impl Telemetry {
         reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 
+    /// Ends when the engine had something to tell operators since this was asked last.
+    pub async fn noticed(&self) {
+        self.noticed.notified().await;
+    }
+
+    /// What the store said when it could last not be written or read.
+    pub fn latest_store_trouble(&self) -> Option<String> {
+        self.latest_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn random(&self) -> u128 {
         let mut bytes = [0; 16];
         self.source.fill_random(&mut bytes);
@@ -204,6 +218,7 @@ impl Observer for Telemetry {
 
     fn notice(&self, notice: &Notice) {
         self.metrics.notice(notice);
+        self.noticed.notify_one();
         let endpoint = ("endpoint", Value::Display(&notice.endpoint));
         match &notice.kind {
             NoticeKind::BreakerOpened { until } => {
@@ -225,6 +240,7 @@ impl Observer for Telemetry {
 
     fn endpoint_blocked(&self, endpoint: EndpointId, reason: Option<&str>) {
         self.metrics.endpoint_blocked(endpoint, reason.is_some());
+        self.noticed.notify_one();
         let endpoint = ("endpoint", Value::Display(&endpoint));
         match reason {
             Some(reason) => {
@@ -238,6 +254,8 @@ impl Observer for Telemetry {
     fn store_trouble(&self, trouble: &StoreError) {
         self.note_stopped(trouble);
         self.metrics.store_trouble.fetch_add(1, Ordering::Relaxed);
+        *self.latest_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(trouble.to_string());
         let times = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).now();
         if let Some(times) = times {
             let fields = [("problem", Value::Display(trouble)), ("times", Value::Number(times))];

@@ -179,11 +179,13 @@ pub(super) const METRICS: [(&str, &str, &str); 64] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 39] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
     ("loopback_closed", &["reason", "setting"]),
+    ("notice_sent_directly", &["event_id", "endpoint", "section", "result"]),
+    ("notice_dropped", &["event_id", "tenant", "problem"]),
     ("stopping", &["signal", "drain_timeout"]),
     ("stopped", &["drained"]),
     (
@@ -216,6 +218,9 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
     ("breaker_opened", &["endpoint", "until"]),
     ("breaker_closed", &["endpoint"]),
     ("lane_held", &["endpoint", "lane", "delivery"]),
+    ("alert_fired", &["alert", "rule", "severity", "tenant", "subject", "summary"]),
+    ("alert_resolved", &["alert", "rule", "severity", "tenant", "subject", "summary"]),
+    ("alerts_unsaved", &["problem"]),
     ("endpoint_switched_off", &["endpoint", "status"]),
     ("endpoint_blocked", &["endpoint", "reason"]),
     ("endpoint_unblocked", &["endpoint"]),

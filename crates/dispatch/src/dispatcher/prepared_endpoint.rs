@@ -87,6 +87,16 @@ impl PreparedEndpoint {
         }
     }
 
+    /// Whose it is.
+    pub(super) fn tenant(&self) -> &TenantId {
+        &self.route_settings.tenant
+    }
+
+    /// Where it is.
+    pub(super) fn url(&self) -> &str {
+        &self.route_settings.url
+    }
+
     /// The route, or why no attempt can leave: the endpoint's settings do not fit this server's.
     pub(super) fn route(&self, sender: &Sender) -> &Result<Route, (Failure, String)> {
         self.route.get_or_init(|| self.route_settings.route(sender))

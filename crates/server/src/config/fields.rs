@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use railpost_alerts::BurnWindows;
+use railpost_alerts::limits::{BURN_WINDOWS_MAX, WINDOW_MAX};
 use railpost_api::KEY_PREFIX;
 use railpost_api::limits::{API_KEY_CHOSEN_LEN_MIN, API_KEY_LEN_MAX};
 use railpost_dispatch::NamedNetwork;
@@ -52,6 +54,8 @@ pub enum Kind {
     Addresses,
     /// Empty, or a bearer token.
     Token,
+    /// Pairs of windows of a burn-rate rule.
+    BurnWindows,
     /// Headers of requests to a collector; their values are secret.
     SecretHeaders,
 }
@@ -64,6 +68,9 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const SHARE_PARTS: f64 = 100_000.0;
 
 const DAYS_3650: Span = Span::from_days(3650);
+const MINUTE: Span = Span::from_mins(1);
+const SEVERITIES: [&str; 4] = ["info", "warning", "error", "critical"];
+const TENANTS: [&str; 2] = ["together", "each"];
 
 /// Every field, in the order of `default.toml`.
 pub const FIELDS: &[Field] = &[
@@ -75,6 +82,8 @@ pub const FIELDS: &[Field] = &[
     field("server.tls_certificate", Kind::Text),
     field("server.tls_key", Kind::Text),
     field("server.trusted_proxies", Kind::Networks),
+    field("server.instance", Kind::Text),
+    field("server.runbook_url", Kind::Url),
     field("server.allow_api", Kind::Networks),
     field("server.allow_dashboard", Kind::Networks),
     field("server.allow_metrics", Kind::Networks),
@@ -107,6 +116,67 @@ pub const FIELDS: &[Field] = &[
     field("objective.within", Kind::Time(Span::from_secs(1), Span::from_days(1))),
     field("objective.share", Kind::Share(50_000, 99_999)),
     field("objective.period", Kind::Time(Span::from_days(1), Span::from_days(40))),
+    field("alerts.look_every", Kind::Time(Span::from_secs(1), MINUTE)),
+    field("alerts.resolve_after", Kind::Time(Span::ZERO, Span::from_hours(1))),
+    field("alerts.retries_exhausted.enabled", Kind::Truth),
+    field("alerts.retries_exhausted.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.retries_exhausted.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.retries_exhausted.percent", Kind::Number(1, 100)),
+    field("alerts.retries_exhausted.window", Kind::Time(MINUTE, Span::from_hours(6))),
+    field("alerts.retries_exhausted.dispatched_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.dead_letters.enabled", Kind::Truth),
+    field("alerts.dead_letters.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.dead_letters.count", Kind::Number(0, 1_000_000_000)),
+    field("alerts.slow_attempts.enabled", Kind::Truth),
+    field("alerts.slow_attempts.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.slow_attempts.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.slow_attempts.p95", Kind::Time(Span::from_millis(1), Span::from_mins(10))),
+    field("alerts.slow_attempts.interval", Kind::Time(MINUTE, Span::from_mins(30))),
+    field("alerts.slow_attempts.intervals", Kind::Number(1, 12)),
+    field("alerts.slow_attempts.attempts_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.slo_burn_fast.enabled", Kind::Truth),
+    field("alerts.slo_burn_fast.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.slo_burn_fast.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.slo_burn_fast.windows", Kind::BurnWindows),
+    field("alerts.slo_burn_fast.judged_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.slo_burn_slow.enabled", Kind::Truth),
+    field("alerts.slo_burn_slow.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.slo_burn_slow.tenants", Kind::Choice(&TENANTS)),
+    field("alerts.slo_burn_slow.windows", Kind::BurnWindows),
+    field("alerts.slo_burn_slow.judged_min", Kind::Number(1, 1_000_000_000)),
+    field("alerts.oldest_open.enabled", Kind::Truth),
+    field("alerts.oldest_open.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.oldest_open.age", Kind::Time(MINUTE, WINDOW_MAX)),
+    field("alerts.breakers_open.enabled", Kind::Truth),
+    field("alerts.breakers_open.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.breakers_open.count", Kind::Number(1, 1_000_000)),
+    field("alerts.store_trouble.enabled", Kind::Truth),
+    field("alerts.store_trouble.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.store_trouble.after", Kind::Time(Span::ZERO, Span::from_hours(1))),
+    field("alerts.disk.enabled", Kind::Truth),
+    field("alerts.disk.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.disk.free_percent", Kind::Number(0, 99)),
+    field("alerts.disk.free_bytes", Kind::Number(0, i64::MAX)),
+    field("alerts.breaker_open.enabled", Kind::Truth),
+    field("alerts.breaker_open.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.endpoint_failing.enabled", Kind::Truth),
+    field("alerts.endpoint_failing.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.endpoint_failing.after", Kind::Time(Span::ZERO, WINDOW_MAX)),
+    field("alerts.switch_off_soon.enabled", Kind::Truth),
+    field("alerts.switch_off_soon.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.switch_off_soon.ahead", Kind::Time(MINUTE, WINDOW_MAX)),
+    field("alerts.endpoint_off.enabled", Kind::Truth),
+    field("alerts.endpoint_off.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.endpoint_blocked.enabled", Kind::Truth),
+    field("alerts.endpoint_blocked.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.lane_held.enabled", Kind::Truth),
+    field("alerts.lane_held.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.source_trouble.enabled", Kind::Truth),
+    field("alerts.source_trouble.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.source_trouble.after", Kind::Time(Span::ZERO, Span::from_hours(1))),
+    field("alerts.secret_expiring.enabled", Kind::Truth),
+    field("alerts.secret_expiring.severity", Kind::Choice(&SEVERITIES)),
+    field("alerts.secret_expiring.ahead", Kind::Time(MINUTE, WINDOW_MAX)),
     field("log.format", Kind::Choice(&["auto", "text", "json"])),
     field("log.level", Kind::Choice(&["debug", "info", "warn", "error"])),
     field("telemetry.otlp_url", Kind::Url),
@@ -156,6 +226,9 @@ impl Kind {
             }
             (Kind::Networks, Value::Array(networks)) => networks.iter().all(is_network),
             (Kind::Addresses, Value::Array(addresses)) => addresses.iter().all(is_ip_address),
+            (Kind::BurnWindows, Value::Array(pairs)) => {
+                (1..=BURN_WINDOWS_MAX).contains(&pairs.len()) && pairs.iter().all(is_burn_windows)
+            }
             (kind, Value::String(text)) => kind.allows_text(text),
             _ => false,
         }
@@ -177,6 +250,7 @@ impl Kind {
             | Kind::Truth
             | Kind::Networks
             | Kind::Addresses
+            | Kind::BurnWindows
             | Kind::Choices(_) => false,
         }
     }
@@ -218,6 +292,10 @@ fn is_token(text: &str) -> bool {
     (TOKEN_LEN_MIN..=TOKEN_LEN_MAX).contains(&text.len()) && text.bytes().all(allowed)
 }
 
+fn is_burn_windows(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.parse::<BurnWindows>().is_ok())
+}
+
 fn quoted(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("\"{name}\"")).collect();
     quoted.join(", ")
@@ -256,6 +334,11 @@ impl fmt::Display for Kind {
                 "{TOKEN_LEN_MIN} to {TOKEN_LEN_MAX} letters, digits, `-`, `.`, `_`, `~`, `+`, `/` or `=`, or nothing"
             ),
             Kind::Networks => f.write_str("a list of networks, such as [\"10.1.0.0/16\"]"),
+            Kind::BurnWindows => write!(
+                f,
+                "a list of 1 to {BURN_WINDOWS_MAX} pairs of windows from 1m to {WINDOW_MAX}, each with a factor, such as \
+                 [\"1h 5m 14.4\"]"
+            ),
         }
     }
 }
@@ -289,6 +372,10 @@ mod tests {
             ("server.metrics_token", "0123456789abcdef", "too short"),
             ("limits.body_bytes_max", "67108864", "67108865"),
             ("limits.request_timeout", "1s", "999ms"),
+            ("alerts.look_every", "1s", "61s"),
+            ("alerts.disk.free_percent", "99", "100"),
+            ("alerts.slo_burn_fast.windows", "1h 5m 14.4,6h 30m 6", "5m 1h 14.4"),
+            ("alerts.lane_held.severity", "critical", "fatal"),
             ("retention.closed", "3650d", "3651d"),
             ("retention.lanes", "1h", "59m"),
             ("objective.within", "10m", "25h"),

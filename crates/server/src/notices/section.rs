@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use railpost_alerts::AlertSettings;
 use railpost_engine::{OnDeadLetter, Policy, PolicyFields, RateLimit, RetryPolicy, Span};
 use railpost_store::{EndpointPrivate, EndpointSettings, Severity};
 use railpost_wire::{Envelope, EventTypeFilter};
@@ -20,12 +21,20 @@ pub(crate) struct ResolvedSection {
 }
 
 /// Reads the variables and files that sections name. An error names the field.
-pub(crate) fn resolve(sections: &[NoticeSection]) -> Result<Vec<ResolvedSection>, String> {
+pub(crate) fn resolve(
+    sections: &[NoticeSection],
+    alerts: &AlertSettings,
+) -> Result<Vec<ResolvedSection>, String> {
     let numbered = sections.iter().enumerate();
-    numbered.map(|(index, section)| resolved(format!("notices[{index}]"), section)).collect()
+    let place = |index| format!("notices[{index}]");
+    numbered.map(|(index, section)| resolved(place(index), section, alerts)).collect()
 }
 
-fn resolved(place: String, section: &NoticeSection) -> Result<ResolvedSection, String> {
+fn resolved(
+    place: String,
+    section: &NoticeSection,
+    alerts: &AlertSettings,
+) -> Result<ResolvedSection, String> {
     let value = |field: &str, text: &str| {
         value(text).map_err(|problem| format!("{place}.{field}: {problem}"))
     };
@@ -38,7 +47,7 @@ fn resolved(place: String, section: &NoticeSection) -> Result<ResolvedSection, S
     }
     let settings = EndpointSettings {
         description: format!("Notices: the section `{}` of the configuration", section.name),
-        filters: filters(section),
+        filters: filters(section, alerts),
         policy: policy(section.envelope),
         envelope: section.envelope,
         template: optional("template", &section.template)?,
@@ -51,12 +60,12 @@ fn resolved(place: String, section: &NoticeSection) -> Result<ResolvedSection, S
 }
 
 /// The types that are wanted. PagerDuty does not hear of what nobody has to do anything about.
-fn filters(section: &NoticeSection) -> Vec<EventTypeFilter> {
+fn filters(section: &NoticeSection, alerts: &AlertSettings) -> Vec<EventTypeFilter> {
     if !section.types.is_empty() {
         return section.types.clone();
     }
     let pages = section.envelope == Envelope::Pagerduty;
-    let wanted = types::of_severity(section.severity.unwrap_or(Severity::Info));
+    let wanted = types::of_severity(alerts, section.severity.unwrap_or(Severity::Info));
     let wanted = wanted.filter(|notice| !(pages && notice.is_told));
     wanted.map(|notice| notice.name.parse().expect("a type is a filter")).collect()
 }

@@ -14,12 +14,11 @@ impl Notices {
     pub(crate) async fn publish_test(
         &self,
         test: &TestNotice<'_>,
-        context: &NoticeContext,
     ) -> Result<TestReach, StoreError> {
         let statuses = [NoticeStatus::Fired, NoticeStatus::Resolved];
         let batch = AcceptBatch {
             tenant: reserved_tenant(),
-            events: statuses.map(|status| event(test, status, context)).into(),
+            events: statuses.map(|status| event(test, status, &self.context)).into(),
             accepted_by: Some(AcceptedBy::Server),
             idempotency: None,
         };

@@ -1,5 +1,6 @@
 //! The types of notices, each with its severity, and the one schema that all have.
 
+use railpost_alerts::{AlertSettings, Rule, TEST_TYPES};
 use railpost_store::{EventTypeRecord, Severity, Validation};
 use railpost_wire::TenantId;
 use serde_json::{Value, json};
@@ -18,11 +19,15 @@ pub(super) struct NoticeType {
 /// The notice that a replay has ended.
 pub(super) const REPLAY_FINISHED: &str = "railpost.replay.finished";
 
-/// All types.
-pub(super) fn all() -> Vec<NoticeType> {
-    let of_rules = RULES.into_iter().flat_map(|(fired, resolved, severity)| {
+
+/// All types, with the severities that the configuration gives the rules.
+pub(super) fn all(alerts: &AlertSettings) -> Vec<NoticeType> {
+    let rules = Rule::ALL.into_iter().map(|rule| (rule.notice_types(), alerts.rule(rule).severity));
+    // Everybody who is told anything is told of tests.
+    let pairs = rules.chain([(TEST_TYPES, Severity::Critical)]);
+    let of_pairs = pairs.flat_map(|((fired, resolved), severity)| {
         let notice = |name, description| NoticeType { name, severity, description, is_told: false };
-        [notice(fired, "A rule of the alerts holds."), notice(resolved, "It holds no more.")]
+        [notice(fired, "A condition holds."), notice(resolved, "It is over.")]
     });
     let told = NoticeType {
         name: REPLAY_FINISHED,
@@ -30,15 +35,15 @@ pub(super) fn all() -> Vec<NoticeType> {
         description: "A replay has ended.",
         is_told: true,
     };
-    of_rules.chain([told]).collect()
+    of_pairs.chain([told]).collect()
 }
 
-const RULES: [(&str, &str, Severity); 1] =
-    [("railpost.alert.test.fired", "railpost.alert.test.resolved", Severity::Critical)];
-
 /// The types of at least this severity.
-pub(super) fn of_severity(least: Severity) -> impl Iterator<Item = NoticeType> {
-    all().into_iter().filter(move |notice| notice.severity >= least)
+pub(super) fn of_severity(
+    alerts: &AlertSettings,
+    least: Severity,
+) -> impl Iterator<Item = NoticeType> {
+    all(alerts).into_iter().filter(move |notice| notice.severity >= least)
 }
 
 /// The records of all types for the reserved tenant.
@@ -51,7 +56,7 @@ pub(super) fn records(tenant: &TenantId) -> Vec<EventTypeRecord> {
         schemas: [(SCHEMA_VERSION, schema.clone())].into(),
         validation: Validation::Warn,
     };
-    all().into_iter().map(record).collect()
+    all(&AlertSettings::default()).into_iter().map(record).collect()
 }
 
 /// The version of the schema that notices are published with.
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn the_schema_is_within_the_budget_and_every_type_is_reserved() {
         railpost_schema::compile(&schema()).unwrap();
-        for notice in all() {
+        for notice in all(&AlertSettings::default()) {
             let name = notice.name.parse().unwrap();
             assert!(railpost_store::is_reserved_type(&name), "{name}");
             assert!(!railpost_store::is_test_type(&name), "{name}");

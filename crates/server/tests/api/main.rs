@@ -44,6 +44,7 @@ mod thin;
 mod idempotency;
 mod limits;
 mod networks;
+mod notices;
 mod figures;
 mod secrets;
 mod tenants;
