@@ -259,6 +259,14 @@ async fn of(ctx: &Ctx, scope: &FiguresScope, range: Range) -> Result<Json<Figure
     Ok(Json(chart(range, now, stored)))
 }
 
+/// All of them together.
+pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Figures>) -> Figures {
+    all.fold(Figures::default(), |mut sum, figures| {
+        sum.merge(figures);
+        sum
+    })
+}
+
 /// The chart of what was stored: minutes or hours summed up to steps, and none left out.
 fn chart(range: Range, now: Timestamp, stored: Vec<(Timestamp, Figures)>) -> FiguresView {
     let mut steps: BTreeMap<Timestamp, Figures> =

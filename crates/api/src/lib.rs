@@ -49,6 +49,7 @@ mod story;
 mod find;
 mod thin;
 mod figures;
+mod report;
 mod overview;
 mod keys;
 mod audit;
@@ -110,6 +111,7 @@ pub fn routes() -> Vec<Route> {
         find::routes(),
         thin::routes(),
         figures::routes(),
+        report::routes(),
         overview::routes(),
         keys::routes(),
         audit::routes(),

@@ -129,3 +129,9 @@ pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);
 /// Commands of the store by which all parked rows are retried: they reach as many rows as can be parked. Without a
 /// bound, rows that are refused again meanwhile keep the request going for ever.
 pub(crate) const RETRY_ALL_ROUNDS_MAX: u64 = PARKED_ROWS_MAX / PARKED_COMMAND_HEADS_MAX as u64;
+
+/// Incidents that a report lists: as many as one page of a list has.
+pub(crate) const REPORT_INCIDENTS_MAX: u32 = 200;
+
+/// Endpoints or tenants that a report lists.
+pub(crate) const REPORT_PARTS_MAX: usize = 1_000;

@@ -38,6 +38,7 @@ mod attempts;
 mod lanes;
 mod dead_letters;
 mod replay;
+mod report;
 mod keys;
 mod alerts;
 mod audit;
@@ -86,6 +87,8 @@ pub enum Command {
     /// What holds that people should know, who is told of it, silences
     #[command(subcommand, alias = "alert")]
     Alerts(alerts::Action),
+    /// How the objective was met in a period, with incidents and each endpoint
+    Report(report::Arguments),
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Action),
@@ -141,6 +144,7 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::DeadLetters(action) => dead_letters::run(action, &session()?),
         Command::Replay(arguments) => replay::run(arguments, &session()?),
         Command::Alerts(action) => alerts::run(action, &session()?),
+        Command::Report(arguments) => report::run(&arguments, &session()?),
         Command::Audit(action) => audit::run(action, &session()?),
         Command::Tenants(action) => tenants::run(action, &session()?),
         Command::EventTypes(action) => event_types::run(action, &session()?),

@@ -34,6 +34,7 @@ mod events;
 mod deliveries;
 mod dead_letters;
 mod replays;
+mod report;
 mod keys;
 mod outbox;
 mod alerts;
@@ -138,6 +139,7 @@ fn routes() -> Routes {
     routes.live("/dashboard/live/all", overview::live_of_all);
     routes.shows("/dashboard/find", find::page);
     routes.shows("/dashboard/help", help::page);
+    routes.shows("/dashboard/report", report::page);
     routes.shows("/dashboard/outbox", outbox::list);
     routes.shows("/dashboard/outbox/{source}", outbox::detail);
     routes.shows("/dashboard/outbox/{source}/check", outbox::check_by_address);
@@ -160,6 +162,7 @@ fn routes() -> Routes {
     routes.live("/live/overview", overview::live_of_tenant);
     routes.shows("/find", find::page);
     routes.shows("/help", help::page);
+    routes.shows("/report", report::page);
     routes.shows("/lanes", lanes::page);
     routes.does_each("/lanes/{id}", &lanes::ACTIONS, lanes::act);
     routes.live("/live/lanes", lanes::live);

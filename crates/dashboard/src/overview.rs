@@ -49,8 +49,13 @@ pub(super) async fn of_tenant(visit: PageVisit) -> PageResult {
         h1 { "Overview" }
         @if items(&endpoints).is_empty() { (first_steps(&visit)) }
         (live_part(&visit, "/overview", &part))
+        (report_link(&visit))
     };
     Reply::page("Overview", Tab::Overview, body)
+}
+
+fn report_link(visit: &PageVisit) -> Markup {
+    html! { p { a href=(visit.path("/report")) { "Report of the last 30 days" } " against the objective" } }
 }
 
 /// The part of a tenant's overview that changes.
@@ -70,6 +75,7 @@ pub(super) async fn of_all(visit: PageVisit) -> PageResult {
     let body = html! {
         h1 { "All tenants" }
         (live_part(&visit, "/all", &part))
+        (report_link(&visit))
         section aria-labelledby="tenants" { h2 id="tenants" { "Tenants" } (tenants(&visit).await?) }
     };
     Reply::page("All tenants", Tab::All, body)

@@ -346,6 +346,16 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ),
     (
         "GET",
+        "/v1/report",
+        "The objective, what was achieved, whose part the rest was, incidents, and each tenant.",
+    ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/report",
+        "The objective, what was achieved, whose part the rest was, incidents, and each endpoint.",
+    ),
+    (
+        "GET",
         "/v1/overview",
         "Backlog, dead letters and endpoints that need attention, over all tenants.",
     ),

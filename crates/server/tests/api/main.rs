@@ -46,6 +46,7 @@ mod limits;
 mod networks;
 mod notices;
 mod figures;
+mod report;
 mod secrets;
 mod tenants;
 mod removal;
