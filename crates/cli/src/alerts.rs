@@ -193,10 +193,8 @@ fn show(out: Out, alert: &Value) -> Outcome {
     if out.json {
         return out.value(alert);
     }
-    let mut shown = vec![
-        ("summary".to_owned(), field(alert, "summary")),
-        ("state".to_owned(), state(alert)),
-    ];
+    let mut shown =
+        vec![("summary".to_owned(), field(alert, "summary")), ("state".to_owned(), state(alert))];
     shown.extend(facts(alert, &["summary", "open", "notices", "silenced_until"]));
     out.facts(&shown)?;
     let notices = alert["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -258,7 +256,9 @@ fn test(session: &Session, rule: Option<&str>) -> Outcome {
         );
     } else {
         let event = field(&test["fired"], "event");
-        out.hint(&format!("See whether it arrived: railpost events story {event} --tenant {tenant}"));
+        out.hint(&format!(
+            "See whether it arrived: railpost events story {event} --tenant {tenant}"
+        ));
     }
     Ok(())
 }

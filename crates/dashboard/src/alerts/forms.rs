@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use crate::PageResult;
 use crate::form::{Field, button, form};
 use crate::shown::{counted, items, number, text, time, words};
 use crate::table::table;
 use crate::visit::{ApiRefusal, PageVisit};
-use crate::PageResult;
 
 /// How long a silence may last, as the API reads it and as people do.
 const LENGTHS: [(&str, &str); 5] =
@@ -168,7 +168,9 @@ pub(crate) async fn test(visit: PageVisit) -> PageResult {
     let event = text(fired, "event");
     Ok(visit.redirect(
         PAGE,
-        format!("The test goes to {reached}. `{event}` of tenant `railpost` tells whether it arrived."),
+        format!(
+            "The test goes to {reached}. `{event}` of tenant `railpost` tells whether it arrived."
+        ),
     ))
 }
 

@@ -19,7 +19,6 @@ pub(super) struct NoticeType {
 /// The notice that a replay has ended.
 pub(super) const REPLAY_FINISHED: &str = "railpost.replay.finished";
 
-
 /// All types, with the severities that the configuration gives the rules.
 pub(super) fn all(alerts: &AlertSettings) -> Vec<NoticeType> {
     let rules = Rule::ALL.into_iter().map(|rule| (rule.notice_types(), alerts.rule(rule).severity));

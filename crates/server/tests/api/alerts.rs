@@ -1,5 +1,6 @@
 //! Alerts as the API shows them: lists, notices, rules, silences and tests of who is reached.
 
+use railpost::config::Config;
 use railpost_store::{AcceptBatch, AcceptedBy, Event};
 use railpost_wire::ContentType;
 use serde_json::{Value, json};
@@ -7,11 +8,15 @@ use serde_json::{Value, json};
 use crate::receiver::Receiver;
 use crate::world::World;
 
-/// Two tenants; the endpoint of each is what its alerts are about.
-fn tenants(world: &World) {
+/// A server with two tenants. How full the disk of this machine is does not matter to it.
+fn world() -> World {
+    let mut config = Config::default();
+    config.alerts.disk.enabled = false;
+    let world = World::with(config);
     for tenant in ["acme", "umbra"] {
         world.post("/v1/tenants", &json!({ "id": tenant })).expect(201);
     }
+    world
 }
 
 const ENDPOINT: &str = "ep_01h455vb4pex5vsknk084sn02q";
@@ -22,8 +27,7 @@ fn ids(page: &Value) -> Vec<&str> {
 
 #[test]
 fn alerts_are_listed_by_rule_tenant_state_and_time() {
-    let world = World::new();
-    tenants(&world);
+    let world = world();
     let (acme, umbra) = (world.fire("acme", ENDPOINT), world.fire("umbra", ENDPOINT));
     world.resolve(&umbra);
     // Both may have fired in one millisecond: then their ids decide.
@@ -54,8 +58,7 @@ fn alerts_are_listed_by_rule_tenant_state_and_time() {
 
 #[test]
 fn a_tenants_key_sees_its_own_alerts_only() {
-    let world = World::new();
-    tenants(&world);
+    let world = world();
     let (own, other) = (world.fire("acme", ENDPOINT), world.fire("umbra", ENDPOINT));
     let key = world.key("acme", "read-only");
     let get = |path: &str| world.call("GET", path, &key, &[], b"");
@@ -72,8 +75,7 @@ fn a_tenants_key_sees_its_own_alerts_only() {
 
 #[test]
 fn an_alert_shows_the_notices_that_told_of_it() {
-    let world = World::new();
-    tenants(&world);
+    let world = world();
     let alert = world.fire("acme", ENDPOINT);
     let shown = world.get(&format!("/v1/alerts/{alert}")).expect(200).json();
     assert_eq!((&shown["notices"], &shown["endpoint"]), (&json!([]), &json!(ENDPOINT)));
@@ -118,8 +120,7 @@ fn publish_fired(world: &World, tenant: &str, alert: &str) {
 
 #[test]
 fn every_rule_is_listed_with_its_settings_and_whether_it_holds() {
-    let world = World::new();
-    tenants(&world);
+    let world = world();
     world.fire("acme", ENDPOINT);
     let rules = world.get("/v1/alert-rules").expect(200).json();
     let rules = rules["items"].as_array().unwrap();
@@ -135,8 +136,7 @@ fn every_rule_is_listed_with_its_settings_and_whether_it_holds() {
 
 #[test]
 fn a_silence_covers_alerts_until_it_ends() {
-    let world = World::new();
-    tenants(&world);
+    let world = world();
     let alert = world.fire("acme", ENDPOINT);
     let until = || {
         let shown = world.get(&format!("/v1/alerts/{alert}")).expect(200).json();

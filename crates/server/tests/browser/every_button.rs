@@ -22,11 +22,8 @@ const ROUNDS_MAX: usize = 12;
 const LETTERS: usize = 120;
 
 /// What is typed into fields that are empty and must not be.
-const TYPED: [(&str, &str); 3] = [
-    ("url", "http://127.0.0.1:9999/hooks"),
-    ("name", "a new one"),
-    ("reason", "a test"),
-];
+const TYPED: [(&str, &str); 3] =
+    [("url", "http://127.0.0.1:9999/hooks"), ("name", "a new one"), ("reason", "a test")];
 
 /// A button: its page and its form as the router has them, its own name and value, and what stands on it
 /// without figures. What every page has in its head is on no page in particular.
@@ -157,8 +154,19 @@ fn scene() -> Scene {
     let mut pages: Vec<String> =
         of_tenant.iter().map(|path| format!("/dashboard/t/default{path}")).collect();
     pages.extend(
-        ["", "/all", "/audit", "/switch", "/live/all", "/find", "/help", "/alerts", "/live/alerts", &of_alert]
-            .map(|path| format!("/dashboard{path}")),
+        [
+            "",
+            "/all",
+            "/audit",
+            "/switch",
+            "/live/all",
+            "/find",
+            "/help",
+            "/alerts",
+            "/live/alerts",
+            &of_alert,
+        ]
+        .map(|path| format!("/dashboard{path}")),
     );
     pages.extend(of_outbox.iter().map(|path| format!("/dashboard/outbox{path}")));
     Scene { world, _receivers: [receiver, slow], _file: file, pages }
