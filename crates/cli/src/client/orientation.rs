@@ -70,7 +70,8 @@ impl Client {
         let mut url = self.of_server(&["tenants"]);
         url.set_query(Some("limit=100"));
         let page = self.get(&url).ok()?;
-        let ids = page["items"].as_array()?.iter().filter_map(|tenant| tenant["id"].as_str());
+        let users = page["items"].as_array()?.iter().filter(|tenant| tenant["reserved"] != true);
+        let ids = users.filter_map(|tenant| tenant["id"].as_str());
         let others: Vec<String> =
             ids.filter(|id| *id != self.tenant).map(|id| format!("`{id}`")).collect();
         if others.is_empty() {

@@ -205,7 +205,7 @@ impl Kind {
             Kind::Number(..) => text.parse().map_or_else(|_| as_it_is(), Value::Integer),
             Kind::Truth => text.parse().map_or_else(|_| as_it_is(), Value::Boolean),
             Kind::Share(..) => text.parse().map_or_else(|_| as_it_is(), Value::Float),
-            Kind::Networks | Kind::Addresses | Kind::Choices(_) => {
+            Kind::Networks | Kind::Addresses | Kind::Choices(_) | Kind::BurnWindows => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
             }

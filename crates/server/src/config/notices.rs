@@ -229,7 +229,7 @@ mod tests {
         let shown = show(&load(&file).unwrap().config);
         assert!(shown.contains("url = \"https://hooks.slack.example/…\""), "{shown}");
         assert!(shown.contains("url = \"env:PAGER_URL\""), "{shown}");
-        assert!(!shown.contains("hunter") && !shown.contains("secret"), "{shown}");
+        assert!(!shown.contains("hunter") && !shown.contains("T/secret"), "{shown}");
         let again = load(&shown).unwrap().config;
         assert_eq!(again.notices[1].severity, Some(Severity::Critical));
     }

@@ -207,3 +207,185 @@ fn the_end_of_a_replay_is_told_to_the_operator_and_to_its_tenant() {
         story["not_matched"].as_array().unwrap().iter().map(|one| text(&one["why"])).collect();
     assert!(why.iter().any(|why| why.contains("does not name `railpost.` types")), "{why:?}");
 }
+
+/// What PagerDuty takes, by its documentation of Events v2.
+fn check_pagerduty(event: &Value) {
+    let is_text = |value: &Value, max: usize| {
+        value.as_str().is_some_and(|text| (1..=max).contains(&text.chars().count()))
+    };
+    assert_eq!(event["routing_key"], ROUTING_KEY);
+    assert!(is_text(&event["dedup_key"], 255), "{event}");
+    let known =
+        ["routing_key", "event_action", "dedup_key", "client", "client_url", "links", "payload"];
+    assert!(
+        event.as_object().unwrap().keys().all(|name| known.contains(&name.as_str())),
+        "{event}"
+    );
+    if event["event_action"] == "resolve" {
+        return;
+    }
+    assert_eq!(event["event_action"], "trigger");
+    let payload = &event["payload"];
+    assert!(is_text(&payload["summary"], 1024) && is_text(&payload["source"], 1024), "{event}");
+    let severities = ["critical", "error", "warning", "info"];
+    assert!(severities.contains(&payload["severity"].as_str().unwrap()), "{event}");
+    assert!(payload["custom_details"].is_object() && payload["timestamp"].is_string(), "{event}");
+    for link in event["links"].as_array().unwrap() {
+        assert!(link["href"].as_str().unwrap().starts_with("http"), "{event}");
+        assert!(is_text(&link["text"], 255), "{event}");
+    }
+}
+
+/// What Slack takes of an incoming webhook.
+fn check_slack(message: &Value) -> &str {
+    assert!(message["text"].as_str().is_some_and(|text| !text.is_empty()), "{message}");
+    for block in message["blocks"].as_array().unwrap() {
+        match block["type"].as_str().unwrap() {
+            "section" => {
+                assert_eq!(block["text"]["type"], "mrkdwn");
+                let count = block["text"]["text"].as_str().unwrap().chars().count();
+                assert!((1..=3000).contains(&count), "{message}");
+            }
+            "context" => assert_eq!(block["elements"][0]["type"], "mrkdwn"),
+            "actions" => {
+                for button in block["elements"].as_array().unwrap() {
+                    assert_eq!(
+                        (&button["type"], &button["text"]["type"]),
+                        (&json!("button"), &json!("plain_text"))
+                    );
+                    assert!(button["url"].as_str().unwrap().starts_with("http"), "{message}");
+                }
+            }
+            other => panic!("Slack does not expect a block of type {other}: {message}"),
+        }
+    }
+    message["text"].as_str().unwrap()
+}
+
+/// What a workflow of Teams takes.
+fn check_teams(message: &Value) -> &str {
+    assert_eq!(message["type"], "message");
+    assert!(message.to_string().len() <= 28 * 1024);
+    let [attachment] = &message["attachments"].as_array().unwrap()[..] else { panic!("{message}") };
+    assert_eq!(attachment["contentType"], "application/vnd.microsoft.card.adaptive");
+    let card = &attachment["content"];
+    assert_eq!((&card["type"], &card["version"]), (&json!("AdaptiveCard"), &json!("1.4")));
+    for block in card["body"].as_array().unwrap() {
+        assert!(["TextBlock", "FactSet"].contains(&block["type"].as_str().unwrap()), "{message}");
+    }
+    card["body"][0]["text"].as_str().unwrap()
+}
+
+/// A breaker that opens with the first failure and stays open.
+fn quick_breaker() -> Value {
+    json!({"failure_percent": 50, "min_attempts": 1, "window": 1, "open_for": "1h", "open_for_max": "1h"})
+}
+
+/// Opens the breaker of a new endpoint.
+fn open_breaker(world: &World, receiver: &Receiver) -> String {
+    receiver.answers(&[503]);
+    let endpoint = world.endpoint(receiver, &json!({"breaker": quick_breaker()}));
+    world.publish(&format!("of-{endpoint}"), "order.paid", None);
+    receiver.next();
+    let health = format!("endpoints/{endpoint}/health");
+    world.look_until(&health, |health| health["waits_for"] == "breaker");
+    world.wait_for(world.server().look_for_alerts());
+    endpoint
+}
+
+#[test]
+fn a_breaker_pages_and_its_resolve_never_comes_before_the_page() {
+    let (pager, slack, teams, mail) =
+        (Receiver::new(), Receiver::new(), Receiver::new(), Receiver::new());
+    let template = r#"{"subject": "[{{severity}}] {{summary}}", "text": "{{status}} {{details.endpoint.id}}"}"#;
+    let sections = [
+        "[alerts]\nresolve_after = \"0s\"\n".to_owned(),
+        section(
+            "oncall",
+            &pager,
+            &format!("envelope = \"pagerduty\"\nrouting_key = \"{ROUTING_KEY}\""),
+        ),
+        section("chat", &slack, "envelope = \"slack\""),
+        section("teams", &teams, "envelope = \"teams\""),
+        section("mail", &mail, &format!("envelope = \"template\"\ntemplate = '{template}'")),
+    ];
+    let world = World::with(config(&sections.concat()));
+    let (own, failing) = (Receiver::new(), Receiver::new());
+    world.endpoint_with(&json!({"url": own.url(), "types": ["railpost.breaker.*"]}));
+    pager.answers(&[503, 429, 503]);
+    let endpoint = open_breaker(&world, &failing);
+    let first = body(&pager.next());
+    // The page has not landed, and the breaker closes.
+    world.act(&format!("endpoints/{endpoint}/resume")).expect(200);
+    failing.next();
+    let health = format!("endpoints/{endpoint}/health");
+    world.look_until(&health, |health| health["state"] == "active");
+    world.wait_for(world.server().look_for_alerts());
+    check_pagerduty(&first);
+    assert_eq!(first["payload"]["class"], "breaker_open");
+    assert_eq!(first["payload"]["source"], failing.url());
+    for _ in 0..3 {
+        assert_eq!(body(&pager.next()), first);
+    }
+    let resolve = body(&pager.next());
+    check_pagerduty(&resolve);
+    assert_eq!(
+        (&resolve["event_action"], &resolve["dedup_key"]),
+        (&json!("resolve"), &first["dedup_key"])
+    );
+    for word in ["Fired (warning): breaker_open", "Resolved (warning): breaker_open"] {
+        assert!(check_slack(&body(&slack.next())).starts_with(word));
+        assert_eq!(check_teams(&body(&teams.next())), word);
+    }
+    assert_eq!(body(&mail.next())["text"], json!(format!("fired {endpoint}")));
+    assert_eq!(body(&mail.next())["text"], json!(format!("resolved {endpoint}")));
+    let own: Vec<Value> = [own.next(), own.next()].iter().map(body).collect();
+    assert_eq!((&own[0]["status"], &own[1]["status"]), (&json!("fired"), &json!("resolved")));
+    assert_eq!((&own[0]["tenant"], &own[0]["links"]), (&json!("default"), &json!([])));
+    assert!(pager.arrived().is_empty());
+}
+
+#[test]
+fn a_notice_endpoint_that_fails_breeds_no_notice() {
+    let world = World::new();
+    let (broken, failing) = (Receiver::new(), Receiver::new());
+    broken.answers(&[503]);
+    let new = json!({"url": broken.url(), "types": ["railpost.*"], "policy": {"breaker": quick_breaker()}});
+    let made = world.post(&format!("{RESERVED}/endpoints"), &new).expect(201).json();
+    let path = format!("{RESERVED}/endpoints/{}/health", text(&made["id"]));
+    open_breaker(&world, &failing);
+    broken.next();
+    world.get_until(&path, |health| health["waits_for"] == "breaker");
+    for _ in 0..3 {
+        world.wait_for(world.server().look_for_alerts());
+    }
+    let open = world.wait_for(world.server().app().store.open_alerts()).unwrap();
+    let of_notices = open
+        .iter()
+        .filter(|alert| alert.tenant.as_ref().is_some_and(|tenant| tenant.as_str() == "railpost"));
+    assert_eq!(of_notices.count(), 1, "{open:?}");
+    let events = world.get(&format!("{RESERVED}/events")).expect(200).json();
+    assert_eq!(ids(&events).len(), 1, "{events}");
+    assert_eq!(events["items"][0]["type"], "railpost.breaker.opened");
+}
+
+#[test]
+fn store_trouble_pages_past_the_lanes_once_and_through_them_when_the_store_is_back() {
+    let pager = Receiver::new();
+    let settings = format!("envelope = \"pagerduty\"\nrouting_key = \"{ROUTING_KEY}\"");
+    let alerts = "[alerts.store_trouble]\nafter = \"0s\"\n[alerts.disk]\nenabled = false\n";
+    let sections = section("oncall", &pager, &settings);
+    let (world, store) = crate::faults::flaky_world_with(config(&format!("{alerts}{sections}")));
+    world.wait_for(world.server().look_for_alerts());
+    store.set_down(true);
+    for _ in 0..3 {
+        world.wait_for(world.server().look_for_alerts());
+    }
+    let direct = body(&pager.next());
+    check_pagerduty(&direct);
+    assert_eq!(direct["payload"]["class"], "store_trouble");
+    assert!(pager.arrived().is_empty());
+    store.set_down(false);
+    world.wait_for(world.server().look_for_alerts());
+    assert_eq!(body(&pager.next()), direct);
+}

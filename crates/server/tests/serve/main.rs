@@ -11,6 +11,7 @@ mod configuration;
 mod erasing;
 mod errors;
 mod loopback;
+mod notices;
 mod outbox;
 mod pooler;
 mod postgres;
