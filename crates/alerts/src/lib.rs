@@ -18,9 +18,12 @@ mod evaluate;
 mod summary;
 mod tracker;
 mod notice;
+mod test_notice;
+mod meaning;
 
 pub use condition::{Condition, EndpointName, Facts};
 pub use evaluate::{Evaluation, evaluate};
+pub use meaning::holds_when;
 pub use notice::{
     Notice, NoticeContext, NoticeEndpoint, NoticeLink, NoticeStatus, RESERVED_TENANT, dedup_key,
     notice, notice_key, notice_time, notice_type,
@@ -35,5 +38,6 @@ pub use settings::{
     SecretExpiring, SloBurnFast, SloBurnSlow, SlowAttempts, SourceTrouble, StoreTrouble,
     SwitchOffSoon, TenantScope,
 };
+pub use test_notice::{TEST_SUBJECT, TEST_TYPES, TestNotice};
 pub use tracker::{OTHERS, Tracker};
 pub use windows::{FigureHistory, FigureSeries, WindowSum};

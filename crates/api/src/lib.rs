@@ -57,11 +57,13 @@ mod retention;
 mod backup_series;
 mod maintenance;
 mod outbox;
+mod alerts;
 
 use railpost_rest::{
     answer, body, client_address, members, merge, problem, query, run_despite_disconnect,
 };
 
+pub use alerts::{RunningAlerts, TestReach};
 pub use app::{App, AppParts, TenantWatch};
 pub use audit::{AUDIT_TENANT_ERASED, Action};
 pub use auth::{Caller, KEY_PREFIX, Needs, hash_of, scope_name};
@@ -115,6 +117,7 @@ pub fn routes() -> Vec<Route> {
         audit::routes(),
         maintenance::routes(),
         outbox::routes(),
+        alerts::routes(),
     ]
     .concat()
 }

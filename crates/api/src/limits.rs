@@ -45,6 +45,12 @@ pub const UNKNOWN_KEY_ADDRESSES_MAX: usize = 10_000;
 /// How long readiness is believed: each check is a durable write.
 pub const READINESS_BELIEVED_FOR: Span = Span::from_secs(1);
 
+/// How long the number of open alerts is believed: every page of the dashboard shows it.
+pub const OPEN_ALERTS_BELIEVED_FOR: Span = Span::from_secs(1);
+
+/// Longest silence: what is silent for longer is a rule to switch off.
+pub const SILENCE_MAX: Span = Span::from_days(30);
+
 /// How often at most the last use of an API key is written down: it is for people, to the hour.
 pub const KEY_TOUCH_EVERY: Span = Span::from_mins(10);
 

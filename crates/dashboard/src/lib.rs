@@ -37,6 +37,7 @@ mod replays;
 mod report;
 mod keys;
 mod outbox;
+mod alerts;
 mod audit_detail;
 mod audit;
 mod find;
@@ -146,6 +147,13 @@ fn routes() -> Routes {
     routes.shows("/dashboard/outbox/{source}/parked/{number}", outbox::parked_row);
     routes.does_each("/dashboard/outbox/{source}/parked/{number}", &outbox::ACTIONS, outbox::act);
     routes.does("/dashboard/outbox/{source}/parked/retry-all", outbox::retry_all);
+    routes.shows("/dashboard/alerts", alerts::page);
+    routes.live("/dashboard/live/alerts", alerts::live);
+    routes.does("/dashboard/alerts/test", alerts::test);
+    routes.does("/dashboard/alerts/silence", alerts::silence_some);
+    routes.does("/dashboard/alerts/silences/{id}/end", alerts::end_silence);
+    routes.shows("/dashboard/alerts/{id}", alerts::detail);
+    routes.does("/dashboard/alerts/{id}/silence", alerts::silence);
     routes.shows_anyone("/dashboard/sign-in", sign_in::show);
     routes.does_for_anyone("/dashboard/sign-in", sign_in::sign_in);
     routes.does("/dashboard/sign-out", sign_in::sign_out);
@@ -193,6 +201,9 @@ fn routes() -> Routes {
     routes.shows("/keys", keys::list);
     routes.does("/keys", keys::create);
     routes.does("/keys/{id}/revoke", keys::revoke);
+    routes.shows("/alerts", alerts::page);
+    routes.live("/live/alerts", alerts::live);
+    routes.shows("/alerts/{id}", alerts::detail);
     routes.shows("/audit", audit::list);
     routes
 }

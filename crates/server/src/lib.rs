@@ -24,4 +24,5 @@ mod notices;
 mod objective;
 mod outbox;
 mod replays;
+mod running_alerts;
 mod upkeep;

@@ -8,6 +8,7 @@ mod types;
 mod section;
 mod managed;
 mod publish;
+mod test_notices;
 
 pub(crate) use managed::prepare;
 pub(crate) use publish::Notices;

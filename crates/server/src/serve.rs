@@ -40,6 +40,7 @@ use crate::notices::{self, Notices};
 use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
+use crate::running_alerts::ConfiguredAlerts;
 use crate::upkeep;
 use admission::Admission;
 use first_keys::StartReport;
@@ -164,6 +165,9 @@ impl Server {
         dispatch.engine.in_flight_max = config.delivery.in_flight_max;
         let (dispatcher, dispatching) =
             Dispatcher::start(parts, &dispatch).await.map_err(|error| failed("store", error))?;
+        let context = notice_context(&config, &url);
+        let configured_alerts = ConfiguredAlerts::new(config.alerts.clone(), context.clone());
+        let configured_alerts = Arc::new(configured_alerts);
         let app = Arc::new(App::new(AppParts {
             settings: config.api_settings(),
             store,
@@ -175,6 +179,7 @@ impl Server {
             seal: Seal::new(&master),
             tenant_watch: loopback.clone(),
             running_sources: outbox.clone(),
+            running_alerts: configured_alerts.clone(),
         }));
         let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
@@ -182,7 +187,8 @@ impl Server {
         opened.warnings.extend(left_behind);
         let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
         opened.warnings.extend(told);
-        let notices = Arc::new(Notices::new(app.clone(), managed, notice_context(&config, &url)));
+        let notices = Arc::new(Notices::new(app.clone(), managed, context));
+        configured_alerts.publish_with(notices.clone());
         outbox.start(&app, &url);
         let alerts = Arc::new(AlertWatch::new(AlertWatchParts {
             app: app.clone(),

@@ -66,6 +66,9 @@ actions! {
     OutboxDiscard = "outbox.discard",
     OutboxGrant = "outbox.grant",
     OutboxRevoke = "outbox.revoke",
+    SilenceCreate = "silence.create",
+    SilenceEnd = "silence.end",
+    AlertTest = "alert.test",
 }
 
 #[cfg(test)]

@@ -96,6 +96,8 @@ impl Client {
             "event type" => "event-types list",
             "source" => return "`railpost outbox status` lists them".to_owned(),
             "parked row" => return "`railpost outbox parked list SOURCE` lists them".to_owned(),
+            "alert" => return "`railpost alerts list` lists them".to_owned(),
+            "silence" => return "`railpost alerts silences` lists them".to_owned(),
             "role" => return "`railpost outbox grants` lists them".to_owned(),
             _ => {
                 return "check that the server has the same version: `railpost --version`"

@@ -5,6 +5,7 @@ use railpost_api::Needs;
 use railpost_engine::Span;
 use serde_json::Value;
 
+use crate::alerts;
 use crate::attempts;
 use crate::chart;
 use crate::form::{button, form};
@@ -40,6 +41,7 @@ pub(crate) async fn live_detail(visit: PageVisit) -> Result<Markup, ApiRefusal> 
     let health = visit.get(&format!("{base}/health")).await?;
     let figures = visit.get(&format!("{base}/figures?range={}", range(&visit))).await?;
     let latest = visit.get(&format!("{base}/attempts?limit={LATEST_ATTEMPTS_MAX}")).await?;
+    let alerts = alerts::of_endpoint(&visit, visit.param("id")).await?;
     let url = text(&endpoint, "url");
     Ok(html! {
         div.heading {
@@ -51,6 +53,7 @@ pub(crate) async fn live_detail(visit: PageVisit) -> Result<Markup, ApiRefusal> 
             p.problem role="alert" { "✕ Nothing is sent to this endpoint: " (reason) "." }
         }
         @if !text(&endpoint, "description").is_empty() { p.lead { (text(&endpoint, "description")) } }
+        (alerts)
         @if visit.may(Needs::Manage) { (actions(&visit, &endpoint, &health)) }
         (health::section(&health))
         (attempts::latest(&visit, &latest))

@@ -26,9 +26,9 @@ use super::types::{REPLAY_FINISHED, SCHEMA_VERSION};
 
 /// Publishes notices.
 pub(crate) struct Notices {
-    app: Arc<App>,
+    pub(super) app: Arc<App>,
     endpoints: Vec<ManagedEndpoint>,
-    context: NoticeContext,
+    pub(super) context: NoticeContext,
     /// The notice that was last sent past the lanes: each is sent so once.
     sent_directly: Mutex<Option<EventId>>,
 }

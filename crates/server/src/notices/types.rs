@@ -1,6 +1,6 @@
 //! The types of notices, each with its severity, and the one schema that all have.
 
-use railpost_alerts::{AlertSettings, Rule};
+use railpost_alerts::{AlertSettings, Rule, TEST_TYPES};
 use railpost_store::{EventTypeRecord, Severity, Validation};
 use railpost_wire::TenantId;
 use serde_json::{Value, json};
@@ -19,13 +19,11 @@ pub(super) struct NoticeType {
 /// The notice that a replay has ended.
 pub(super) const REPLAY_FINISHED: &str = "railpost.replay.finished";
 
-/// What `railpost alerts test` publishes. Everybody who is told anything is told it.
-const TEST: (&str, &str) = ("railpost.alert.test.fired", "railpost.alert.test.resolved");
-
 /// All types, with the severities that the configuration gives the rules.
 pub(super) fn all(alerts: &AlertSettings) -> Vec<NoticeType> {
     let rules = Rule::ALL.into_iter().map(|rule| (rule.notice_types(), alerts.rule(rule).severity));
-    let pairs = rules.chain([(TEST, Severity::Critical)]);
+    // Everybody who is told anything is told of tests.
+    let pairs = rules.chain([(TEST_TYPES, Severity::Critical)]);
     let of_pairs = pairs.flat_map(|((fired, resolved), severity)| {
         let notice = |name, description| NoticeType { name, severity, description, is_told: false };
         [notice(fired, "A condition holds."), notice(resolved, "It is over.")]

@@ -14,6 +14,7 @@ mod http2;
 mod flaky;
 
 mod abuse;
+mod alerts;
 mod deadlines;
 mod unreadable;
 mod frugality;
