@@ -1,7 +1,7 @@
 //! The rules of alerts as the API shows them, and tests of who is reached.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use async_trait::async_trait;
 use railpost_alerts::{AlertSettings, NoticeContext, Rule, TestNotice};
@@ -16,8 +16,8 @@ use crate::notices::Notices;
 pub(crate) struct ConfiguredAlerts {
     settings: AlertSettings,
     context: NoticeContext,
-    /// Set at the start: notices need the API's parts, and this is one of them.
-    notices: OnceLock<Arc<Notices>>,
+    /// Set at the start: notices need the API's parts, and this is one of them. Weak, or neither would ever end.
+    notices: OnceLock<Weak<Notices>>,
 }
 
 impl ConfiguredAlerts {
@@ -27,9 +27,9 @@ impl ConfiguredAlerts {
     }
 
     /// Publishes by these notices from here on.
-    pub(crate) fn publish_with(&self, notices: Arc<Notices>) {
+    pub(crate) fn publish_with(&self, notices: &Arc<Notices>) {
         // A server starts once, so nothing was set before.
-        let _ = self.notices.set(notices);
+        let _ = self.notices.set(Arc::downgrade(notices));
     }
 }
 
@@ -50,8 +50,8 @@ impl RunningAlerts for ConfiguredAlerts {
         rule: Option<Rule>,
         at: Timestamp,
     ) -> Result<TestReach, StoreError> {
-        let starting = || StoreError::Unavailable("the server is starting".to_owned());
-        let notices = self.notices.get().ok_or_else(starting)?;
+        let absent = || StoreError::Unavailable("the server is starting or stopping".to_owned());
+        let notices = self.notices.get().and_then(Weak::upgrade).ok_or_else(absent)?;
         let test = TestNotice { rule, id, at, settings: &self.settings };
         notices.publish_test(&test).await
     }

@@ -184,7 +184,7 @@ impl Server {
         let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
         opened.warnings.extend(told);
         let notices = Arc::new(Notices::new(app.clone(), managed, context));
-        configured_alerts.publish_with(notices.clone());
+        configured_alerts.publish_with(&notices);
         outbox.start(&app, &url);
         let alerts = Arc::new(AlertWatch::new(AlertWatchParts {
             app: app.clone(),
