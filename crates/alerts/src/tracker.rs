@@ -67,8 +67,8 @@ impl Tracker {
         self.open.contains_key(&(rule, tenant.cloned(), subject.to_owned()))
     }
 
-    /// Compares what holds with what is open: opens what is new, and resolves what is gone for long enough.
-    /// Answers what was opened and what was resolved, in that order. `new_id` makes the id of an alert.
+    /// Compares what holds with what is open: resolves what is gone for long enough, and opens what is new.
+    /// Answers what was resolved and opened. `new_id` makes the id of an alert.
     pub fn observe(
         &mut self,
         evaluation: &Evaluation,
@@ -79,35 +79,41 @@ impl Tracker {
         let mut changed = Vec::new();
         for rule in Rule::ALL.into_iter().filter(|rule| !evaluation.unseen.contains(rule)) {
             let look = RuleLook { rule, settings, now };
-            let holding = self.hold(look, evaluation, new_id, &mut changed);
-            let is_rest = |(unlisted, count): &(Rule, u64)| *unlisted == rule && *count > 0;
+            let conditions = evaluation.conditions.iter().filter(|one| one.rule == rule);
+            let conditions: BTreeMap<Identity, &Condition> =
+                conditions.map(|condition| (identity(condition), condition)).collect();
+            let unlisted = evaluation.unlisted.iter().filter(|(listed, _)| *listed == rule);
+            let unlisted: u64 = unlisted.map(|(_, count)| count).sum();
+            let others = others_of(rule);
             // Of a rule that is not listed whole, nobody knows what is gone.
-            if !evaluation.unlisted.iter().any(is_rest) {
-                self.resolve_gone(look, &holding, &mut changed);
+            if unlisted == 0 {
+                let goes = |one: &Identity| *one != others && !conditions.contains_key(one);
+                self.resolve_gone(look, goes, &mut changed);
+            }
+            let above = self.hold(look, conditions, unlisted, new_id, &mut changed);
+            match above {
+                0 => self.resolve_gone(look, |one| *one == others, &mut changed),
+                _ => self.hold_others(look, above, new_id, &mut changed),
             }
         }
         changed
     }
 
-    /// What holds of a rule stays open, or is opened. Answers what holds.
+    /// What holds of a rule stays open, or is opened. Answers how many are above the bound.
     fn hold(
         &mut self,
         look: RuleLook<'_>,
-        evaluation: &Evaluation,
+        conditions: BTreeMap<Identity, &Condition>,
+        unlisted: u64,
         new_id: &mut dyn FnMut() -> AlertId,
         changed: &mut Vec<Alert>,
-    ) -> BTreeSet<Identity> {
-        let conditions =
-            evaluation.conditions.iter().filter(|condition| condition.rule == look.rule);
-        let conditions: BTreeMap<Identity, &Condition> =
-            conditions.map(|condition| (identity(condition), condition)).collect();
-        let unlisted = evaluation.unlisted.iter().filter(|(rule, _)| *rule == look.rule);
-        let unlisted: u64 = unlisted.map(|(_, count)| count).sum();
-        let fits = unlisted == 0 && conditions.len() <= ALERTS_OPEN_PER_RULE_MAX;
+    ) -> u64 {
         let others = others_of(look.rule);
+        let is_single = |identity: &&Identity| identity.0 == look.rule && **identity != others;
+        let mut count = self.open.keys().filter(is_single).count();
+        let new = conditions.keys().filter(|identity| !self.open.contains_key(identity)).count();
+        let fits = unlisted == 0 && count + new <= ALERTS_OPEN_PER_RULE_MAX;
         let storm_goes_on = !fits && self.open.contains_key(&others);
-        let mut count = self.open.keys().filter(|(rule, ..)| *rule == look.rule).count();
-        let mut holding = BTreeSet::new();
         let mut above = unlisted;
         for (identity, condition) in conditions {
             let is_open = self.open.contains_key(&identity);
@@ -124,13 +130,8 @@ impl Tracker {
                 self.insert(alert);
             }
             self.hold_on(&identity, look.now);
-            holding.insert(identity);
         }
-        if above > 0 {
-            self.hold_others(look, above, new_id, changed);
-            holding.insert(others);
-        }
-        holding
+        above
     }
 
     fn hold_on(&mut self, identity: &Identity, now: Timestamp) {
@@ -181,17 +182,18 @@ impl Tracker {
         }
     }
 
+    /// Resolves the open alerts of a rule that are gone for long enough.
     fn resolve_gone(
         &mut self,
         look: RuleLook<'_>,
-        holding: &BTreeSet<Identity>,
+        is_gone: impl Fn(&Identity) -> bool,
         changed: &mut Vec<Alert>,
     ) {
         let resolve_after = look.settings.resolve_after(look.rule);
         let gone: Vec<Identity> = self
             .open
             .iter()
-            .filter(|(identity, _)| identity.0 == look.rule && !holding.contains(*identity))
+            .filter(|(identity, _)| identity.0 == look.rule && is_gone(identity))
             .filter(|(_, id)| {
                 let alert = &self.alerts[id];
                 let is_inherited = alert.last_held_at < self.started_at;

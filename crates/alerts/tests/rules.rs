@@ -1,5 +1,7 @@
 //! Each rule at its threshold: a table with a line per case.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use railpost_alerts::{
     AlertSettings, DiskSeen, EndpointSeen, FigureHistory, FigureSeries, Observations, Rule,
     SourceSeen, StoreTroubleSeen, TenantScope, evaluate,

@@ -27,6 +27,7 @@ mod details;
 mod finding;
 mod replays;
 mod figures;
+mod judging;
 mod upkeep;
 mod sources;
 mod alerts;
@@ -253,6 +254,19 @@ checks! { $
         replays_are_pruned_when_they_ended_long_ago
         replays_are_erased_with_their_tenant
         a_backup_holds_replays
+    }
+    judging {
+        late_is_what_was_neither_acknowledged_in_time_nor_discarded
+        late_is_only_what_was_made_in_the_stretch
+        what_stands_behind_an_attempted_head_is_told_apart
+        an_attempt_of_an_earlier_round_counts_as_one
+        late_deliveries_have_the_status_of_their_endpoint
+        nothing_is_late_at_endpoints_and_tenants_that_are_gone
+        more_late_deliveries_than_a_page_holds_are_all_found_once
+        what_was_judged_is_added_once_whoever_asks_again
+        of_those_who_judge_at_once_one_is_believed
+        bad_figures_of_what_was_judged_move_nothing
+        how_far_was_judged_outlives_pruning_erasing_and_a_backup
     }
     figures {
         figures_read_back_in_every_detail

@@ -297,16 +297,27 @@ fn success(figures: &Value) -> Markup {
     .lines()
 }
 
+/// How many deliveries were on time and late, if any was judged.
+fn judged(total: &Value) -> String {
+    let on_time = number(total, "on_time");
+    let late = number(total, "late_operator") + number(total, "late_receiver");
+    match on_time + late {
+        0 => String::new(),
+        _ => format!("On time: {}, late: {}.", count(on_time), count(late)),
+    }
+}
+
 fn time_to_deliver(figures: &Value) -> Markup {
     let total = &figures["total"]["deliver_ms"];
     let of = |field: &'static str| series(figures, |point| point["deliver_ms"][field].as_f64());
     Chart {
         title: "Time to deliver",
         summary: format!(
-            "From accepted to acknowledged: half within {}, 95 % within {}, 99 % within {}.",
+            "From accepted to acknowledged: half within {}, 95 % within {}, 99 % within {}. {}",
             millis(&total["p50"]),
             millis(&total["p95"]),
-            millis(&total["p99"])
+            millis(&total["p99"]),
+            judged(&figures["total"])
         ),
         series: vec![
             Series { name: "p50", class: "solid", values: of("p50") },

@@ -110,6 +110,8 @@ pub struct AttemptEnded<'a> {
     pub replay: bool,
     /// The producer's trace with the attempt's own span, as the receiver saw it.
     pub trace: Option<TraceParent>,
+    /// Whether the delivery is dead, or will be if its next attempt fails.
+    pub is_near_death: bool,
 }
 
 /// How an endpoint that is served here is doing.

@@ -18,8 +18,9 @@ use database::Database;
 use server::Server;
 use support::{World, source};
 
-/// What a stop may take that waits for nobody: less than the server's own timeout for a silent session.
-const STOP_MAX: Duration = Duration::from_millis(2_500);
+/// What a stop may take that waits for nobody: less than the ten seconds between positions that are confirmed
+/// unasked.
+const STOP_MAX: Duration = Duration::from_secs(8);
 
 /// Waits until the server has heard that the event is durable.
 async fn until_confirmed(database: &Database) {

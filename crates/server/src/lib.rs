@@ -21,6 +21,7 @@ mod alerts;
 mod data_dir;
 mod loopback;
 mod notices;
+mod objective;
 mod outbox;
 mod replays;
 mod running_alerts;

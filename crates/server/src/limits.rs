@@ -60,6 +60,13 @@ pub const REPLAY_PAUSE: Span = Span::from_millis(500);
 /// How often figures over time are written: a crash loses this much of them.
 pub const FIGURES_EVERY: Span = Span::from_secs(10);
 
+/// How often deliveries that passed the objective are counted: alerts hear of them this much later.
+pub const JUDGE_EVERY: Span = Span::from_secs(2);
+
+/// How long after it passed the objective a delivery is judged: the record of an acknowledgement in time may take
+/// as long to be written.
+pub const JUDGE_GRACE: Span = Span::from_secs(3);
+
 /// How long a drain may go on after its attempts were aborted: for the records of those that had ended.
 pub const DRAIN_RECORD_GRACE: Span = Span::from_secs(1);
 

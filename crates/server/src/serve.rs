@@ -37,6 +37,7 @@ use crate::config::Config;
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::notices::{self, Notices};
+use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::running_alerts::ConfiguredAlerts;
@@ -68,7 +69,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 5],
+    upkeep: [JoinHandle<()>; 6],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -102,25 +103,28 @@ impl Server {
     ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
-        Self::start_at(listener, opened, (source, config, log)).await
+        Self::start_at(source, listener, opened, config, log).await
     }
 
     /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
+    /// Both have their time and randomness from `source`.
     pub async fn start_on(
+        source: Arc<dyn Source>,
         store: Arc<dyn Store>,
         master: [u8; 32],
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
-        Self::start_at(listener, (master, store), (source, config, log)).await
+        Self::start_at(source, listener, (master, store), config, log).await
     }
 
     async fn start_at(
+        source: Arc<dyn Source>,
         listener: HttpListener,
         (master, store): ([u8; 32], Arc<dyn Store>),
-        (source, config, log): (Arc<dyn Source>, Config, Log),
+        config: Config,
+        log: Log,
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
@@ -202,6 +206,7 @@ impl Server {
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
             tokio::spawn(alerts.clone().run(stopping.clone())),
+            tokio::spawn(objective::judge_regularly(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;

@@ -201,7 +201,8 @@ impl Period {
     }
 }
 
-fn first_id(at: Timestamp) -> [u8; 16] {
+/// The first id of a delivery that is made then, or later.
+pub(crate) fn first_id(at: Timestamp) -> [u8; 16] {
     let mut id = [0; 16];
     id[..6].copy_from_slice(&at.as_millis().min((1 << 48) - 1).to_be_bytes()[2..]);
     id

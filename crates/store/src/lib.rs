@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in eight narrow roles:
+//! The contract is in the words of the domain, in nine narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`Access`] | API keys, audit, idempotency |
 //! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
+//! | [`Judging`] | which deliveries passed the objective, and how far they were judged |
 //! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
 //! | [`Alerts`] | what people should know: alerts, what was published of them, silences |
 //!
@@ -47,6 +48,7 @@ mod access;
 mod archive;
 mod finding;
 mod upkeep;
+mod judging;
 mod sources;
 mod alerts;
 #[cfg(feature = "schema")]
@@ -76,6 +78,7 @@ pub use intake::{
     AcceptBatch, AcceptBody, AcceptRecord, AcceptedBy, Event, EventOutcome, Intake, LinePlace,
     NewDelivery, Receipt, RedeliverBatch,
 };
+pub use judging::{JudgedStep, Judging, LateAtEndpoint, LatePage, LateQuery, first_delivery_id};
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, RefusedTransition, Sweep,
     SweepPage, Timing,
@@ -101,9 +104,15 @@ pub use upkeep::{Health, PruneStep, Pruned, Upkeep};
 use std::sync::Arc;
 
 /// All roles in one: what a server holds.
-pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources + Alerts {}
+pub trait Store:
+    Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources + Alerts
+{
+}
 
-impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources + Alerts> Store for S {}
+impl<S> Store for S where
+    S: Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources + Alerts
+{
+}
 
 /// What every backend needs of its surroundings.
 #[derive(Clone, Debug)]

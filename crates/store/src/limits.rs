@@ -99,6 +99,10 @@ pub const REPLAY_PREVIEW_MAX: usize = 20;
 /// a group of accepts by some ten milliseconds.
 pub const FIGURES_BATCH_MAX: usize = 1_000;
 
+/// Most late deliveries in one page: each may be of an endpoint and a tenant of its own, and the figures of
+/// all of them are one batch.
+pub const LATE_PAGE_MAX: usize = 450;
+
 /// Largest HTTP status that figures are kept by: more have no meaning.
 pub const FIGURES_STATUS_MAX: u16 = 999;
 

@@ -179,7 +179,7 @@ pub(super) const METRICS: [(&str, &str, &str); 64] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 39] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 40] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
@@ -191,9 +191,11 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 39] = [
     (
         "attempt",
         &[
+            "service",
             "tenant",
             "endpoint",
             "event_id",
+            "idempotency_key",
             "event_type",
             "delivery",
             "line",
@@ -211,8 +213,10 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 39] = [
             "next_retry_at",
             "dead",
             "holds_lane",
+            "dlq_transition_pending",
             "replay",
             "trace_id",
+            "span_id",
         ],
     ),
     ("breaker_opened", &["endpoint", "until"]),
@@ -235,6 +239,7 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 39] = [
     ("request", &["method", "route", "status", "latency_ms", "address"]),
     ("sign_in_failed", &["address"]),
     ("figures_lost", &["problem", "entries"]),
+    ("judging_failed", &["problem"]),
     ("prune_failed", &["problem"]),
     ("removed_closed", &["deliveries"]),
     ("close_removed_failed", &["problem"]),
@@ -250,10 +255,24 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 39] = [
 /// Every span with its attributes.
 #[cfg(test)]
 pub(super) const SPANS: [(&str, &[&str]); 2] = [
-    ("accept", &["http.request.method", "http.route", "http.response.status_code"]),
+    (
+        "accept",
+        &[
+            "messaging.system",
+            "messaging.operation.name",
+            "http.request.method",
+            "http.route",
+            "http.response.status_code",
+        ],
+    ),
     (
         "attempt",
         &[
+            "messaging.system",
+            "messaging.operation.name",
+            "messaging.operation.type",
+            "messaging.destination.name",
+            "messaging.message.id",
             "railpost.tenant",
             "railpost.endpoint",
             "railpost.event.id",

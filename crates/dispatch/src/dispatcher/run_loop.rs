@@ -423,6 +423,7 @@ impl RunLoop {
                 parcel: ended.parcel.as_deref(),
                 replay: ended.attempt.replay,
                 trace: ended.trace,
+                is_near_death: self.engine.is_near_death(&transition),
             });
         }
         if !transition.state.is_open() {

@@ -400,6 +400,12 @@ passes_on!(Upkeep {
     fn check() -> Health;
 });
 
+passes_on!(Judging {
+    fn judged_before() -> Option<DeliveryId>;
+    fn late_deliveries(query: LateQuery) -> LatePage;
+    fn add_judged(step: JudgedStep) -> bool;
+});
+
 passes_on!(Sources {
     fn lease_source(source: &SourceName, holder: &str, length: Span) -> SourceLease;
     fn release_source(source: &SourceName, epoch: Epoch) -> ();

@@ -41,7 +41,8 @@ fn configured_world_on(store: Arc<dyn Store>, mut config: Config, admin: Option<
     config.server.listen = "127.0.0.1:0".parse().unwrap();
     let log = Log::new(Level::Error, std::io::sink());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let server = runtime.block_on(Server::start_on(store, MASTER, config, log)).unwrap();
+    let starting = Server::start_on(Arc::new(SystemSource), store, MASTER, config, log);
+    let server = runtime.block_on(starting).unwrap();
     World::of(runtime, server, admin)
 }
 

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod process;
+mod promql;
 mod receiver;
 mod seeded;
 
 mod admin_key;
+mod alerts;
 mod configuration;
+mod deployed;
 mod erasing;
 mod errors;
 mod loopback;

@@ -7,7 +7,7 @@ use railpost_wire::{DeliveryId, EndpointId};
 use super::MemoryStore;
 use super::state::{DeliveryRow, State};
 use crate::backend::check;
-use crate::judging::{AttemptsMade, LateRow, late_page};
+use crate::backend::judging::{AttemptsMade, LateRow, late_page};
 use crate::limits::LATE_PAGE_MAX;
 use crate::{JudgedStep, Judging, LatePage, LateQuery, Result};
 
@@ -47,8 +47,8 @@ impl State {
             _ => None,
         };
         let endpoint = self.registry.endpoints.get(&row.endpoint)?;
-        let is_there = endpoint.removed_at.is_none()
-            && self.registry.tenants.contains_key(&endpoint.tenant);
+        let is_there =
+            endpoint.removed_at.is_none() && self.registry.tenants.contains_key(&endpoint.tenant);
         is_there.then(|| LateRow {
             id,
             endpoint: row.endpoint,

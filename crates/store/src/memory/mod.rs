@@ -10,6 +10,7 @@ mod registry;
 mod access;
 mod archive;
 mod figures;
+mod judging;
 mod finding;
 mod upkeep;
 mod sources;

@@ -78,6 +78,9 @@ pub(crate) struct Rows {
     /// Packed. Since schema 2.
     #[serde(default, with = "as_list")]
     pub(crate) figures: BTreeMap<Bucket, Vec<u8>>,
+    /// How far deliveries were judged. Since schema 7.
+    #[serde(default)]
+    pub(crate) judged_before: Option<DeliveryId>,
     /// Since schema 5, as all that follows.
     #[serde(default)]
     pub(crate) sources: BTreeMap<SourceName, SourceRow>,
