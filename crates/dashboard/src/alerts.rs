@@ -11,7 +11,9 @@ use serde_json::Value;
 
 use super::layout::Tab;
 use super::live::live_part;
-use super::shown::{badge, count, id, instant, items, json, moment, span, text, time, words};
+use super::shown::{
+    badge, count, id, instant, items, json, moment, sentence, span, text, time, words,
+};
 use super::table::{empty, page_query, pager, table};
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
@@ -30,7 +32,9 @@ pub(super) async fn page(visit: PageVisit) -> PageResult {
     let body = html! {
         div.heading {
             h1 { "Alerts" }
-            @if is_operator { a.button href="#test" { "Send a test…" } a.button href="#silence" { "Silence…" } }
+            @if is_operator {
+                div.actions { a.button href="#test" { "Send a test…" } a.button href="#silence" { "Silence…" } }
+            }
         }
         p.lead {
             @if is_operator { "What people should know, of all tenants and of this server." }
@@ -97,7 +101,7 @@ fn card(visit: &PageVisit, alert: &Value) -> Markup {
                 }
                 span.since { "since " (time(&alert["fired_at"])) }
             }
-            p { (text(alert, "summary")) }
+            p { (sentence(text(alert, "summary"))) }
             div.links { (links(visit, alert)) }
             @if visit.tenant.is_none() { (forms::silence_form(visit, alert)) }
         }
@@ -158,9 +162,9 @@ fn history_row(visit: &PageVisit, alert: &Value) -> Vec<Markup> {
             }
         },
         badge(text(alert, "severity")),
-        html! { (text(alert, "summary")) },
+        html! { (sentence(text(alert, "summary"))) },
         time(&alert["fired_at"]),
-        html! { (lasted(alert)) },
+        html! { span.short { (lasted(alert)) } },
     ]
 }
 
@@ -184,7 +188,7 @@ pub(super) async fn detail(visit: PageVisit) -> PageResult {
             (badge(text(&alert, "severity")))
             (badge(if is_open { "open" } else { "resolved" }))
         }
-        p.lead { (text(&alert, "summary")) }
+        p.lead { (sentence(text(&alert, "summary"))) }
         div.links { (links(&visit, &alert)) }
         @if is_open && visit.tenant.is_none() { (forms::silence_form(&visit, &alert)) }
         (facts(&alert))

@@ -34,6 +34,7 @@ Inspect:
   lanes         Keys with deliveries that wait, and what they wait for
   dead-letters  Deliveries that failed for good
   alerts        What people should know: list, show, silence, rules, test
+  report        How the objective was met in a period, with incidents and each endpoint
   audit         Who changed what
 
 Fix:

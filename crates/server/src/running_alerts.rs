@@ -16,8 +16,7 @@ use crate::notices::Notices;
 pub(crate) struct ConfiguredAlerts {
     settings: AlertSettings,
     context: NoticeContext,
-    /// Set at the start: notices need the API's parts, and this is one of them. So it must not keep them alive, or a
-    /// server that has stopped would hold its store for ever.
+    /// Set at the start: notices need the API's parts, and this is one of them. Weak, or neither would ever end.
     notices: OnceLock<Weak<Notices>>,
 }
 
@@ -51,8 +50,8 @@ impl RunningAlerts for ConfiguredAlerts {
         rule: Option<Rule>,
         at: Timestamp,
     ) -> Result<TestReach, StoreError> {
-        let not_running = || StoreError::Unavailable("the server starts or stops".to_owned());
-        let notices = self.notices.get().and_then(Weak::upgrade).ok_or_else(not_running)?;
+        let absent = || StoreError::Unavailable("the server is starting or stopping".to_owned());
+        let notices = self.notices.get().and_then(Weak::upgrade).ok_or_else(absent)?;
         let test = TestNotice { rule, id, at, settings: &self.settings };
         notices.publish_test(&test).await
     }

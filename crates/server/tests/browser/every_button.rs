@@ -97,6 +97,8 @@ fn scene() -> Scene {
     let preview = new_replay(&world, &replay, &json!({"dry_run": true}));
     world.look_until(&format!("replays/{preview}"), |it| it["state"] == "done");
     let running = new_replay(&world, &replay, &json!({"rate_per_s": 1}));
+    let notified = json!({"url": slow.url(), "types": ["railpost.alert.test.*"]});
+    world.post("/v1/tenants/railpost/endpoints", &notified).expect(201);
     let alert = world.fire("default", &endpoint);
     let of_alert = format!("/alerts/{alert}");
     let silence = json!({"rule": "disk", "for": "1h", "reason": "a test"});
@@ -144,6 +146,7 @@ fn scene() -> Scene {
         format!("/replays/{preview}"),
         format!("/replays/{running}"),
         format!("/live/replays/{running}"),
+        "/report".to_owned(),
         "/alerts".to_owned(),
         "/live/alerts".to_owned(),
         format!("/alerts/{alert}"),
@@ -158,6 +161,7 @@ fn scene() -> Scene {
             "",
             "/all",
             "/audit",
+            "/report",
             "/switch",
             "/live/all",
             "/find",
