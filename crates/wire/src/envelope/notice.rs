@@ -81,9 +81,6 @@ impl Notice {
 
     fn of_fields(status: Status, fields: &Value) -> Self {
         let text = |name: &str| fields[name].as_str().unwrap_or_default();
-        let is_test = fields["test"] == true;
-        let summary =
-            if is_test { format!("Test: {}", text("summary")) } else { text("summary").into() };
         let url = fields["endpoint"]["url"].as_str();
         Self {
             status,
@@ -91,7 +88,7 @@ impl Notice {
                 .into_iter()
                 .find(|name| *name == text("severity"))
                 .unwrap_or("info"),
-            summary: not_empty(plain(&summary, SUMMARY_CHARS_MAX), text("notice")),
+            summary: not_empty(plain(text("summary"), SUMMARY_CHARS_MAX), text("notice")),
             dedup_key: dedup_key(text("dedup_key")),
             name: plain(text("notice"), NOTICE_FACT_CHARS_MAX),
             source: plain(
@@ -101,7 +98,7 @@ impl Notice {
             links: links(&fields["links"]),
             facts: facts(fields),
             details: bounded(&fields["details"]),
-            is_test,
+            is_test: fields["test"] == true,
         }
     }
 
