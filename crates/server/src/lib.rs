@@ -18,7 +18,10 @@ pub mod demo;
 pub mod cli;
 
 mod data_dir;
+mod master_key;
 mod loopback;
 mod outbox;
 mod replays;
 mod upkeep;
+mod secret_rotation;
+mod key_rotation;

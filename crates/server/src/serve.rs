@@ -18,28 +18,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
+use railpost_api::{App, AppParts, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
     Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
 };
-use railpost_store::{Source, Store, SystemSource};
+use railpost_store::{Source, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
 use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::key_rotation::{self, KeyRotation};
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::master_key::KeyPlace;
 use crate::outbox::OutboxRelay;
 use crate::replays;
+use crate::secret_rotation;
 use crate::upkeep;
 use first_keys::StartReport;
 use listen::{HttpListener, RequestHandlers};
 
 pub use first_keys::DEFAULT_TENANT;
 pub(crate) use offline::{RestoredStore, open_stopped, renew_lines, restore, verify};
+pub use opening::OpenStore;
 pub(crate) use restore_elsewhere::{RestoredContents, restore_elsewhere};
 
 /// A server that listens.
@@ -60,7 +64,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 4],
+    upkeep: [JoinHandle<()>; 6],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -89,26 +93,21 @@ impl Server {
         Self::start_at(listener, opened, config, log).await
     }
 
-    /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
-    pub async fn start_on(
-        store: Arc<dyn Store>,
-        master: [u8; 32],
-        config: Config,
-        log: Log,
-    ) -> Result<Self, StartError> {
+    /// Starts a server on a store that is open already.
+    pub async fn start_on(store: OpenStore, config: Config, log: Log) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
-        Self::start_at(listener, (master, store), config, log).await
+        Self::start_at(listener, (store, KeyPlace::Memory), config, log).await
     }
 
     async fn start_at(
         listener: HttpListener,
-        (master, store): ([u8; 32], Arc<dyn Store>),
+        (opened, key_place): (OpenStore, KeyPlace),
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        let OpenStore { store, master_key, source } = opened;
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
         let loopback = Arc::new(loopback);
@@ -125,7 +124,10 @@ impl Server {
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
         let url = public_url(&config, listener.address);
-        let thin = ThinLinks::new(&master, &url, config.delivery.thin_url_ttl, source.clone());
+        let links_ttl = config.delivery.thin_url_ttl;
+        let thin = ThinLinks::new(master_key.clone(), &url, links_ttl, source.clone());
+        let key_rotation = KeyRotation::new(master_key.clone(), key_place, source.clone());
+        let key_rotation = Arc::new(key_rotation);
         let parts = Parts {
             store: store.clone(),
             sender: sender.map_err(|error| failed("sender", error))?,
@@ -145,7 +147,8 @@ impl Server {
             source,
             telemetry,
             thin_links: thin,
-            seal: Seal::new(&master),
+            master_key,
+            key_rotation: key_rotation.clone(),
             tenant_watch: loopback.clone(),
             running_sources: outbox.clone(),
         }));
@@ -161,6 +164,8 @@ impl Server {
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
+            tokio::spawn(secret_rotation::run(app.clone(), stopping.clone())),
+            tokio::spawn(key_rotation::run(app.clone(), key_rotation, links_ttl, stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;

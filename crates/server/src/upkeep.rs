@@ -48,7 +48,7 @@ fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> 
 }
 
 /// Rests, or less if there is something new to do. Says whether the server stops.
-async fn stops_before_next(
+pub(crate) async fn stops_before_next(
     rest: Duration,
     new: &Notify,
     stopping: &mut watch::Receiver<bool>,
@@ -131,6 +131,6 @@ pub(crate) async fn write_figures_regularly(app: Arc<App>, mut stopping: watch::
     }
 }
 
-async fn stops_within(span: Duration, stopping: &mut watch::Receiver<bool>) -> bool {
+pub(crate) async fn stops_within(span: Duration, stopping: &mut watch::Receiver<bool>) -> bool {
     tokio::time::timeout(span, stopping.wait_for(|stop| *stop)).await.is_ok()
 }

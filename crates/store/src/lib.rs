@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in seven narrow roles:
+//! The contract is in the words of the domain, in eight narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`Access`] | API keys, audit, idempotency |
 //! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
+//! | [`KeyRotation`] | re-encrypt what is stored under a new master key |
 //! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
 //!
 //! A [`Store`] plays all of them. What holds for every one:
@@ -34,6 +35,7 @@ mod source;
 mod epoch;
 mod listing;
 mod seal;
+mod derived_keys;
 mod histogram;
 mod figures;
 mod replays;
@@ -45,6 +47,7 @@ mod access;
 mod archive;
 mod finding;
 mod upkeep;
+mod key_rotation;
 mod sources;
 #[cfg(feature = "schema")]
 mod schema;
@@ -72,6 +75,7 @@ pub use intake::{
     AcceptBatch, AcceptBody, AcceptRecord, AcceptedBy, Event, EventOutcome, Intake, LinePlace,
     NewDelivery, Receipt, RedeliverBatch,
 };
+pub use key_rotation::{KeyRotation, Reencrypted, SealedRows};
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, RefusedTransition, Sweep,
     SweepPage, Timing,
@@ -79,12 +83,12 @@ pub use ledger::{
 pub use listing::{Cursor, Listing, PageRequest};
 pub use memory::MemoryStore;
 pub use registry::{
-    Change, ClientIdentity, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant,
-    TenantSettings, TlsVersion, Validation, Write,
+    Change, ClientIdentity, DueRotation, Endpoint, EndpointPrivate, EndpointSecret,
+    EndpointSettings, ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry,
+    SecretValue, Tenant, TenantSettings, TlsVersion, Validation, Write,
 };
 pub use replays::{Replay, ReplayAction, ReplayProgress, ReplayState};
-pub use seal::MasterKey;
+pub use seal::{KeyChecks, MasterKey};
 pub use source::{Source, SystemSource};
 pub use sources::{
     Hold, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow,
@@ -96,9 +100,15 @@ pub use upkeep::{Health, PruneStep, Pruned, Upkeep};
 use std::sync::Arc;
 
 /// All roles in one: what a server holds.
-pub trait Store: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources {}
+pub trait Store:
+    Intake + Ledger + Registry + Access + Archive + Upkeep + KeyRotation + Sources
+{
+}
 
-impl<S: Intake + Ledger + Registry + Access + Archive + Upkeep + Sources> Store for S {}
+impl<S> Store for S where
+    S: Intake + Ledger + Registry + Access + Archive + Upkeep + KeyRotation + Sources
+{
+}
 
 /// What every backend needs of its surroundings.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use railpost_dispatch::{Certificates, CustomHeaders, Target, Timeouts};
 use railpost_engine::{Policy, Span};
 use railpost_store::limits::{
-    FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX, PEM_LEN_MAX,
+    FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX, PEM_LEN_MAX, ROTATE_EVERY_MAX,
+    ROTATE_EVERY_MIN, ROTATE_OVERLAP_MAX,
 };
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
 use railpost_wire::HeaderNames;
@@ -33,6 +34,8 @@ pub(super) fn checked(
         tls_min,
         authorities_pem,
         timeout,
+        rotate_every,
+        rotate_overlap,
     } = fields;
     let settings = EndpointSettings {
         url,
@@ -45,6 +48,8 @@ pub(super) fn checked(
         tls_min,
         authorities_pem,
         timeout,
+        rotate_every,
+        rotate_overlap,
     };
     check(app, &settings, &private)?;
     Ok((settings, private))
@@ -60,6 +65,7 @@ fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> R
     check_headers(&private.headers, &settings.header_names)?;
     settings.timeout.map_or(Ok(()), check_timeout)?;
     settings.thin_above.map_or(Ok(()), check_thin_above)?;
+    check_rotation(settings)?;
     if let Some(pem) = &settings.authorities_pem {
         if pem.len() > PEM_LEN_MAX {
             let detail = format!("expected at most {PEM_LEN_MAX} bytes; got {}", pem.len());
@@ -85,6 +91,26 @@ fn check_thin_above(bound: u32) -> Result<(), Problem> {
     }
     let detail = format!("expected 0 to {PAYLOAD_LEN_MAX} bytes; got {bound}");
     Err(Problem::field("thin_above", detail))
+}
+
+fn check_rotation(settings: &EndpointSettings) -> Result<(), Problem> {
+    let between = |field: &str, span: Span, min: Span, max: Span| {
+        let detail = format!("expected {min} to {max}; got {span}");
+        if (min..=max).contains(&span) { Ok(()) } else { Err(Problem::field(field, detail)) }
+    };
+    if let Some(every) = settings.rotate_every {
+        between("rotate_every", every, ROTATE_EVERY_MIN, ROTATE_EVERY_MAX)?;
+    }
+    let Some(overlap) = settings.rotate_overlap else { return Ok(()) };
+    between("rotate_overlap", overlap, Span::ZERO, ROTATE_OVERLAP_MAX)?;
+    match settings.rotate_every {
+        Some(every) if overlap < every => Ok(()),
+        Some(every) => {
+            let detail = format!("expected less than `rotate_every`, {every}; got {overlap}");
+            Err(Problem::field("rotate_overlap", detail))
+        }
+        None => Err(Problem::field("rotate_overlap", "it needs `rotate_every`: set both")),
+    }
 }
 
 fn check_types(count: usize) -> Result<(), Problem> {

@@ -42,6 +42,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Networks.
     Networks,
+    /// A program and its arguments.
+    Command,
     /// Headers of requests to a collector; their values are secret.
     SecretHeaders,
 }
@@ -53,7 +55,7 @@ const fn field(path: &'static str, kind: Kind) -> Field {
 const DAYS_3650: Span = Span::from_days(3650);
 
 /// Every field, in the order of `default.toml`.
-pub const FIELDS: [Field; 34] = [
+pub const FIELDS: [Field; 35] = [
     field("server.listen", Kind::Address),
     field("server.public_url", Kind::Url),
     field("server.data_dir", Kind::Text),
@@ -64,6 +66,7 @@ pub const FIELDS: [Field; 34] = [
     field("server.trusted_proxies", Kind::Networks),
     field("store.url", Kind::StoreUrl),
     field("store.master_key_file", Kind::Text),
+    field("store.master_key_command", Kind::Command),
     field("delivery.in_flight_max", Kind::Number(1, 1_000_000)),
     field("delivery.allow_networks", Kind::Networks),
     field("delivery.allow_loopback", Kind::Choice(&["auto", "always", "never"])),
@@ -113,6 +116,10 @@ impl Kind {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
             }
+            Kind::Command => {
+                let parts = text.split_whitespace();
+                Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
+            }
             _ => as_it_is(),
         }
     }
@@ -123,6 +130,7 @@ impl Kind {
             (Kind::Number(min, max), Value::Integer(number)) => (min..=max).contains(number),
             (Kind::Truth, Value::Boolean(_)) => true,
             (Kind::Networks, Value::Array(networks)) => networks.iter().all(is_network),
+            (Kind::Command, Value::Array(parts)) => parts.iter().all(Value::is_str),
             (kind, Value::String(text)) => kind.allows_text(text),
             _ => false,
         }
@@ -138,7 +146,7 @@ impl Kind {
             Kind::Time(min, max) => text.parse().is_ok_and(|span| (min..=max).contains(&span)),
             Kind::Choice(names) => names.contains(&text),
             Kind::SecretHeaders => text.parse::<OtlpHeaders>().is_ok(),
-            Kind::Number(..) | Kind::Truth | Kind::Networks => false,
+            Kind::Number(..) | Kind::Truth | Kind::Networks | Kind::Command => false,
         }
     }
 }
@@ -194,6 +202,7 @@ impl fmt::Display for Kind {
             Kind::SecretHeaders => {
                 f.write_str("headers such as \"authorization=Bearer%20TOKEN,x-team=orders\"")
             }
+            Kind::Command => f.write_str("a list of a program and its arguments"),
             Kind::Networks => f.write_str("a list of networks, such as [\"10.1.0.0/16\"]"),
         }
     }

@@ -12,6 +12,7 @@ mod archive;
 mod figures;
 mod finding;
 mod upkeep;
+mod key_rotation;
 mod sources;
 
 use std::path::Path;
