@@ -39,6 +39,7 @@ mod lanes;
 mod dead_letters;
 mod replay;
 mod keys;
+mod master_key;
 mod audit;
 pub mod outbox;
 pub mod upkeep;
@@ -104,6 +105,8 @@ pub enum Command {
     Whoami,
     /// Delete data past its retention
     Prune,
+    /// Re-encrypt everything under a new master key, while the server runs
+    RotateMasterKey(master_key::Arguments),
 }
 
 /// What a command that talks to a server has at hand.
@@ -142,5 +145,6 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::Keys(action) => keys::run(action, &session()?),
         Command::Whoami => keys::whoami(&session()?),
         Command::Prune => upkeep::prune(&session()?),
+        Command::RotateMasterKey(arguments) => master_key::run(&arguments, &session()?),
     }
 }
