@@ -68,10 +68,10 @@ pub const UPKEEP_RETRY: Span = Span::from_secs(5);
 /// How often endpoints are looked for whose secrets are due to be rotated: it is a look into an index.
 pub const SECRET_ROTATION_EVERY: Span = Span::from_secs(10);
 /// Endpoints whose secrets are rotated in one step, and the rest between two: a thousand that are due at once take
-/// less than a minute, and deliveries go on meanwhile.
-pub const SECRET_ROTATION_STEP: u32 = 25;
+/// ten seconds, and deliveries go on meanwhile.
+pub const SECRET_ROTATION_STEP: u32 = 50;
 /// See [`SECRET_ROTATION_STEP`].
-pub const SECRET_ROTATION_STEP_REST: Span = Span::from_secs(1);
+pub const SECRET_ROTATION_STEP_REST: Span = Span::from_millis(500);
 
 /// The rest between two steps of re-encryption: accepts go first.
 pub(crate) const REENCRYPT_STEP_REST: Span = Span::from_millis(10);

@@ -44,6 +44,7 @@ mod idempotency;
 mod limits;
 mod figures;
 mod secrets;
+mod secret_rotation;
 mod tenants;
 mod removal;
 mod erasing;
