@@ -38,8 +38,9 @@ pub(super) fn run(arguments: &Arguments, session: &Session) -> Outcome {
         rotation = session.client.get(&url)?;
         if let Some(trouble) = rotation["trouble"].as_str() {
             session.out.progress_done();
-            return Err(Failure::new(format!("the rotation does not go on: {trouble}"))
-                .next("the server tries again; see how far it is: railpost rotate-master-key --status"));
+            return Err(Failure::new(format!("the rotation does not go on: {trouble}")).next(
+                "the server tries again; see how far it is: railpost rotate-master-key --status",
+            ));
         }
     }
     session.out.progress_done();
@@ -55,7 +56,9 @@ fn in_words(rotation: &Value) -> String {
     match (is_running(rotation), rotation["ended_at"].as_str()) {
         (true, _) => format!("the master key is being rotated: {count} values re-encrypted"),
         (false, Some(at)) => {
-            format!("the master key is rotated since {at}: {count} values re-encrypted; keep a copy of the new key")
+            format!(
+                "the master key is rotated since {at}: {count} values re-encrypted; keep a copy of the new key"
+            )
         }
         (false, None) => "the master key is not being rotated".to_owned(),
     }

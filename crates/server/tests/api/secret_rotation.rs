@@ -113,7 +113,7 @@ impl RotatingWorld {
     }
 
     fn secrets(&self, number: u32) -> Vec<EndpointSecret> {
-        self.world.block_on(self.store.secrets(id(number))).unwrap()
+        self.world.wait_for(self.store.secrets(id(number))).unwrap()
     }
 
     /// The two newest secrets of each endpoint: what its receiver knows from here on.
@@ -154,7 +154,7 @@ impl RotatingWorld {
 
     fn due(&self) -> usize {
         let due = self.store.due_rotations(self.clock.now(), None, 1);
-        self.world.block_on(due).unwrap().len()
+        self.world.wait_for(due).unwrap().len()
     }
 }
 
@@ -166,7 +166,8 @@ fn shared(secret: EndpointSecret) -> Secret {
 }
 
 #[test]
-fn a_receiver_that_knows_the_two_newest_secrets_verifies_every_delivery_of_1000_rotated_endpoints() {
+fn a_receiver_that_knows_the_two_newest_secrets_verifies_every_delivery_of_1000_rotated_endpoints()
+{
     let rotating = RotatingWorld::new(1_000);
     let mut known = rotating.two_newest();
     rotating.deliver("before", &known);
@@ -202,9 +203,8 @@ fn a_receiver_that_knows_the_two_newest_secrets_verifies_every_delivery_of_1000_
     let mut entries = 0;
     let mut page = Some(PageRequest::first(500));
     while let Some(request) = page {
-        let query =
-            AuditQuery { tenant: None, target: None, at: Period::default(), page: request };
-        let listing = rotating.world.block_on(rotating.store.audit(query)).unwrap();
+        let query = AuditQuery { tenant: None, target: None, at: Period::default(), page: request };
+        let listing = rotating.world.wait_for(rotating.store.audit(query)).unwrap();
         let by_itself = |entry: &&railpost_store::AuditEntry| {
             entry.actor == "railpost" && entry.action == "secret.rotate"
         };

@@ -10,6 +10,7 @@ mod admin_key;
 mod configuration;
 mod erasing;
 mod errors;
+mod key_rotation;
 mod loopback;
 mod outbox;
 mod pooler;
