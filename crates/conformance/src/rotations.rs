@@ -9,8 +9,8 @@ use railpost_wire::{EndpointId, Secret, SecretId};
 use super::world::{START, World};
 use railpost_store::{
     Change, DueRotation, EndpointPrivate, EndpointSettings, IdempotencyKey, IdempotencyLookup,
-    IdempotencyRecord, KeyRotation, MasterKey, NewEndpoint, NewSecret, SealedRows, SecretValue,
-    Setup, Store, StoreError, StoredResponse, Write,
+    IdempotencyRecord, MasterKey, NewEndpoint, NewSecret, SealedRows, SecretValue, Setup, Store,
+    StoreError, StoredResponse, Write,
 };
 
 const OLD: [u8; 32] = [1; 32];
