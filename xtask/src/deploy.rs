@@ -1,11 +1,12 @@
-//! The files of `deploy/`: units that systemd takes, manifests that Kubernetes and Compose take.
+//! The files of `deploy/`: units that systemd takes, manifests that Kubernetes and Compose take, rules that
+//! Prometheus takes.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::machine::{run, target};
-use crate::python;
+use crate::{promtool, python};
 
 const UNITS: [&str; 3] = ["railpost.service", "railpost-backup.service", "railpost-backup.timer"];
 
@@ -22,7 +23,8 @@ pub(crate) fn check() -> Result<(), String> {
     }
     let checks = root.join("deploy/checks");
     let python = python::prepare(&checks.join("requirements.txt"), &folder)?;
-    run(Command::new(python).arg(checks.join("manifests.py")).arg(root.join("deploy")))
+    run(Command::new(&python).arg(checks.join("manifests.py")).arg(root.join("deploy")))?;
+    promtool::check(root, &python, &folder)
 }
 
 /// Has systemd read the units, and score their hardening.

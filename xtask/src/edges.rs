@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Every crate of the workspace, and the crates of the workspace that it may use.
-const ROOMS: [(&str, &[&str]); 21] = [
+const ROOMS: [(&str, &[&str]); 22] = [
     ("railpost-wire", &[]),
     ("railpost-engine", &["railpost-wire"]),
     ("railpost-store", &["railpost-wire", "railpost-engine"]),
@@ -14,6 +14,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("railpost-postgres", &["railpost-wire", "railpost-engine", "railpost-store"]),
     ("railpost-conformance", &["railpost-wire", "railpost-engine", "railpost-store"]),
     ("railpost-dispatch", &["railpost-wire", "railpost-engine", "railpost-store"]),
+    ("railpost-alerts", &["railpost-wire", "railpost-engine", "railpost-store"]),
     (
         "railpost-telemetry",
         &["railpost-wire", "railpost-engine", "railpost-store", "railpost-dispatch"],
@@ -33,6 +34,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
             "railpost-telemetry",
             "railpost-schema",
             "railpost-rest",
+            "railpost-alerts",
         ],
     ),
     (
@@ -42,6 +44,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
             "railpost-engine",
             "railpost-store",
             "railpost-telemetry",
+            "railpost-alerts",
             "railpost-api",
         ],
     ),
@@ -55,6 +58,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
             "railpost-sqlite",
             "railpost-postgres",
             "railpost-dispatch",
+            "railpost-alerts",
             "railpost-telemetry",
             "railpost-api",
             "railpost-dashboard",
@@ -82,7 +86,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
 ];
 
 /// Rooms without I/O, and what would bring it in.
-const PURE: [&str; 2] = ["railpost-wire", "railpost-engine"];
+const PURE: [&str; 3] = ["railpost-wire", "railpost-engine", "railpost-alerts"];
 const IMPURE: [&str; 10] = [
     "async-std",
     "chrono",
@@ -174,6 +178,9 @@ mod tests {
             ("railpost-sqlite", "railpost-store", false),
             ("railpost-sqlite", "railpost-postgres", true),
             ("railpost-dispatch", "railpost-postgres", true),
+            ("railpost-alerts", "railpost-store", false),
+            ("railpost-alerts", "railpost-dispatch", true),
+            ("railpost-alerts", "tokio", true),
             ("railpost", "railpost-conformance", true),
             ("railpost-dispatch", "railpost", true),
             ("railpost-telemetry", "railpost-api", true),

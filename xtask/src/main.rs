@@ -11,9 +11,12 @@ mod machine;
 mod map;
 mod pgbouncer;
 mod postgres;
+mod promtool;
 mod python;
 mod redis;
 mod release;
+#[cfg(test)]
+mod runbooks;
 mod schemathesis;
 mod steps;
 mod typescript;
@@ -29,7 +32,7 @@ commands:
            seeds. Ends at the first failure with the command to repeat it.
   edges    the rooms' edges alone: which crate may depend on which
   docs     the wording of the docs alone: line lengths, and words to replace
-  deploy   the files of deploy/ alone: systemd units and manifests
+  deploy   the files of deploy/ alone: systemd units, manifests, Prometheus rules with their tests, dashboard
   release  builds target/package/railpost-VERSION-PLATFORM.tar.gz: binary, completions, manual pages, default
            configuration, units, licences and bill of materials
   typescript

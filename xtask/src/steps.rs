@@ -22,7 +22,7 @@ pub(crate) fn test() -> Result<(), String> {
     step("the rooms' edges", "cargo xtask edges", edges::check)?;
     step("the wording of the docs", "cargo xtask docs", docs::check)?;
     with_services(&["test", "--workspace", "--all-features"])?;
-    step("units and manifests", "cargo xtask deploy", deploy::check)?;
+    step("units, manifests and rules", "cargo xtask deploy", deploy::check)?;
     step("the TypeScript receiver", "cargo xtask typescript", typescript::test)?;
     step("the Python package", "cargo xtask python", python::test)?;
     let specification = || schemathesis::check(schemathesis::USUAL);

@@ -10,6 +10,7 @@ use railpost_store::{MasterKey, Source, Store};
 use railpost_telemetry::{Level, Telemetry, Value};
 use tokio::sync::{Mutex, Notify};
 
+use super::alerts::{OpenAlertsCache, RunningAlerts};
 use super::auth::RateLimiter;
 use super::docs_page::DocsPages;
 use super::health::ReadinessCache;
@@ -52,6 +53,8 @@ pub struct AppParts {
     pub tenant_watch: Arc<dyn TenantWatch>,
     /// The sources that events are relayed from.
     pub running_sources: Arc<dyn RunningSources>,
+    /// The rules of alerts in use, and who is reached.
+    pub running_alerts: Arc<dyn RunningAlerts>,
 }
 
 /// One server's parts. Handlers share it; nothing in it is global.
@@ -91,6 +94,8 @@ pub struct App {
     pub(crate) readiness: ReadinessCache,
     pub(crate) tenant_watch: Arc<dyn TenantWatch>,
     pub(crate) running_sources: Arc<dyn RunningSources>,
+    pub(crate) running_alerts: Arc<dyn RunningAlerts>,
+    pub(crate) open_alerts: OpenAlertsCache,
     /// Held by what rotates secrets or takes one away, and by a request that has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
 }
@@ -124,6 +129,8 @@ impl App {
             readiness: Default::default(),
             tenant_watch: parts.tenant_watch,
             running_sources: parts.running_sources,
+            running_alerts: parts.running_alerts,
+            open_alerts: Default::default(),
             secret_changes: Default::default(),
         }
     }

@@ -1,15 +1,19 @@
 //! Bounds in the specification for strings and maps whose types do not have them. The code that reads them
 //! applies the same bounds.
 
-use railpost_engine::{Span, optional_span_between};
+use railpost_alerts::Rule;
+use railpost_engine::{Span, optional_span_between, span_between};
 use railpost_store::limits::{
-    BACKLOG_MAX, FIND_WORDS_LEN_MAX, PEM_LEN_MAX, ROTATE_EVERY_MAX, ROTATE_EVERY_MIN,
-    SCHEMA_VERSIONS_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
+    ALERT_SUBJECT_LEN_MAX, BACKLOG_MAX, FIND_WORDS_LEN_MAX, PEM_LEN_MAX, ROTATE_EVERY_MAX,
+    ROTATE_EVERY_MIN, SCHEMA_VERSIONS_MAX, SILENCE_REASON_LEN_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
 };
 use railpost_wire::EventTypeFilter;
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
 
-use crate::limits::{BACKUP_PATH_LEN_MAX, KEY_FILE_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX};
+use crate::limits::{
+    BACKUP_PATH_LEN_MAX, KEY_FILE_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX, SILENCE_MAX,
+};
 
 /// What people call something, or say about it: any text without NUL.
 pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
@@ -57,6 +61,11 @@ pub(super) fn optional_pem(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The body of an envelope, or nothing.
+pub(super) fn template(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "null"], "maxLength": railpost_wire::limits::TEMPLATE_LEN_MAX })
+}
+
 /// How long one attempt may take.
 pub(super) fn timeout(_: &mut SchemaGenerator) -> Schema {
     let max = railpost_dispatch::limits::TIMEOUT_MAX.as_secs();
@@ -88,6 +97,38 @@ pub(super) fn rate_per_s(_: &mut SchemaGenerator) -> Schema {
 /// The words of a search.
 pub(super) fn find_words(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": FIND_WORDS_LEN_MAX, "pattern": r"\S" })
+}
+
+/// The name of a rule of alerts, or nothing.
+pub(super) fn optional_rule(_: &mut SchemaGenerator) -> Schema {
+    let names = Rule::ALL.map(|rule| Value::from(rule.name())).into_iter();
+    let names: Vec<Value> = names.chain([Value::Null]).collect();
+    json_schema!({ "type": ["string", "null"], "enum": names })
+}
+
+/// What an alert is about, or nothing.
+pub(super) fn alert_subject(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["string", "null"],
+        "maxLength": ALERT_SUBJECT_LEN_MAX,
+        "pattern": r"^[^\x00]*$",
+    })
+}
+
+/// How long a silence lasts.
+pub(super) fn silence_length(_: &mut SchemaGenerator) -> Schema {
+    span_between(Span::from_secs(1), SILENCE_MAX)
+}
+
+/// Why alerts are silenced.
+pub(super) fn silence_reason(_: &mut SchemaGenerator) -> Schema {
+    let pattern = r"^[^\x00]*[^\s\x00][^\x00]*$";
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": SILENCE_REASON_LEN_MAX,
+        "pattern": pattern,
+    })
 }
 
 /// A status that an attempt can be answered with.

@@ -27,6 +27,7 @@ use super::route::Route;
 use super::secrets::{self, SecretCreated};
 use super::tenants;
 
+pub use settings::check as check_endpoint;
 pub(crate) use shape::{
     EndpointCreated, EndpointFields, EndpointInput, EndpointRemoved, EndpointView, NewEndpoint,
 };
@@ -129,6 +130,7 @@ pub(crate) async fn change(
 ) -> Result<Json<EndpointView>, Problem> {
     let expected: Option<u64> = change.take("revision")?;
     let before = find_served(&ctx, &path).await?;
+    refuse_managed(&before)?;
     let mut endpoint = before.clone();
     let revision = endpoint.revision;
     if let Some(expected) = expected.filter(|expected| *expected != revision) {
@@ -185,6 +187,7 @@ pub(crate) async fn remove(
     _: NoBody,
 ) -> Result<Json<EndpointRemoved>, Problem> {
     let endpoint = find(&ctx, &path).await?;
+    refuse_managed(&endpoint)?;
     let open_deliveries = ctx.app.store.counts(endpoint.id).await?.open();
     let mut audit_action = audit_action(Action::EndpointRemove, &endpoint);
     audit_action.detail["url"] = json!(endpoint.settings.url);
@@ -222,6 +225,16 @@ async fn find_served(ctx: &Ctx, path: &OfEndpoint) -> Result<Endpoint, Problem> 
     let served = ctx.app.dispatcher.health(endpoint.id).await?;
     let failing_since = served.map_or(endpoint.failing_since, |served| served.health.failing_since);
     Ok(Endpoint { failing_since, ..endpoint })
+}
+
+/// Refuses an endpoint that the configuration file makes.
+fn refuse_managed(endpoint: &Endpoint) -> Result<(), Problem> {
+    let Some(section) = &endpoint.settings.managed_by else { return Ok(()) };
+    let detail = format!(
+        "it is configured in the section `{section}` of the configuration file: change or remove it there, and \
+         start the server again"
+    );
+    Err(Problem::new(Code::Configured, detail))
 }
 
 /// Refuses one endpoint too many. Two requests at once may both be the last one: the bound is there to

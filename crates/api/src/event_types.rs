@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 use railpost_schema::{EventTypes, Rejection, SchemaError};
-use railpost_store::{Event, EventTypeRecord, StoreError, Validation, Write};
+use railpost_store::{Event, EventTypeRecord, StoreError, Validation, Write, is_reserved_type};
 use railpost_wire::{EventType, TenantId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,7 @@ pub(crate) async fn put(
     _: NoQuery,
     JsonBody(body): JsonBody<EventTypeBody>,
 ) -> Result<Json<EventTypeView>, Problem> {
+    refuse_reserved(&path)?;
     tenants::find(&ctx, &path.tenant).await?;
     let schemas = check_schemas(&ctx, &path, body.schemas).await?;
     let record = EventTypeRecord {
@@ -172,6 +173,7 @@ pub(crate) async fn remove(
     _: NoQuery,
     _: NoBody,
 ) -> Result<NoContent, Problem> {
+    refuse_reserved(&path)?;
     find(&ctx, &path).await?;
     let writes = vec![Write::RemoveEventType(path.tenant.clone(), path.name.clone())];
     let done = ctx.commit(writes, audit_action(Action::EventTypeRemove, &path), NoContent).await?;
@@ -198,8 +200,16 @@ pub(crate) async fn check(
     tenant: &TenantId,
     event: &Event,
 ) -> Result<Vec<String>, Problem> {
+    check_reserved(tenant, event)?;
     let said = ctx.app.check_events(tenant, std::slice::from_ref(event)).await?;
     Ok(said.into_iter().next().unwrap_or_else(|| Ok(Vec::new()))?)
+}
+
+/// Refuses what only the server publishes.
+fn check_reserved(tenant: &TenantId, event: &Event) -> Result<(), Problem> {
+    tenants::refuse_reserved(tenant, "takes no other events")?;
+    let Some(reason) = reserved_type(&event.event_type) else { return Ok(()) };
+    Err(Problem { field: Some("type".to_owned()), ..Problem::new(Code::Reserved, reason) })
 }
 
 /// The same for events that are published together; the first one that is refused is named by its place.
@@ -208,6 +218,10 @@ pub(crate) async fn check_batch(
     tenant: &TenantId,
     events: &[Event],
 ) -> Result<Vec<Vec<String>>, Problem> {
+    for (index, event) in events.iter().enumerate() {
+        check_reserved(tenant, event)
+            .map_err(|problem| problem.within(&format!("events[{index}]")))?;
+    }
     let said = ctx.app.check_events(tenant, events).await?.into_iter().enumerate();
     let within = |index, rejection| Problem::from(rejection).within(&format!("events[{index}]"));
     said.map(|(index, said)| said.map_err(|rejection| within(index, rejection))).collect()
@@ -220,6 +234,22 @@ async fn types(ctx: &Ctx, tenant: &TenantId) -> Result<Arc<EventTypes>, Problem>
 async fn find(ctx: &Ctx, path: &OfEventType) -> Result<EventTypeRecord, Problem> {
     let found = ctx.app.store.event_type(&path.tenant, &path.name).await?;
     found.ok_or_else(|| Problem::not_found("event type", &path.name))
+}
+
+/// Refuses to describe what only the server publishes.
+fn refuse_reserved(path: &OfEventType) -> Result<(), Problem> {
+    tenants::refuse_reserved(&path.tenant, "describes its event types itself")?;
+    match reserved_type(&path.name) {
+        Some(reason) => Err(Problem::new(Code::Reserved, reason)),
+        None => Ok(()),
+    }
+}
+
+/// Why a producer cannot publish events of this type, if that is so.
+pub fn reserved_type(event_type: &EventType) -> Option<String> {
+    is_reserved_type(event_type).then(|| {
+        format!("`{event_type}` is reserved: types that begin with `railpost.` are the server's own notices")
+    })
 }
 
 /// Refuses what is no schema, or could cost more than it may. To find that out takes its time too.

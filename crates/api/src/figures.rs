@@ -158,6 +158,18 @@ pub(crate) struct Sums {
     pub(crate) attempt_ms: Quantiles,
     /// How long deliveries took from accept to acknowledgement.
     pub(crate) deliver_ms: Quantiles,
+    /// Deliveries whose first attempt ended.
+    pub(crate) first_attempts: u64,
+    /// Dead letters made because attempts were exhausted or the time to live was over.
+    pub(crate) exhausted: u64,
+    /// Deliveries acknowledged within the objective.
+    pub(crate) on_time: u64,
+    /// Deliveries that passed the objective before anything was sent to their receiver.
+    pub(crate) late_operator: u64,
+    /// Deliveries that passed the objective because of their receiver.
+    pub(crate) late_receiver: u64,
+    /// How long deliveries waited from accept to the start of their first attempt.
+    pub(crate) first_attempt_ms: Quantiles,
 }
 
 /// Durations in milliseconds, exact to 12.5 %; `null` if there were none.
@@ -189,6 +201,12 @@ impl From<&Figures> for Sums {
             dead: figures.dead,
             attempt_ms: Quantiles::of(&figures.attempt_us, 1000.0),
             deliver_ms: Quantiles::of(&figures.deliver_ms, 1.0),
+            first_attempts: figures.first_attempts,
+            exhausted: figures.exhausted,
+            on_time: figures.on_time,
+            late_operator: figures.late_operator,
+            late_receiver: figures.late_receiver,
+            first_attempt_ms: Quantiles::of(&figures.first_attempt_ms, 1.0),
         }
     }
 }
@@ -239,6 +257,14 @@ async fn of(ctx: &Ctx, scope: &FiguresScope, range: Range) -> Result<Json<Figure
     let period = Period { from: range.starts(now).next(), before: None };
     let stored = ctx.app.store.figures(scope, range.resolution(), period).await?;
     Ok(Json(chart(range, now, stored)))
+}
+
+/// All of them together.
+pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Figures>) -> Figures {
+    all.fold(Figures::default(), |mut sum, figures| {
+        sum.merge(figures);
+        sum
+    })
 }
 
 /// The chart of what was stored: minutes or hours summed up to steps, and none left out.

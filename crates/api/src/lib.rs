@@ -30,6 +30,7 @@ mod openapi;
 mod health;
 mod docs_page;
 mod metrics;
+mod egress;
 mod tenants;
 mod endpoint_health;
 mod endpoints;
@@ -47,6 +48,7 @@ mod story;
 mod find;
 mod thin;
 mod figures;
+mod report;
 mod overview;
 mod keys;
 mod audit;
@@ -55,11 +57,13 @@ mod backup_series;
 mod maintenance;
 mod master_key;
 mod outbox;
+mod alerts;
 
 use railpost_rest::{
     answer, body, client_address, members, merge, problem, query, run_despite_disconnect,
 };
 
+pub use alerts::{RunningAlerts, TestReach};
 pub use app::{App, AppParts, TenantWatch};
 pub use audit::{AUDIT_MASTER_KEY_ROTATED, AUDIT_TENANT_ERASED, Action};
 pub use auth::{Caller, KEY_PREFIX, Needs, hash_of, scope_name};
@@ -67,6 +71,8 @@ pub use body::read as read_body;
 pub use call::{AuditAction, note};
 pub use client_address::{ClientAddress, TrustedProxies, is_proxied};
 pub use commands::command_delivery;
+pub use endpoints::check_endpoint;
+pub use event_types::reserved_type;
 pub use key_ring::{KeyRing, is_valid};
 pub use keys::{CONFIGURED_KEY_NAME, generate};
 pub use master_key::{MasterKeyRotator, RotationProgress};
@@ -80,7 +86,7 @@ pub use railpost_rest::answer::with_security_headers;
 pub use retention::prune;
 pub use route::{Route, ServeFuture};
 pub use secrets::{SecretRotations, rotate_due_secrets};
-pub use settings::{ApiSettings, LimitsConfig, RetentionConfig};
+pub use settings::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 pub use table::{Api, not_found};
 pub use thin_links::ThinLinks;
 
@@ -89,6 +95,7 @@ pub fn routes() -> Vec<Route> {
     [
         health::routes(),
         metrics::routes(),
+        egress::routes(),
         docs_page::routes(),
         tenants::routes(),
         endpoints::routes(),
@@ -105,12 +112,14 @@ pub fn routes() -> Vec<Route> {
         find::routes(),
         thin::routes(),
         figures::routes(),
+        report::routes(),
         overview::routes(),
         keys::routes(),
         audit::routes(),
         maintenance::routes(),
         master_key::routes(),
         outbox::routes(),
+        alerts::routes(),
     ]
     .concat()
 }

@@ -47,6 +47,12 @@ pub const UNKNOWN_KEY_ADDRESSES_MAX: usize = 10_000;
 /// How long readiness is believed: each check is a durable write.
 pub const READINESS_BELIEVED_FOR: Span = Span::from_secs(1);
 
+/// How long the number of open alerts is believed: every page of the dashboard shows it.
+pub const OPEN_ALERTS_BELIEVED_FOR: Span = Span::from_secs(1);
+
+/// Longest silence: what is silent for longer is a rule to switch off.
+pub const SILENCE_MAX: Span = Span::from_days(30);
+
 /// How often at most the last use of an API key is written down: it is for people, to the hour.
 pub const KEY_TOUCH_EVERY: Span = Span::from_mins(10);
 
@@ -125,3 +131,9 @@ pub const METRICS_SAMPLE_BELIEVED_FOR: Span = Span::from_secs(5);
 /// Commands of the store by which all parked rows are retried: they reach as many rows as can be parked. Without a
 /// bound, rows that are refused again meanwhile keep the request going for ever.
 pub(crate) const RETRY_ALL_ROUNDS_MAX: u64 = PARKED_ROWS_MAX / PARKED_COMMAND_HEADS_MAX as u64;
+
+/// Incidents that a report lists: as many as one page of a list has.
+pub(crate) const REPORT_INCIDENTS_MAX: u32 = 200;
+
+/// Endpoints or tenants that a report lists.
+pub(crate) const REPORT_PARTS_MAX: usize = 1_000;

@@ -4,8 +4,10 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use axum::response::IntoResponse;
-use http::{Method, header};
-use railpost_telemetry::{Metrics, Process, Sample};
+use http::{Method, StatusCode, header};
+use railpost_engine::Timestamp;
+use railpost_store::{Counts, Severity};
+use railpost_telemetry::{DiskSpace, Metrics, Process, Sample};
 use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
 use tokio::sync::Mutex;
@@ -23,13 +25,16 @@ use crate::app::App;
 use crate::limits::METRICS_SAMPLE_BELIEVED_FOR;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![Route::new(
-        Method::GET,
-        "/metrics",
-        Needs::Nothing,
-        "Metrics in Prometheus' text format",
-        metrics,
-    )]
+    vec![
+        Route::new(
+            Method::GET,
+            "/metrics",
+            Needs::Nothing,
+            "Metrics in Prometheus' text format",
+            metrics,
+        )
+        .also_refuses(&[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN]),
+    ]
 }
 
 /// What was looked up lately, and when.
@@ -66,11 +71,16 @@ impl SampleCache {
 
 async fn look_up(app: &App) -> Sample {
     let counts = app.store.totals(None).await.ok();
-    let oldest = counts.as_ref().and_then(|counts| counts.oldest_open_at);
-    let age = oldest.map_or(0, |at| app.source.now().since(at).as_millis());
+    let age_seconds = |since: fn(&Counts) -> Option<Timestamp>| {
+        let since = counts.as_ref().and_then(since);
+        since.map_or(0, |at| app.source.now().since(at).as_millis()) as f64 / 1000.0
+    };
     Sample {
+        oldest_open_age_seconds: age_seconds(|counts| counts.oldest_open_at),
+        oldest_dead_age_seconds: age_seconds(|counts| counts.oldest_dead_at),
         counts,
-        oldest_open_age_seconds: age as f64 / 1000.0,
+        disk: DiskSpace::of(&app.settings.data_dir),
+        alerts_open: alerts_open(app).await,
         store_size_bytes: app.store.check().await.ok().map(|health| health.size_bytes),
         engine: app.dispatcher.counters().await.ok(),
         in_flight: app.dispatcher.under_way().await.ok(),
@@ -80,6 +90,15 @@ async fn look_up(app: &App) -> Sample {
         sources: app.running_sources.status().into_iter().map(SourceView::sample).collect(),
         process: Process::sampled(app.telemetry.started_at),
     }
+}
+
+/// How many alerts are open, by severity; nothing if they cannot be read.
+async fn alerts_open(app: &App) -> Vec<(&'static str, u64)> {
+    let Ok(alerts) = app.store.open_alerts().await else { return Vec::new() };
+    let open = |severity: &Severity| {
+        alerts.iter().filter(|alert| alert.is_open() && alert.severity == *severity).count() as u64
+    };
+    Severity::ALL.iter().map(|severity| (severity.as_str(), open(severity))).collect()
 }
 
 /// How many endpoints of a set are served. Those that went away meanwhile are forgotten.

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) use answers::meaning;
 
 /// The groups of operations, in the order in which people meet them, each with what it is about.
-const TAGS: [(&str, &str); 20] = [
+const TAGS: &[(&str, &str)] = &[
     ("tenants", "The owners of events and endpoints."),
     ("find", "Searching by id, key, URL or description."),
     ("endpoints", "URLs that events are delivered to, with their policies and secrets."),
@@ -20,6 +20,7 @@ const TAGS: [(&str, &str); 20] = [
     ("dead-letters", "Deliveries that failed for good."),
     ("replays", "Jobs that replay, skip, discard or redeliver many deliveries."),
     ("figures", "Figures over time: counts, rates and durations."),
+    ("report", "How the objective was met in a period, with incidents."),
     ("overview", "Backlog, held lanes and endpoints that need attention."),
     ("keys", "API keys and their scopes."),
     ("audit", "The audit trail."),
@@ -27,6 +28,7 @@ const TAGS: [(&str, &str); 20] = [
     ("thin", "Events behind signed URLs."),
     ("health", "Liveness and readiness of the server."),
     ("metrics", "Figures for Prometheus."),
+    ("egress", "The networks that deliveries come from."),
     ("outbox", "Databases that events are relayed from, and rows that were refused."),
     ("maintenance", "Maintenance of the store."),
     ("docs", "This documentation."),
@@ -36,7 +38,7 @@ const TAGS: [(&str, &str); 20] = [
 pub fn openapi() -> Value {
     let operations: Vec<Operation> =
         super::routes().into_iter().map(|route| route.operation).collect();
-    document(&operations, &TAGS)
+    document(&operations, TAGS)
 }
 
 /// The document as it stands in `openapi.json`.

@@ -12,6 +12,7 @@ use railpost_engine::Time;
 use railpost_store::limits::SOURCE_NAME_LEN_MAX;
 use railpost_store::{SourceName, SourcePosition, StoreError};
 use railpost_telemetry::{SlotSample, SourceSample};
+use railpost_wire::TenantId;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -56,6 +57,9 @@ pub trait RunningSources: fmt::Debug + Send + Sync {
     /// Checks every condition of a source at its database; `None` if the configuration does not have it.
     async fn check(&self, source: &SourceName) -> Option<Vec<FindingView>>;
 
+    /// Whose events a source has, if the configuration says so.
+    fn tenant(&self, source: &SourceName) -> Option<TenantId>;
+
     /// Lets them look at once: a person has released parked rows.
     fn wake(&self);
 }
@@ -86,7 +90,8 @@ pub struct SourceView {
     pub parked_bytes: u64,
     /// Rows that are known to wait at the source.
     pub pending: u64,
-    /// Age of the oldest row of the last batch in milliseconds; 0 when all was read.
+    /// Age of the oldest row of the last batch in milliseconds; 0 when all was read. While the source is in
+    /// trouble: how long the oldest row waits, as far as it is known, and at least since the trouble began.
     pub lag_ms: u64,
     /// When a row was last taken.
     pub last_row_at: Option<Time>,
@@ -286,7 +291,13 @@ async fn check(
 ) -> Result<Json<CheckView>, Problem> {
     let name = &path.source.0;
     let findings = match ctx.app.running_sources.check(name).await {
-        Some(findings) => findings,
+        Some(mut findings) => {
+            if let Some(tenant) = ctx.app.running_sources.tenant(name) {
+                let exists = ctx.app.store.tenant(&tenant).await?.is_some();
+                findings.push(FindingView::tenant(&tenant, exists));
+            }
+            findings
+        }
         None => {
             find_removed(&ctx, name).await?;
             vec![FindingView::removed(name)]
@@ -325,6 +336,18 @@ fn removed_fix(name: &SourceName) -> String {
 }
 
 impl FindingView {
+    /// Rows of a tenant that does not exist are parked.
+    fn tenant(tenant: &TenantId, exists: bool) -> Self {
+        let (verdict, found, fix) = match exists {
+            true => (FindingVerdict::Good, format!("tenant {tenant} exists"), None),
+            false => {
+                let fix = format!("railpost tenants create {tenant}");
+                (FindingVerdict::Bad, format!("there is no tenant {tenant}"), Some(fix))
+            }
+        };
+        Self { condition: "tenant".to_owned(), verdict, found, fix }
+    }
+
     fn removed(name: &SourceName) -> Self {
         Self {
             condition: "configuration".to_owned(),

@@ -2,7 +2,8 @@
 
 use railpost_rest::path_types;
 use railpost_wire::{
-    ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, SecretId, TenantId,
+    AlertId, ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, SecretId, SilenceId,
+    TenantId,
 };
 
 use super::outbox::{RoleParam, SourceParam};
@@ -40,6 +41,12 @@ path_types! {
     OfParkedRow { source: SourceParam = "The source's name.", number: u64 = "The row's number." }
     /// A role of the store's database.
     OfRole { role: RoleParam = "The role's name." }
+    /// An alert of a tenant.
+    OfTenantAlert { tenant: TenantId = "The tenant's id.", alert: AlertId = "The alert's id." }
+    /// An alert.
+    OfAlert { alert: AlertId = "The alert's id." }
+    /// A silence.
+    OfSilence { silence: SilenceId = "The silence's id." }
     /// An event, as an endpoint may fetch it.
     OfThinEvent {
         tenant: TenantId = "The tenant's id.",

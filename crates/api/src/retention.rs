@@ -18,6 +18,7 @@ pub async fn prune(app: &App) -> Result<Pruned, StoreError> {
         closed_before: before(retention.closed),
         dead_before: before(retention.dead),
         lanes_before: before(retention.lanes),
+        alerts_before: before(retention.alerts),
         after: None,
         limit: UPKEEP_STEP_MAX,
     };

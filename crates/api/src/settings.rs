@@ -9,14 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::limits::BODY_LEN_MAX_DEFAULT;
 
 /// What the API reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApiSettings {
     /// What clients may ask for.
     pub limits: LimitsConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
+    /// What deliveries are judged by.
+    pub objective: ObjectiveConfig,
     /// The folder of the server's files: backups are written below it.
     pub data_dir: PathBuf,
+    /// The networks that receivers see requests come from, as far as they are known.
+    pub egress: Vec<String>,
 }
 
 /// What clients may ask for.
@@ -76,6 +80,8 @@ pub struct RetentionConfig {
     pub dead: Span,
     /// Lanes with nothing open, from their last delivery on.
     pub lanes: Span,
+    /// Alerts, from their end on, and silences.
+    pub alerts: Span,
     /// Answers to requests that may come again.
     pub idempotency: Span,
     /// How often what is past its time is deleted.
@@ -88,8 +94,27 @@ impl Default for RetentionConfig {
             closed: Span::from_days(30),
             dead: Span::from_days(90),
             lanes: Span::from_days(90),
+            alerts: Span::from_days(400),
             idempotency: Span::from_hours(48),
             prune_every: Span::from_mins(10),
         }
+    }
+}
+
+/// What deliveries are judged by: a share of them is acknowledged within a time, over a period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObjectiveConfig {
+    /// A delivery that is acknowledged within this is on time.
+    pub within: Span,
+    /// The share of deliveries that are to be on time.
+    pub share: f64,
+    /// The period over which the share is counted.
+    pub period: Span,
+}
+
+impl Default for ObjectiveConfig {
+    fn default() -> Self {
+        Self { within: Span::from_mins(10), share: 0.999, period: Span::from_days(30) }
     }
 }

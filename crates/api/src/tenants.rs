@@ -2,7 +2,7 @@
 
 use http::Method;
 use railpost_engine::{RateLimit, Time};
-use railpost_store::{ErasingTenant, Tenant, TenantSettings, Write};
+use railpost_store::{ErasingTenant, Tenant, TenantSettings, Write, is_reserved_tenant};
 use railpost_wire::TenantId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use super::call::{AuditAction, Ctx};
 use super::members::{FromMembers, Members};
 use super::merge::{self, MergePatch};
 use super::path::{NoPath, OfTenant};
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 use super::query::{ListPage, NoFilter, NoQuery, PagedQuery};
 use super::route::Route;
 
@@ -48,6 +48,8 @@ pub(crate) struct TenantView {
     pub(crate) rate_limit: Option<RateLimit>,
     /// Most open deliveries; `null` means the server's own bound.
     pub(crate) backlog_max: Option<u64>,
+    /// Whether it is the tenant of the server's own notices.
+    pub(crate) reserved: bool,
     /// When it was created.
     pub(crate) created_at: Time,
     /// When it last changed.
@@ -71,6 +73,7 @@ impl From<ErasingTenant> for TenantView {
     fn from(tenant: ErasingTenant) -> Self {
         let ErasingTenant { id, created_at, since, erased } = tenant;
         Self {
+            reserved: is_reserved_tenant(&id),
             id,
             name: String::new(),
             rate_limit: None,
@@ -86,6 +89,7 @@ impl From<Tenant> for TenantView {
     fn from(tenant: Tenant) -> Self {
         let TenantSettings { name, rate_limit, backlog_max } = tenant.settings;
         Self {
+            reserved: is_reserved_tenant(&tenant.id),
             id: tenant.id,
             name,
             rate_limit,
@@ -185,6 +189,7 @@ pub(crate) async fn create(
     let NewTenant { id, name, rate_limit, backlog_max } = new;
     let settings = TenantSettings { name, rate_limit, backlog_max };
     check(&settings)?;
+    refuse_reserved(&id, "exists from the start on")?;
     let now = ctx.now();
     let view = TenantView::from(Tenant {
         id: id.clone(),
@@ -241,6 +246,7 @@ pub(crate) async fn erase(
     _: NoQuery,
     _: NoBody,
 ) -> Result<Accepted<TenantView>, Problem> {
+    refuse_reserved(&path.tenant, "is not deleted")?;
     if let Some(erasing) = ctx.app.store.erasing_tenant(&path.tenant).await? {
         return Ok(Accepted(erasing.into()));
     }
@@ -265,6 +271,16 @@ pub(crate) async fn erase(
 /// The tenant, or why the caller hears of none.
 pub(crate) async fn find(ctx: &Ctx, id: &TenantId) -> Result<Tenant, Problem> {
     ctx.app.store.tenant(id).await?.ok_or_else(|| Problem::not_found("tenant", id))
+}
+
+/// Refuses what nobody does with the tenant of the server's own notices.
+pub(crate) fn refuse_reserved(tenant: &TenantId, rule: &str) -> Result<(), Problem> {
+    if !is_reserved_tenant(tenant) {
+        return Ok(());
+    }
+    let detail =
+        format!("the tenant `{tenant}` is reserved for the server's own notices: it {rule}");
+    Err(Problem::new(Code::Reserved, detail))
 }
 
 fn check(settings: &TenantSettings) -> Result<(), Problem> {

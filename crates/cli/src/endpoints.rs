@@ -95,6 +95,18 @@ pub enum Action {
     },
 }
 
+const ENVELOPES: [&str; 9] = [
+    "raw",
+    "cloudevents-structured",
+    "cloudevents-binary",
+    "event",
+    "thin",
+    "pagerduty",
+    "slack",
+    "teams",
+    "template",
+];
+
 /// What can be set about an endpoint.
 #[derive(Debug, Default, clap::Args)]
 pub struct EndpointFlags {
@@ -104,9 +116,16 @@ pub struct EndpointFlags {
     /// A line for people
     #[arg(long)]
     description: Option<String>,
-    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary, event or thin
-    #[arg(long, value_parser = ["raw", "cloudevents-structured", "cloudevents-binary", "event", "thin"], hide_possible_values = true)]
+    /// How events are wrapped: raw, cloudevents-structured, cloudevents-binary, event or thin; for people's tools
+    /// pagerduty, slack, teams or template
+    #[arg(long, value_parser = ENVELOPES, hide_possible_values = true)]
     envelope: Option<String>,
+    /// The routing key of the envelope pagerduty
+    #[arg(long, value_name = "KEY")]
+    routing_key: Option<String>,
+    /// The body of the envelope template: JSON with places such as {{summary}} inside of strings
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    template: Option<String>,
     /// Deliver payloads of more bytes than this as a reference; `none` takes the bound away
     #[arg(long, value_name = "BYTES|none", value_parser = thin_above)]
     thin_above: Option<ThinAbove>,
@@ -147,6 +166,13 @@ impl EndpointFlags {
         set("types", (!self.types.is_empty()).then(|| json!(self.types)));
         set("description", self.description.as_ref().map(|text| json!(text)));
         set("envelope", self.envelope.as_ref().map(|text| json!(text)));
+        set("routing_key", self.routing_key.as_ref().map(|key| json!(key)));
+        if let Some(template) = &self.template {
+            set(
+                "template",
+                Some(json!(String::from_utf8_lossy(&input::read("--template", template)?))),
+            );
+        }
         set("thin_above", self.thin_above.map(|bound| json!(bound.0)));
         set("timeout", self.timeout.map(|span| json!(span)));
         set("rotate_every", self.rotate_every.map(|span| json!(span.0)));

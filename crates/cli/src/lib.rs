@@ -38,8 +38,10 @@ mod attempts;
 mod lanes;
 mod dead_letters;
 mod replay;
+mod report;
 mod keys;
 mod master_key;
+mod alerts;
 mod audit;
 pub mod outbox;
 pub mod upkeep;
@@ -83,6 +85,11 @@ pub enum Command {
     /// Send again, skip or discard many deliveries, as a job
     #[command(alias = "replays")]
     Replay(replay::Arguments),
+    /// What holds that people should know, who is told of it, silences
+    #[command(subcommand, alias = "alert")]
+    Alerts(alerts::Action),
+    /// How the objective was met in a period, with incidents and each endpoint
+    Report(report::Arguments),
     /// Who changed what
     #[command(subcommand)]
     Audit(audit::Action),
@@ -139,6 +146,8 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::Lanes(action) => lanes::run(action, &session()?),
         Command::DeadLetters(action) => dead_letters::run(action, &session()?),
         Command::Replay(arguments) => replay::run(arguments, &session()?),
+        Command::Alerts(action) => alerts::run(action, &session()?),
+        Command::Report(arguments) => report::run(&arguments, &session()?),
         Command::Audit(action) => audit::run(action, &session()?),
         Command::Tenants(action) => tenants::run(action, &session()?),
         Command::EventTypes(action) => event_types::run(action, &session()?),

@@ -10,6 +10,11 @@ pub const STREAM_LINE_LEN_MAX: usize = PAYLOAD_LEN_MAX + 16 * 1024;
 
 /// How long a sender may take to send a request's head to `railpost listen`.
 pub const LISTEN_HEAD_TIMEOUT: Span = Span::from_secs(10);
+/// How long a retry of a parked row waits to hear what became of it, and how often it looks. A source that is read
+/// takes it within milliseconds.
+pub const PARKED_RETRY_WAIT: Span = Span::from_secs(5);
+/// See [`PARKED_RETRY_WAIT`].
+pub const PARKED_RETRY_LOOK: Span = Span::from_millis(50);
 /// Tries of a request to which no connection comes about.
 pub const REQUEST_TRIES_MAX: u32 = 3;
 /// The wait before the second try; each further wait is twice as long.

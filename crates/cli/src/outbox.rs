@@ -1,11 +1,14 @@
 //! `railpost outbox`: databases that events are relayed from, and rows that were refused.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use url::Url;
 
 use super::Session;
 use super::confirm::Confirmation;
 use super::failure::{Failure, Outcome};
+use super::limits::{PARKED_RETRY_LOOK, PARKED_RETRY_WAIT};
 use super::list::{self, Paging};
 use super::out::{Column, age, cut_column, field, full_column};
 
@@ -268,13 +271,13 @@ fn parked(action: ParkedAction, session: &Session) -> Outcome {
             let url = of_source(session, &source, &["parked", &number.to_string()]);
             session.out.record(&session.client.get(&url)?)
         }
-        ParkedAction::Retry { source, number, .. } => {
-            let number = number.map(|number| number.to_string());
-            let path = match &number {
-                Some(number) => vec!["parked", number, "retry"],
-                None => vec!["parked", "retry-all"],
-            };
-            act(session, &source, &path, "released")
+        ParkedAction::Retry { source, number: Some(number), .. } => retry(session, &source, number),
+        ParkedAction::Retry { source, number: None, .. } => {
+            act(session, &source, &["parked", "retry-all"], "released")?;
+            session
+                .out
+                .hint("Those that are refused again stay parked: railpost outbox parked list");
+            Ok(())
         }
         ParkedAction::Skip { row: Row { source, number }, confirmation } => {
             let effect = format!(
@@ -291,6 +294,35 @@ fn parked(action: ParkedAction, session: &Session) -> Outcome {
             act(session, &source, &["parked", &number.to_string(), "discard"], "dropped")
         }
     }
+}
+
+/// Hands a row over again, and waits for a moment to say what became of it.
+fn retry(session: &Session, source: &str, number: u64) -> Outcome {
+    let (client, out, shown) = (&session.client, session.out, number.to_string());
+    let answer = client.act(&of_source(session, source, &["parked", &shown, "retry"]))?;
+    let row = of_source(session, source, &["parked", &shown]);
+    let waited_from = Instant::now();
+    while waited_from.elapsed() < Duration::from(PARKED_RETRY_WAIT) {
+        let found = match client.get(&row) {
+            Err(failure) if failure.is_missing("parked row") => {
+                let accepted =
+                    format!("row {number} was accepted, and the rows behind it are handed over");
+                return out.done(&answer, &accepted);
+            }
+            found => found?,
+        };
+        if found["released"] == false {
+            let refusal = &found["refusal"];
+            let why = format!("{}: {}", field(refusal, "code"), field(refusal, "reason"));
+            return Err(Failure::new(format!("row {number} was refused again: {why}"))
+                .next("fix the cause and retry it; or skip or discard it"));
+        }
+        std::thread::sleep(Duration::from(PARKED_RETRY_LOOK));
+    }
+    out.done(
+        &answer,
+        &format!("row {number} is released: it is handed over when its source is read"),
+    )
 }
 
 fn act(session: &Session, source: &str, path: &[&str], done: &str) -> Outcome {

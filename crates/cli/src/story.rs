@@ -167,6 +167,7 @@ pub(super) fn actor(by: &Value) -> String {
     match (by["kind"].as_str(), by["name"].as_str()) {
         (Some("key"), Some(name)) => format!("the API key `{name}` ({})", field(by, "id")),
         (Some("source"), Some(name)) => format!("the source `{name}`"),
+        (Some("server"), _) => "the server itself".to_owned(),
         _ => field(by, "id"),
     }
 }
@@ -201,9 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_accepted_by_a_key_or_a_source() {
+    fn an_event_is_accepted_by_a_key_a_source_or_the_server() {
         let key = json!({ "kind": "key", "id": "key_1", "name": "backend" });
         assert_eq!(actor(&key), "the API key `backend` (key_1)");
         assert_eq!(actor(&json!({ "kind": "source", "name": "orders" })), "the source `orders`");
+        assert_eq!(actor(&json!({ "kind": "server" })), "the server itself");
     }
 }

@@ -379,8 +379,15 @@ pub(super) async fn counts_follow_every_transition(world: World) {
     }
     let counts = world.store.counts(endpoint).await.unwrap();
     let oldest_open_at = Some(START);
-    let expected =
-        Counts { pending: 1, in_flight: 1, waiting: 1, held: 1, dead: 1, oldest_open_at };
+    let expected = Counts {
+        pending: 1,
+        in_flight: 1,
+        waiting: 1,
+        held: 1,
+        dead: 1,
+        oldest_open_at,
+        oldest_dead_at: Some(START),
+    };
     assert_eq!((counts, counts.open()), (expected, 4));
     world.move_to(&all[3], DeliveryState::Pending).await;
     let expected = Counts { pending: 2, dead: 0, ..expected };
@@ -407,10 +414,13 @@ pub(super) async fn the_oldest_open_delivery_tells_the_age_of_the_backlog(world:
     let replayed = world.publish_one(Some("c")).await;
     world.move_to(&replayed, dead(false)).await;
     assert_eq!(oldest().await, None, "a dead letter that holds no lane is not open");
+    let oldest_dead = async || world.store.counts(endpoint).await.unwrap().oldest_dead_at;
+    assert_eq!(oldest_dead().await, Some(at));
     world.later(1_000);
     world.publish_one(Some("c")).await;
     world.move_to(&replayed, DeliveryState::Pending).await;
     assert_eq!(oldest().await, Some(at));
+    assert_eq!(oldest_dead().await, None, "it is open again");
 }
 
 pub(super) async fn totals_add_up_the_endpoints_of_one_tenant_or_of_all(world: World) {
@@ -433,7 +443,13 @@ pub(super) async fn totals_add_up_the_endpoints_of_one_tenant_or_of_all(world: W
     let batch = AcceptBatch { tenant: other.clone(), events, accepted_by: None, idempotency: None };
     world.store.accept(batch.into()).await.unwrap();
 
-    let mine = Counts { pending: 1, dead: 1, oldest_open_at: Some(at), ..Counts::default() };
+    let mine = Counts {
+        pending: 1,
+        dead: 1,
+        oldest_open_at: Some(at),
+        oldest_dead_at: Some(START),
+        ..Counts::default()
+    };
     let theirs = Counts { pending: 2, oldest_open_at: Some(later), ..Counts::default() };
     assert_eq!(world.store.counts(first).await, Ok(mine));
     assert_eq!(world.store.totals(Some(&world.tenant)).await, Ok(mine));

@@ -139,7 +139,14 @@ pub(super) async fn an_event_tells_who_brought_it(world: World) {
     let source = AcceptedBy::Source("orders".parse().unwrap());
     let mut expected = Vec::new();
     // One by one and many at once: a backend may write small groups otherwise than large ones.
-    for (by, count) in [(Some(key), 1), (Some(source.clone()), 1), (None, 1), (Some(source), 40)] {
+    for (by, count) in [
+        (Some(key), 1),
+        (Some(source.clone()), 1),
+        (Some(AcceptedBy::Server), 1),
+        (None, 1),
+        (Some(source), 40),
+        (Some(AcceptedBy::Server), 40),
+    ] {
         let events: Vec<_> = (0..count).map(|_| world.event(Some("k"))).collect();
         expected.extend(events.iter().map(|event| (event.id.clone(), by.clone())));
         let batch = AcceptBatch { accepted_by: by, ..world.batch(events) };

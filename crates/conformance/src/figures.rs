@@ -54,6 +54,8 @@ pub(super) async fn figures_read_back_in_every_detail(world: World) {
     [0, 250, 1_000_000].into_iter().for_each(|value| attempt_us.record(value));
     let mut deliver_ms = Histogram::default();
     deliver_ms.record(u64::MAX);
+    let mut first_attempt_ms = Histogram::default();
+    first_attempt_ms.record(12);
     let figures = Figures {
         accepted: 1,
         attempts: 2,
@@ -65,6 +67,12 @@ pub(super) async fn figures_read_back_in_every_detail(world: World) {
         by_failure: [("dns".to_owned(), 1), ("é".to_owned(), 2)].into(),
         attempt_us,
         deliver_ms,
+        first_attempts: 6,
+        exhausted: 7,
+        on_time: 8,
+        late_operator: 9,
+        late_receiver: u64::MAX,
+        first_attempt_ms,
     };
     add(&world, &FiguresScope::All, hour(), figures.clone()).await;
     for resolution in [Resolution::Minute, Resolution::Hour] {

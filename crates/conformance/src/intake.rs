@@ -93,7 +93,7 @@ pub(super) async fn each_event_goes_to_the_endpoints_that_want_its_type(world: W
 pub(super) async fn a_test_event_goes_where_it_is_told_and_nowhere_else(world: World) {
     let endpoint = world.endpoint().await;
     for (event_type, goes_to) in
-        [("railpost.test", 0), ("railpost.test.order", 0), ("railpost.tested", 1)]
+        [("railpost.test", 0), ("railpost.test.order", 0), ("railposts.test", 1)]
     {
         let event = Event { event_type: event_type.parse().unwrap(), ..world.event(None) };
         let id = event.id.clone();
@@ -102,6 +102,26 @@ pub(super) async fn a_test_event_goes_where_it_is_told_and_nowhere_else(world: W
         let batch =
             RedeliverBatch { tenant, orders: vec![(id, endpoint)], audit: None, idempotency: None };
         assert_eq!(world.store.redeliver(batch).await.unwrap().len(), 1, "{event_type}");
+    }
+}
+
+pub(super) async fn a_notice_goes_to_endpoints_that_name_notices_and_to_no_other(world: World) {
+    let filtered = |filter: &str| {
+        let settings = EndpointSettings::all_events("https://example.com");
+        EndpointSettings { filters: vec![filter.parse().unwrap()], ..settings }
+    };
+    let _all = world.endpoint().await;
+    let notices = world.endpoint_with(filtered("railpost.*")).await;
+    let breakers = world.endpoint_with(filtered("railpost.breaker.opened")).await;
+    let _secrets = world.endpoint_with(filtered("railpost.secret.*")).await;
+    for (event_type, goes_to) in [
+        ("railpost.breaker.opened", vec![notices, breakers]),
+        ("railpost.lane.held", vec![notices]),
+    ] {
+        let event = Event { event_type: event_type.parse().unwrap(), ..world.event(None) };
+        let mut to: Vec<_> = world.accept(vec![event]).await.iter().map(|d| d.endpoint).collect();
+        to.sort();
+        assert_eq!(to, goes_to, "{event_type}");
     }
 }
 

@@ -27,9 +27,11 @@ mod details;
 mod finding;
 mod replays;
 mod figures;
+mod judging;
 mod upkeep;
 mod rotations;
 mod sources;
+mod alerts;
 
 use std::sync::Arc;
 
@@ -80,6 +82,7 @@ checks! { $
         the_attributes_of_a_cloudevent_reach_the_attempt
         each_event_goes_to_the_endpoints_that_want_its_type
         a_test_event_goes_where_it_is_told_and_nowhere_else
+        a_notice_goes_to_endpoints_that_name_notices_and_to_no_other
         an_event_that_nobody_wants_is_kept
         another_tenants_endpoints_get_nothing
         a_switched_off_endpoint_keeps_its_backlog
@@ -253,6 +256,19 @@ checks! { $
         replays_are_erased_with_their_tenant
         a_backup_holds_replays
     }
+    judging {
+        late_is_what_was_neither_acknowledged_in_time_nor_discarded
+        late_is_only_what_was_made_in_the_stretch
+        what_stands_behind_an_attempted_head_is_told_apart
+        an_attempt_of_an_earlier_round_counts_as_one
+        late_deliveries_have_the_status_of_their_endpoint
+        nothing_is_late_at_endpoints_and_tenants_that_are_gone
+        more_late_deliveries_than_a_page_holds_are_all_found_once
+        what_was_judged_is_added_once_whoever_asks_again
+        of_those_who_judge_at_once_one_is_believed
+        bad_figures_of_what_was_judged_move_nothing
+        how_far_was_judged_outlives_pruning_erasing_and_a_backup
+    }
     figures {
         figures_read_back_in_every_detail
         figures_add_up_by_minute_and_by_hour
@@ -310,5 +326,19 @@ checks! { $
         a_source_with_parked_rows_is_not_forgotten
         parked_rows_are_erased_with_their_tenant
         a_backup_holds_parked_rows_and_positions
+    }
+    alerts {
+        an_alert_reads_back_in_every_detail
+        an_alert_is_open_until_all_of_it_is_told
+        alerts_are_saved_in_place_of_what_was_kept
+        alerts_list_the_latest_first_by_what_is_asked_for
+        alerts_of_what_is_not_there_are_left_out
+        a_bad_alert_names_the_field
+        a_silence_is_kept_until_it_ends
+        a_bad_silence_is_refused
+        silences_are_bounded
+        alerts_are_pruned_when_they_ended_long_ago
+        alerts_are_erased_with_their_tenant
+        a_backup_holds_alerts_and_silences
     }
 }

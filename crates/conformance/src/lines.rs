@@ -267,9 +267,7 @@ async fn prune_lanes(world: &World, before: Timestamp) -> u64 {
     let mut lanes = 0;
     // Lanes are walked in small steps, beside the events.
     for _ in 0..10 {
-        let (closed_before, dead_before, limit) = (START, START, 2);
-        let step =
-            PruneStep { closed_before, dead_before, lanes_before: before, after: None, limit };
+        let step = PruneStep { lanes_before: before, ..PruneStep::of_all_before(START, 2) };
         lanes += world.store.prune(step).await.unwrap().lanes;
     }
     lanes
@@ -423,9 +421,8 @@ pub(super) async fn an_event_of_the_future_keeps_none_behind_it_from_being_prune
         let step = PruneStep {
             closed_before: cut,
             dead_before: cut,
-            lanes_before: START,
             after: after.take(),
-            limit: 1,
+            ..PruneStep::of_all_before(START, 1)
         };
         let done = world.store.prune(step).await.unwrap();
         pruned += done.events;

@@ -70,6 +70,8 @@ pub(super) async fn an_endpoint_reads_back_in_every_detail(world: World) {
         filters: vec!["order.*".parse().unwrap(), "user.created".parse().unwrap()],
         envelope: railpost_wire::Envelope::Event,
         thin_above: Some(65_536),
+        template: Some(r#"{"text": "{{summary}}"}"#.to_owned()),
+        managed_by: Some("notices.oncall".to_owned()),
         tls_min: TlsVersion::V13,
         timeout: Some(Span::from_secs(5)),
         ..EndpointSettings::all_events("https://example.com/a?b=c")
@@ -80,6 +82,7 @@ pub(super) async fn an_endpoint_reads_back_in_every_detail(world: World) {
             certificate_pem: "cert".to_owned(),
             key_pem: "key".to_owned(),
         }),
+        routing_key: Some("0123456789abcdef0123456789abcdef".to_owned()),
     };
     let id = EndpointId::from_u128(41);
     let new = NewEndpoint {
@@ -314,7 +317,7 @@ pub(super) async fn bad_settings_name_the_field_and_the_bound(world: World) {
             id: EndpointId::from_u128(1_000),
             tenant: world.tenant.clone(),
             settings,
-            private: EndpointPrivate { headers, client_identity: None },
+            private: EndpointPrivate { headers, ..EndpointPrivate::default() },
         })
     };
     let good = EndpointSettings::all_events("https://example.com");

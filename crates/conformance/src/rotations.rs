@@ -31,7 +31,7 @@ async fn add_endpoint(world: &World, rotate_every: Option<Span>) -> EndpointId {
     let settings =
         EndpointSettings { rotate_every, ..EndpointSettings::all_events("https://example.com") };
     let headers = BTreeMap::from([("authorization".to_owned(), "Bearer t0ken".to_owned())]);
-    let private = EndpointPrivate { headers, client_identity: None };
+    let private = EndpointPrivate { headers, ..EndpointPrivate::default() };
     let new = NewEndpoint { id, tenant: world.tenant.clone(), settings, private };
     let writes = vec![Write::CreateEndpoint(new), add_secret(world, id)];
     world.commit(Change { writes, ..Change::default() }).await;

@@ -17,7 +17,8 @@ async fn prune(world: &World, closed_before: Timestamp, dead_before: Timestamp) 
     let mut all = Pruned::default();
     loop {
         let after = all.next.take();
-        let step = PruneStep { closed_before, dead_before, lanes_before: START, after, limit: 2 };
+        let rest = PruneStep::of_all_before(START, 2);
+        let step = PruneStep { closed_before, dead_before, after, ..rest };
         let pruned = world.store.prune(step).await.unwrap();
         assert!(pruned.events <= 2, "a step is small");
         all.events += pruned.events;
@@ -149,8 +150,7 @@ pub(super) async fn pruning_forgets_old_audit_and_expired_idempotency(world: Wor
 
 pub(super) async fn a_step_out_of_bounds_is_named(world: World) {
     for limit in [0, UPKEEP_STEP_MAX + 1] {
-        let (closed_before, dead_before, lanes_before) = (START, START, START);
-        let step = PruneStep { closed_before, dead_before, lanes_before, after: None, limit };
+        let step = PruneStep::of_all_before(START, limit);
         let refused = world.store.prune(step).await;
         assert!(
             matches!(&refused, Err(StoreError::Invalid { field, .. }) if field == "limit"),
@@ -396,7 +396,7 @@ pub(super) async fn a_backup_never_overwrites_a_file(world: World) {
 pub(super) async fn no_secret_can_be_read_in_a_backup(world: World) {
     let id = railpost_wire::EndpointId::from_u128(world.unique());
     let headers = [("authorization".to_owned(), "Bearer hush-hush-token".to_owned())].into();
-    let private = EndpointPrivate { headers, client_identity: None };
+    let private = EndpointPrivate { headers, ..EndpointPrivate::default() };
     let settings = EndpointSettings::all_events("https://example.com/findable");
     let new = NewEndpoint { id, tenant: world.tenant.clone(), settings, private };
     let secret = Secret::from_bytes(b"this secret is thirty-two bytes!").unwrap();

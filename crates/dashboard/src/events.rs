@@ -135,6 +135,7 @@ fn accepted_by(by: &Value) -> Markup {
         @match text(by, "kind") {
             "key" => { ", published with the key " code { (by["name"].as_str().unwrap_or(text(by, "id"))) } }
             "source" => { ", relayed from the source " code { (text(by, "name")) } }
+            "server" => { ", published by the server itself" }
             _ => {}
         }
     }

@@ -66,6 +66,8 @@ const STATUS: Filter = filter("status", "Last answer", FilterInput::Status);
 const FAILURE: Filter = filter("failure", "Last failure", FilterInput::Word(FAILURES, words));
 const FROM: Filter = filter("created_after", "From", FilterInput::Instant);
 const BEFORE: Filter = filter("created_before", "Before", FilterInput::Instant);
+const REPORT_FROM: Filter = filter("from", "From", FilterInput::Instant);
+const REPORT_TO: Filter = filter("to", "To", FilterInput::Instant);
 const TARGET: Filter = filter("target", "Target", FilterInput::Text("ep_…"));
 
 const fn filter(name: &'static str, label: &'static str, input: FilterInput) -> Filter {
@@ -78,6 +80,7 @@ pub(super) const OF_DELIVERIES: [Filter; 9] =
 pub(super) const OF_DEAD_LETTERS: [Filter; 8] =
     [ENDPOINT, TYPE, KEY, DEAD_REASON, STATUS, FAILURE, FROM, BEFORE];
 pub(super) const OF_LANES: [Filter; 1] = [ENDPOINT];
+pub(super) const OF_REPORT: [Filter; 2] = [REPORT_FROM, REPORT_TO];
 pub(super) const OF_AUDIT: [Filter; 3] = [TARGET, FROM, BEFORE];
 
 /// The query of a page's own filters, for the API and for links: those that are set.

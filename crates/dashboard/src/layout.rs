@@ -30,6 +30,7 @@ pub(super) enum Tab {
     Deliveries,
     DeadLetters,
     Replays,
+    Alerts,
     Keys,
     Audit,
     Outbox,
@@ -38,7 +39,7 @@ pub(super) enum Tab {
 }
 
 /// The entries of a tenant's navigation: where they lead, what they need, and the key that leads there after `g`.
-pub(super) const TABS: [(Tab, &str, &str, Needs, &str); 9] = [
+pub(super) const TABS: [(Tab, &str, &str, Needs, &str); 10] = [
     (Tab::Overview, "Overview", "", Needs::Read, "o"),
     (Tab::Lanes, "Lanes", "/lanes", Needs::Read, "l"),
     (Tab::Endpoints, "Endpoints", "/endpoints", Needs::Read, "e"),
@@ -46,13 +47,15 @@ pub(super) const TABS: [(Tab, &str, &str, Needs, &str); 9] = [
     (Tab::Deliveries, "Deliveries", "/deliveries", Needs::Read, "d"),
     (Tab::DeadLetters, "Dead letters", "/dead-letters", Needs::Read, "x"),
     (Tab::Replays, "Replays", "/replays", Needs::Read, "r"),
+    (Tab::Alerts, "Alerts", "/alerts", Needs::Read, "w"),
     (Tab::Keys, "Keys", "/keys", Needs::Manage, "k"),
     (Tab::Audit, "Audit", "/audit", Needs::Manage, "a"),
 ];
 
 /// The same for all tenants.
-pub(super) const TABS_OF_ALL: [(Tab, &str, &str, &str); 2] = [
+pub(super) const TABS_OF_ALL: [(Tab, &str, &str, &str); 3] = [
     (Tab::All, "All tenants", "/dashboard/all", "o"),
+    (Tab::Alerts, "Alerts", "/dashboard/alerts", "w"),
     (Tab::AuditOfAll, "Audit", "/dashboard/audit", "a"),
 ];
 
@@ -62,11 +65,12 @@ impl PageContent {
         let flash = visit.take_flash();
         let tenants = tenants(visit).await;
         let has_sources = has_sources(visit).await;
+        let open_alerts = open_alerts(visit).await;
         document(
             &self.title,
             &html! {
                 (header(visit, &tenants))
-                (navigation(visit, self.tab, has_sources))
+                (navigation(visit, self.tab, has_sources, open_alerts))
                 main id="main" tabindex="-1" {
                     @if let Some(flash) = &flash { (said(visit, flash)) }
                     (self.body)
@@ -179,10 +183,28 @@ async fn has_sources(visit: &PageVisit) -> bool {
     !shown::items(&sources).is_empty()
 }
 
-fn navigation(visit: &PageVisit, tab: Tab, has_sources: bool) -> Markup {
+/// How many alerts are open: those of the tenant, or all of them on a page without a tenant.
+pub(super) async fn open_alerts(visit: &PageVisit) -> u64 {
+    let count = visit.get("/alerts/open-count").await.unwrap_or_default();
+    shown::number(&count, "total")
+}
+
+/// The number of open alerts beside their entry, for as long as there are any.
+fn open_alerts_count(number: u64) -> Markup {
+    html! {
+        " " span.count id="open-alerts" hidden[number == 0] aria-label="open" { (shown::count(number)) }
+    }
+}
+
+fn navigation(visit: &PageVisit, tab: Tab, has_sources: bool, open_alerts: u64) -> Markup {
     let entry = |of: Tab, label: &str, path: &str, key: &str| {
         let current = (of == tab).then_some("page");
-        html! { a href=(path) aria-current=[current] data-shortcut=(key) { (label) } }
+        html! {
+            a href=(path) aria-current=[current] data-shortcut=(key) {
+                (label)
+                @if of == Tab::Alerts { (open_alerts_count(open_alerts)) }
+            }
+        }
     };
     html! {
         nav.tabs aria-label="Dashboard" {

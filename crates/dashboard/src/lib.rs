@@ -34,8 +34,10 @@ mod events;
 mod deliveries;
 mod dead_letters;
 mod replays;
+mod report;
 mod keys;
 mod outbox;
+mod alerts;
 mod audit_detail;
 mod audit;
 mod find;
@@ -137,6 +139,7 @@ fn routes() -> Routes {
     routes.live("/dashboard/live/all", overview::live_of_all);
     routes.shows("/dashboard/find", find::page);
     routes.shows("/dashboard/help", help::page);
+    routes.shows("/dashboard/report", report::page);
     routes.shows("/dashboard/outbox", outbox::list);
     routes.shows("/dashboard/outbox/{source}", outbox::detail);
     routes.shows("/dashboard/outbox/{source}/check", outbox::check_by_address);
@@ -144,6 +147,13 @@ fn routes() -> Routes {
     routes.shows("/dashboard/outbox/{source}/parked/{number}", outbox::parked_row);
     routes.does_each("/dashboard/outbox/{source}/parked/{number}", &outbox::ACTIONS, outbox::act);
     routes.does("/dashboard/outbox/{source}/parked/retry-all", outbox::retry_all);
+    routes.shows("/dashboard/alerts", alerts::page);
+    routes.live("/dashboard/live/alerts", alerts::live);
+    routes.does("/dashboard/alerts/test", alerts::test);
+    routes.does("/dashboard/alerts/silence", alerts::silence_some);
+    routes.does("/dashboard/alerts/silences/{id}/end", alerts::end_silence);
+    routes.shows("/dashboard/alerts/{id}", alerts::detail);
+    routes.does("/dashboard/alerts/{id}/silence", alerts::silence);
     routes.shows_anyone("/dashboard/sign-in", sign_in::show);
     routes.does_for_anyone("/dashboard/sign-in", sign_in::sign_in);
     routes.does("/dashboard/sign-out", sign_in::sign_out);
@@ -152,6 +162,7 @@ fn routes() -> Routes {
     routes.live("/live/overview", overview::live_of_tenant);
     routes.shows("/find", find::page);
     routes.shows("/help", help::page);
+    routes.shows("/report", report::page);
     routes.shows("/lanes", lanes::page);
     routes.does_each("/lanes/{id}", &lanes::ACTIONS, lanes::act);
     routes.live("/live/lanes", lanes::live);
@@ -190,6 +201,9 @@ fn routes() -> Routes {
     routes.shows("/keys", keys::list);
     routes.does("/keys", keys::create);
     routes.does("/keys/{id}/revoke", keys::revoke);
+    routes.shows("/alerts", alerts::page);
+    routes.live("/live/alerts", alerts::live);
+    routes.shows("/alerts/{id}", alerts::detail);
     routes.shows("/audit", audit::list);
     routes
 }

@@ -48,6 +48,8 @@ pub const LIVE_DELIVERIES_MAX: u32 = 200;
 pub const LATEST_ATTEMPTS_MAX: u32 = 10;
 /// Attempts of a delivery that its page shows.
 pub const DELIVERY_ATTEMPTS_MAX: u32 = 100;
+/// Open alerts that a page shows: what one page of the API holds.
+pub const OPEN_ALERTS_SHOWN_MAX: u32 = 500;
 /// How soon a live part is drawn again after a change: people see it as immediate.
 pub const LIVE_EVERY_MIN: Span = Span::from_millis(400);
 /// How seldom a live part that does not change is drawn: people wait that long without a thought.

@@ -15,7 +15,9 @@ use http::{HeaderValue, header};
 use maud::{Markup, html};
 use tokio::sync::watch;
 
+use super::layout;
 use super::session::LivePermit;
+use super::shown;
 use super::visit::{ApiRefusal, PageVisit};
 use super::{PageResult, Reply};
 use crate::limits::{LIVE_ALIVE_EVERY, LIVE_EVERY_MAX, LIVE_EVERY_MIN};
@@ -36,6 +38,8 @@ struct LiveStream<F> {
     draw: F,
     closing: watch::Receiver<bool>,
     last: String,
+    /// How many alerts were open when that was last sent.
+    open_alerts: Option<u64>,
     /// How long to wait before the next drawing.
     pause: Duration,
     /// How long nothing was sent.
@@ -59,6 +63,7 @@ where
         draw,
         closing,
         last: String::new(),
+        open_alerts: None,
         pause: Duration::ZERO,
         silent_for: Duration::ZERO,
         _permit: permit,
@@ -89,8 +94,10 @@ where
             self.visit = self.visit.refreshed().await.ok()??;
             match (self.draw)(self.visit.clone()).await {
                 Ok(part) => {
-                    if let Some(event) = self.changed(part.into_string()) {
-                        return Some(event);
+                    let changes = [self.changed(part.into_string()), self.alerts_changed().await];
+                    let events: String = changes.into_iter().flatten().collect();
+                    if !events.is_empty() {
+                        return Some(events);
                     }
                 }
                 Err(refused) if refused.is_temporary() => return None,
@@ -101,6 +108,13 @@ where
                 return Some(event(Some("alive"), ""));
             }
         }
+    }
+
+    /// The event that says how many alerts are open, if that changed: the navigation shows it.
+    async fn alerts_changed(&mut self) -> Option<String> {
+        let open = layout::open_alerts(&self.visit).await;
+        let is_new = self.open_alerts.replace(open) != Some(open);
+        is_new.then(|| event(Some("alerts"), &shown::count(open)))
     }
 
     /// The event for a part, if it differs from the last one. Otherwise the next drawing is later.

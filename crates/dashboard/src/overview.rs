@@ -24,8 +24,11 @@ pub(super) async fn start(visit: PageVisit) -> PageResult {
     if let Some(tenant) = &visit.session.key.tenant {
         return Ok(Reply::Goto(format!("/dashboard/t/{tenant}")));
     }
-    let tenants = visit.call(Method::GET, "/v1/tenants?limit=2", None).await?;
-    match items(&tenants) {
+    // The reserved tenant has no users.
+    let tenants = visit.call(Method::GET, "/v1/tenants?limit=3", None).await?;
+    let tenants: Vec<_> =
+        items(&tenants).iter().filter(|tenant| tenant["reserved"] != true).collect();
+    match tenants[..] {
         [only] => Ok(Reply::Goto(format!("/dashboard/t/{}", text(only, "id")))),
         _ => Ok(Reply::Goto("/dashboard/all".to_owned())),
     }
@@ -46,8 +49,13 @@ pub(super) async fn of_tenant(visit: PageVisit) -> PageResult {
         h1 { "Overview" }
         @if items(&endpoints).is_empty() { (first_steps(&visit)) }
         (live_part(&visit, "/overview", &part))
+        (report_link(&visit))
     };
     Reply::page("Overview", Tab::Overview, body)
+}
+
+fn report_link(visit: &PageVisit) -> Markup {
+    html! { p { a href=(visit.path("/report")) { "Report of the last 30 days" } " against the objective" } }
 }
 
 /// The part of a tenant's overview that changes.
@@ -67,6 +75,7 @@ pub(super) async fn of_all(visit: PageVisit) -> PageResult {
     let body = html! {
         h1 { "All tenants" }
         (live_part(&visit, "/all", &part))
+        (report_link(&visit))
         section aria-labelledby="tenants" { h2 id="tenants" { "Tenants" } (tenants(&visit).await?) }
     };
     Reply::page("All tenants", Tab::All, body)
@@ -288,16 +297,27 @@ fn success(figures: &Value) -> Markup {
     .lines()
 }
 
+/// How many deliveries were on time and late, if any was judged.
+fn judged(total: &Value) -> String {
+    let on_time = number(total, "on_time");
+    let late = number(total, "late_operator") + number(total, "late_receiver");
+    match on_time + late {
+        0 => String::new(),
+        _ => format!("On time: {}, late: {}.", count(on_time), count(late)),
+    }
+}
+
 fn time_to_deliver(figures: &Value) -> Markup {
     let total = &figures["total"]["deliver_ms"];
     let of = |field: &'static str| series(figures, |point| point["deliver_ms"][field].as_f64());
     Chart {
         title: "Time to deliver",
         summary: format!(
-            "From accepted to acknowledged: half within {}, 95 % within {}, 99 % within {}.",
+            "From accepted to acknowledged: half within {}, 95 % within {}, 99 % within {}. {}",
             millis(&total["p50"]),
             millis(&total["p95"]),
-            millis(&total["p99"])
+            millis(&total["p99"]),
+            judged(&figures["total"])
         ),
         series: vec![
             Series { name: "p50", class: "solid", values: of("p50") },

@@ -153,12 +153,13 @@ pub(super) fn counted_badge(number: u64, word: &str) -> Markup {
 fn mark(word: &str) -> (&'static str, &'static str) {
     match word {
         "delivered" | "active" | "acknowledged" | "done" | "finished" | "closed" | "reading"
-        | "good" => ("✓", "good"),
+        | "good" | "met" | "resolved" => ("✓", "good"),
         "pending" | "in_flight" | "running" | "ramping" | "probing" | "starting"
         | "handed_over_again" => ("●", "calm"),
         "waiting" | "retryable" | "paused" | "warning" => ("◷", "wait"),
         "dead" | "permanent" | "failed" | "quarantined" | "gone" | "failing" | "open" | "held"
-        | "blocked" | "not_read" | "not_configured" | "lost" | "bad" => ("✕", "bad"),
+        | "blocked" | "not_read" | "not_configured" | "lost" | "bad" | "missed" | "error"
+        | "critical" => ("✕", "bad"),
         _ => ("○", "plain"),
     }
 }

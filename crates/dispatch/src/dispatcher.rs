@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_engine::{
-    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, Notice,
-    OpenLanes, Span, Transition,
+    Command, Config, Counters, Delivery, Health, HealthState, IgnoredReason, Input, LaneId, Notice,
+    OpenLanes, Span, Timestamp, Transition,
 };
 use railpost_store::{
     AcceptBatch, AttemptDetail, AuditEntry, Change, Epoch, NewEndpoint, NewSecret, PageRequest,
@@ -110,6 +110,8 @@ pub struct AttemptEnded<'a> {
     pub replay: bool,
     /// The producer's trace with the attempt's own span, as the receiver saw it.
     pub trace: Option<TraceParent>,
+    /// Whether the delivery is dead, or will be if its next attempt fails.
+    pub is_near_death: bool,
 }
 
 /// How an endpoint that is served here is doing.
@@ -132,6 +134,49 @@ pub struct EndpointSurvey {
     pub attention: Vec<(EndpointId, ServedHealth)>,
     /// Endpoints that are paused.
     pub paused: Vec<(EndpointId, ServedHealth)>,
+}
+
+/// What people should hear of: endpoints that are not well, and lanes that are held.
+#[derive(Clone, Debug)]
+pub struct ServedConcerns {
+    /// Endpoints that are not well, or whose last secret ends soon.
+    pub endpoints: Vec<ServedConcern>,
+    /// Endpoints that a person paused.
+    pub paused: Vec<EndpointId>,
+    /// Lanes that a dead letter holds, as many as were asked for.
+    pub held_lanes: Vec<ServedLane>,
+    /// How many lanes are held.
+    pub held_lanes_count: u64,
+}
+
+/// An endpoint that is not well, or whose last secret ends soon.
+#[derive(Clone, Debug)]
+pub struct ServedConcern {
+    /// Which.
+    pub id: EndpointId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Where it is.
+    pub url: String,
+    /// How it is doing.
+    pub served: ServedHealth,
+    /// After which time with nothing but failures it is switched off.
+    pub disable_after: Option<Span>,
+    /// When its last secret stops signing, if it must sign and none signs for ever.
+    pub signs_until: Option<Timestamp>,
+}
+
+/// A lane that a dead letter holds.
+#[derive(Clone, Debug)]
+pub struct ServedLane {
+    /// Which.
+    pub lane: LaneId,
+    /// Of which endpoint.
+    pub endpoint: EndpointId,
+    /// Whose endpoint it is.
+    pub tenant: TenantId,
+    /// Where the endpoint is.
+    pub url: String,
 }
 
 /// Is told what happens. Called on the dispatcher's own task: it must not block.
@@ -360,6 +405,16 @@ impl Dispatcher {
     ) -> Result<EndpointSurvey, Stopped> {
         let tenant = tenant.cloned().map(Box::new);
         self.ask(|answer| LoopCommand::Survey { tenant, named_max, answer }).await
+    }
+
+    /// What people should hear of: endpoints that are not well or whose last secret ends by `signs_until`, and at
+    /// most `lanes_max` of the lanes that are held.
+    pub async fn concerns(
+        &self,
+        signs_until: Timestamp,
+        lanes_max: usize,
+    ) -> Result<ServedConcerns, Stopped> {
+        self.ask(|answer| LoopCommand::Concerns { signs_until, lanes_max, answer }).await
     }
 
     /// Ends the wait of an endpoint that is switched on, as a person wants it: an open breaker lets its probe go at

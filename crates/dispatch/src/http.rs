@@ -14,6 +14,7 @@ mod route;
 mod request;
 
 mod stream;
+mod bind;
 mod dial;
 mod body;
 mod framing;
@@ -26,6 +27,7 @@ mod sender;
 #[cfg(test)]
 mod differential_test;
 
+pub use bind::{BadBindAddress, BindAddresses};
 pub use exchange::{Body, BodyEnd, Detail, Exchange, Response, Timing};
 pub use headers::{BadHeader, CustomHeaders};
 pub use pool::PoolBounds;

@@ -30,15 +30,15 @@ mod dispatcher;
 
 pub use dispatcher::{
     AttemptEnded, Dispatcher, DispatcherConfig, EndpointSurvey, Observer, Parts, Probe,
-    ProbeRefused, ServedHealth, Stopped, ThinUrl,
+    ProbeRefused, ServedConcern, ServedConcerns, ServedHealth, ServedLane, Stopped, ThinUrl,
 };
 pub use guard::{
     Allowed, BadNetwork, Blocked, Guard, GuardConfig, Host, Lookup, Loopback, NamedNetwork,
     Resolve, Scheme, SystemResolver, Target, TargetError,
 };
 pub use http::{
-    BadHeader, BadSender, BadTimeouts, BadTls, BadTraceParent, Body, BodyEnd, Certificates,
-    ClientIdentity, CustomHeaders, Detail, Exchange, PoolBounds, Request, Resend, Response, Roots,
-    Route, RouteConfig, Sender, SenderConfig, Timeouts, Timing, TlsSettings, TlsVersion,
-    TraceParent,
+    BadBindAddress, BadHeader, BadSender, BadTimeouts, BadTls, BadTraceParent, BindAddresses, Body,
+    BodyEnd, Certificates, ClientIdentity, CustomHeaders, Detail, Exchange, PoolBounds, Request,
+    Resend, Response, Roots, Route, RouteConfig, Sender, SenderConfig, Timeouts, Timing,
+    TlsSettings, TlsVersion, TraceParent,
 };

@@ -3,7 +3,7 @@
 use railpost_wire::EndpointId;
 use serde::{Deserialize, Serialize};
 
-use crate::{AttemptResult, BreakerState, EndpointStatus, Failure, Timestamp};
+use crate::{AttemptResult, BreakerState, EndpointStatus, Failure, LaneId, Span, Timestamp};
 
 /// Whether an endpoint is sent to, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -146,4 +146,38 @@ pub struct HealthSurvey {
     pub attention: Vec<EndpointId>,
     /// Those that are paused, as many as were asked for.
     pub paused: Vec<EndpointId>,
+}
+
+/// What people should hear of: endpoints that are not well, and lanes that are held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Concerns {
+    /// Endpoints that are not sent to, that fail, or whose breaker is not closed; without those that a person
+    /// paused.
+    pub endpoints: Vec<EndpointConcern>,
+    /// Endpoints that a person paused.
+    pub paused: Vec<EndpointId>,
+    /// Lanes that a dead letter holds, as many as were asked for.
+    pub held_lanes: Vec<HeldLaneHead>,
+    /// How many lanes are held.
+    pub held_lanes_count: u64,
+}
+
+/// An endpoint that is not well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndpointConcern {
+    /// Which.
+    pub id: EndpointId,
+    /// How it is doing.
+    pub health: Health,
+    /// After which time with nothing but failures it is switched off.
+    pub disable_after: Option<Span>,
+}
+
+/// A lane that a dead letter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLaneHead {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Of which endpoint.
+    pub endpoint: EndpointId,
 }

@@ -44,7 +44,10 @@ pub use effect::{
     Attempt, Effect, EndpointRecord, Ignored, IgnoredReason, Load, Notice, NoticeKind, Transition,
 };
 pub use engine::{Config, Counters, Engine};
-pub use health::{ErrorCause, Health, HealthState, HealthSurvey, LastError, Wait, WaitReason};
+pub use health::{
+    Concerns, EndpointConcern, ErrorCause, Health, HealthState, HealthSurvey, HeldLaneHead,
+    LastError, Wait, WaitReason,
+};
 pub use input::{
     Accepted, AttemptToken, Command, Delivery, Endpoint, EndpointStatus, Input, LaneId, LanePage,
     LoadTicket, LoadedPage, Place, Rotation,

@@ -216,6 +216,17 @@ impl RetryPolicy {
         Retry::After(delay)
     }
 
+    /// Whether a failure of the next attempt, at `at`, ends the delivery for sure.
+    pub(crate) fn ends_with_next_failure(&self, progress: &Progress, at: Timestamp) -> bool {
+        let attempts = progress.round_attempts.saturating_add(1);
+        if attempts >= self.max_attempts {
+            return true;
+        }
+        let Some(bounds) = self.delay_bounds(attempts, progress.last_delay) else { return true };
+        let started = progress.round_started_at.unwrap_or(at);
+        (at + bounds.min).since(started) > self.ttl
+    }
+
     /// How long a receiver's `Retry-After` is honoured.
     pub(crate) fn cap_retry_after(&self, wish: Span) -> Span {
         wish.max(crate::limits::RETRY_AFTER_MIN).min(self.max_delay)
@@ -378,6 +389,38 @@ mod tests {
 
     fn exponential(jitter: Jitter) -> RetryPolicy {
         policy(Backoff::Exponential { base: Span::from_secs(1), jitter })
+    }
+
+    #[test]
+    fn the_attempt_after_which_nothing_follows_is_known_before_it_is_made() {
+        let delay = Span::from_secs(10);
+        let (max_attempts, ttl) = (3, Span::from_secs(45));
+        let fixed =
+            RetryPolicy { backoff: Backoff::Fixed { delay }, max_delay: delay, max_attempts, ttl };
+        let delays = vec![delay, delay];
+        let schedule = RetryPolicy {
+            backoff: Backoff::Schedule { delays, repeat_last: false },
+            max_attempts: 100,
+            ..fixed.clone()
+        };
+        let endless = RetryPolicy { max_attempts: 100, ..fixed.clone() };
+        for (policy, round_attempts, at, ends) in [
+            (&fixed, 1, 10, false),
+            (&fixed, 2, 20, true),
+            (&schedule, 1, 10, false),
+            (&schedule, 2, 20, true),
+            (&endless, 4, 35, false),
+            (&endless, 4, 36, true),
+        ] {
+            let round_started_at = Some(Timestamp::from_millis(0));
+            let progress = Progress { round_attempts, round_started_at, ..Progress::default() };
+            let at = Timestamp::from_millis(at * 1_000);
+            assert_eq!(
+                policy.ends_with_next_failure(&progress, at),
+                ends,
+                "{policy:?} {progress:?}"
+            );
+        }
     }
 
     #[test]

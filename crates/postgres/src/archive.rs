@@ -329,7 +329,9 @@ macro_rules! counts_sql {
              SELECT ", open_count_columns!(), ", \
                (SELECT count(*) FROM deliveries WHERE endpoint = ANY (ARRAY(SELECT num FROM whose)) \
                 AND standing IN (3, 4) AND standing = 4), \
-               decode(min(encode(d.id, 'hex') COLLATE \"C\"), 'hex') \
+               decode(min(encode(d.id, 'hex') COLLATE \"C\"), 'hex'), \
+               (SELECT decode(min(encode(id, 'hex') COLLATE \"C\"), 'hex') FROM deliveries \
+                WHERE endpoint = ANY (ARRAY(SELECT num FROM whose)) AND standing IN (3, 4)) \
              FROM ", open_deliveries!(), " AS d"
         )
     };

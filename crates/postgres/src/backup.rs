@@ -38,7 +38,7 @@ const CHECK_CHUNK: usize = 256 * 1024;
 
 /// The tables in the order of the file, each with the version of the schema that brought it. Stable:
 /// new ones come last.
-pub(super) const TABLES: [(&str, u32); 22] = [
+pub(super) const TABLES: [(&str, u32); 24] = [
     ("store", 1),
     ("tenants", 1),
     ("endpoints", 1),
@@ -61,6 +61,8 @@ pub(super) const TABLES: [(&str, u32); 22] = [
     ("parked", 6),
     ("railpost_outbox", 6),
     ("emit_roles", 6),
+    ("alerts", 9),
+    ("silences", 9),
 ];
 
 /// The tables that give out numbers, the column, and the version of the schema that brought it.

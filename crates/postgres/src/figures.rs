@@ -25,18 +25,23 @@ pub(super) async fn add_figures(node: &Node, sums: &BTreeMap<Bucket, Figures>) -
         return Ok(());
     }
     // Losing them costs a dent in a chart, so nobody waits for the disk.
-    let adding = async |transaction: &HeldTransaction<'_>| {
-        transaction.share_registry().await?;
-        let nums = nums(transaction, sums.keys().map(|bucket| &bucket.scope)).await?;
-        // By key: in the order in which every node locks them.
-        let keyed = sums.iter().filter_map(|(bucket, figures)| {
-            let (resolution, at) = (resolution_code(bucket.resolution), millis(bucket.at));
-            let num = *nums.get(&bucket.scope)?;
-            Some(((resolution, at, scope_code(&bucket.scope), num), figures))
-        });
-        add(transaction, &keyed.collect()).await
-    };
-    node.upkeep.run(adding).await
+    node.upkeep.run(async |transaction: &HeldTransaction<'_>| add_in(transaction, sums).await).await
+}
+
+/// Adds to figures as a part of a transaction.
+pub(super) async fn add_in(
+    transaction: &HeldTransaction<'_>,
+    sums: &BTreeMap<Bucket, Figures>,
+) -> Result<()> {
+    transaction.share_registry().await?;
+    let nums = nums(transaction, sums.keys().map(|bucket| &bucket.scope)).await?;
+    // By key: in the order in which every node locks them.
+    let keyed = sums.iter().filter_map(|(bucket, figures)| {
+        let (resolution, at) = (resolution_code(bucket.resolution), millis(bucket.at));
+        let num = *nums.get(&bucket.scope)?;
+        Some(((resolution, at, scope_code(&bucket.scope), num), figures))
+    });
+    add(transaction, &keyed.collect()).await
 }
 
 /// What the scopes are called in rows, without those that were deleted.

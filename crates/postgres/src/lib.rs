@@ -29,10 +29,12 @@ mod access;
 mod archive;
 mod replays;
 mod figures;
+mod judging;
 mod finding;
 mod upkeep;
 mod key_rotation;
 mod sources;
+mod alerts;
 mod emit_roles;
 mod backup;
 
@@ -58,9 +60,10 @@ use railpost_store::{
     DeliveryQuery, DeliveryView, Digest, DueRotation, Durability, Endpoint, EndpointSecret,
     EndpointSettings, Epoch, ErasingTenant, EventDetails, EventHead, EventQuery, EventTypeRecord,
     Figures, FiguresScope, FindQuery, Found, Health, HeldLane, HeldLaneQuery, IdempotencyKey,
-    IdempotencyLookup, Intake, LastAttempt, Ledger, Listing, PageRequest, Parcel, Partition,
-    Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay,
-    Resolution, Result, Setup, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    IdempotencyLookup, Intake, JudgedStep, Judging, LastAttempt, LatePage, LateQuery, Ledger,
+    Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch,
+    Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoredEvent, Sweep,
+    SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a PostgreSQL database.
@@ -439,6 +442,22 @@ impl Archive for PostgresStore {
         period: Period,
     ) -> Result<Vec<(Timestamp, Figures)>> {
         figures::figures(&self.node, scope, resolution, period).await
+    }
+}
+
+#[async_trait]
+impl Judging for PostgresStore {
+    async fn judged_before(&self) -> Result<Option<DeliveryId>> {
+        judging::judged_before(&self.node).await
+    }
+
+    async fn late_deliveries(&self, query: LateQuery) -> Result<LatePage> {
+        judging::late_deliveries(&self.node, &query).await
+    }
+
+    async fn add_judged(&self, step: JudgedStep) -> Result<bool> {
+        check::figures(&step.figures)?;
+        judging::add_judged(&self.node, step).await
     }
 }
 

@@ -9,7 +9,7 @@ use super::errors::Translate;
 use railpost_store::{KeyChecks, Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of nothing.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -19,13 +19,14 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
     include_str!("schema/9.sql"),
+    include_str!("schema/10.sql"),
 ];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// The first schema in which the master key can be rotated.
-const KEY_ROTATION_SINCE: u32 = 9;
+const KEY_ROTATION_SINCE: u32 = 10;
 
 /// Brings the schema up to date, or refuses it.
 pub(super) async fn prepare(client: &mut Client, setup: &Setup) -> Result<()> {

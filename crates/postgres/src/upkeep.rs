@@ -6,6 +6,7 @@ use futures_util::TryStreamExt;
 use railpost_engine::Timestamp;
 use railpost_wire::TenantId;
 
+use super::alerts::prune_alerts;
 use super::backup::TABLES;
 use super::errors::{Translate, translate};
 use super::figures::{erase_figures, prune_figures};
@@ -60,7 +61,7 @@ pub(super) async fn prune(node: &Node, step: &PruneStep) -> Result<Pruned> {
     let (after, limit) = (step.position()?, i64::from(step.limit));
     let (closed_before, dead_before) = (millis(step.closed_before), millis(step.dead_before));
     let now = node.setup.source.now();
-    let others = node.upkeep.run(async |held| prune_others(held, closed_before, now).await).await?;
+    let others = node.upkeep.run(async |held| prune_others(held, step, now).await).await?;
     let lanes = node.upkeep.run(async |held| prune_lanes(node, held, step).await).await?;
     let pruning = async |held: &HeldTransaction<'_>| {
         let values: Values<'_> = &[&after, &limit, &closed_before, &dead_before, &millis(now)];
@@ -89,11 +90,7 @@ async fn prune_lanes(node: &Node, held: &HeldTransaction<'_>, step: &PruneStep) 
     Ok(gone)
 }
 
-async fn prune_others(
-    held: &HeldTransaction<'_>,
-    closed_before: i64,
-    now: Timestamp,
-) -> Result<u64> {
+async fn prune_others(held: &HeldTransaction<'_>, step: &PruneStep, now: Timestamp) -> Result<u64> {
     let sql = "
         WITH audit_gone AS (
             DELETE FROM audit WHERE id IN (
@@ -110,9 +107,11 @@ async fn prune_others(
         SELECT (SELECT count(*) FROM audit_gone) + (SELECT count(*) FROM answers_gone)
             + (SELECT count(*) FROM replays_gone)";
     let most = i64::from(UPKEEP_STEP_MAX);
-    let rows = held.query(sql, &[&closed_before, &millis(now), &most]).await.translated()?;
+    let rows =
+        held.query(sql, &[&millis(step.closed_before), &millis(now), &most]).await.translated()?;
     let others: u64 = one(&rows, |columns| columns.number("a count"))?.unwrap_or_default();
-    Ok(others + prune_figures(held, now).await?)
+    let alerts = prune_alerts(held, step.alerts_before).await?;
+    Ok(others + alerts + prune_figures(held, now).await?)
 }
 
 /// One step; true when nothing is left.
@@ -171,6 +170,8 @@ async fn erase_some(
         "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE tenant = $1 LIMIT $2)",
         "DELETE FROM idempotency WHERE (owner, route, key) IN \
          (SELECT owner, route, key FROM idempotency WHERE tenant = $1 LIMIT $2)",
+        "DELETE FROM alerts WHERE id IN (SELECT id FROM alerts WHERE tenant = $1 LIMIT $2)",
+        "DELETE FROM silences WHERE id IN (SELECT id FROM silences WHERE tenant = $1 LIMIT $2)",
     ] {
         left -= transaction.execute(sql, &[&tenant.as_str(), &left]).await.translated()? as i64;
     }

@@ -166,7 +166,7 @@ async fn a_schema_of_a_later_version_is_refused() {
     new_store(&address).await;
     client(&address).await.batch_execute("UPDATE store SET version = 99").await.unwrap();
     let refused = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
-    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 8 });
+    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 9 });
 }
 
 /// Adds one event to the tenant's figures of an hour; how many there are then.
@@ -228,7 +228,7 @@ async fn old_schema(version: usize) -> PostgresAddress {
 
 /// What every version's data has become. A second line begins after number `first_line`.
 async fn check_migrated(store: &PostgresStore, first_line: u64) {
-    assert_eq!(store.check().await.unwrap().schema, 9);
+    assert_eq!(store.check().await.unwrap().schema, 10);
     assert_eq!(store.running_replays().await, Ok(vec![]));
     let line = async |number: u128| {
         let view = store.delivery(DeliveryId::from_u128(number)).await.unwrap().unwrap();

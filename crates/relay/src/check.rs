@@ -6,9 +6,9 @@ mod table;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use crate::config::{Location, Mode, SourceConfig, Wake, quote};
+use crate::config::{Location, Mode, SourceConfig, quote};
 use crate::context::StoreAddress;
-use crate::init::init_sql;
+use crate::init::{InitObject, init_parts, join};
 use crate::postgres::connect::{Address, Session};
 use crate::postgres::poll::refuse_pooler;
 use crate::sqlite;
@@ -150,6 +150,10 @@ async fn check_server(
     let found = if standby { "a standby" } else { "a primary" };
     let fix = "name the primary in `url`, or all hosts and target_session_attrs=read-write";
     findings.push(Finding::of("primary", !standby, found, fix));
+    let encoding = setting(client, "server_encoding").await?;
+    let found = format!("the database's encoding is {encoding}");
+    let fix = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0; -- and move the tables there";
+    findings.push(Finding::of("encoding", encoding == "UTF8", found, fix));
     Ok(())
 }
 
@@ -169,14 +173,22 @@ async fn check_sqlite(path: &std::path::Path, config: &SourceConfig) -> Vec<Find
     }
 }
 
-/// Runs what [`init_sql`](crate::init_sql) says.
-pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result<(), Trouble> {
-    let sql = init_sql(config);
+/// Runs what [`init_sql`](crate::init_sql) says, without the parts that are there already. Answers what it ran.
+pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result<String, Trouble> {
+    let parts = init_parts(config);
     if let Location::Sqlite(path) = &config.location {
-        return sqlite::init(path, sql).await;
+        return sqlite::init(path, config.table.name.clone(), join(&parts)).await;
     }
     let session = Address::of(config, store)?.connect("init").await?;
-    session.client.batch_execute(&sql).await.map_err(|error| match error.code() {
+    let mut missing = Vec::new();
+    for part in parts {
+        if !is_there(&session.client, config, part.object).await? {
+            missing.push(part);
+        }
+    }
+    let sql = join(&missing);
+    let made = session.client.batch_execute(&sql).await;
+    made.map(|()| sql).map_err(|error| match error.code() {
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             let remedy = "name a role that may create tables: --url postgres://admin@…; or let one run what \
                           --print shows";
@@ -186,22 +198,47 @@ pub async fn init(config: &SourceConfig, store: Option<&StoreAddress>) -> Result
     })
 }
 
-/// Removes what was made at a source for the relay: its replication slot, the publication and the trigger. The
-/// table and its rows stay. Answers what was removed.
+/// Whether a part is there. A function is always made again: an older one may be there.
+async fn is_there(
+    client: &Client,
+    config: &SourceConfig,
+    object: InitObject,
+) -> Result<bool, Trouble> {
+    let (table, slot) = (config.table.sql(), &config.slot);
+    let found = match object {
+        InitObject::Function | InitObject::Column => return Ok(false),
+        InitObject::Table => {
+            client.query_opt("SELECT FROM pg_class WHERE oid = to_regclass($1)", &[&table]).await?
+        }
+        InitObject::Trigger => client.query_opt(TRIGGER, &[&table]).await?,
+        InitObject::Publication => {
+            client.query_opt("SELECT FROM pg_publication WHERE pubname = $1", &[slot]).await?
+        }
+    };
+    Ok(found.is_some())
+}
+
+/// Removes what was made at a source for the relay, also by an earlier configuration: its replication slot, the
+/// publication and the trigger. The table and its rows stay. Answers what was removed.
 pub async fn drop_source(
     config: &SourceConfig,
     store: Option<&StoreAddress>,
 ) -> Result<Vec<String>, Trouble> {
-    let has_trigger = config.wake == Wake::Notify && config.location != Location::Store;
-    if config.mode == Mode::Poll && !has_trigger {
+    if let Location::Sqlite(_) = config.location {
         return Ok(Vec::new());
     }
     let session = Address::of(config, store)?.connect("drop").await?;
-    if has_trigger {
-        return drop_trigger(&session.client, config).await;
+    let mut removed = drop_slot(&session.client, config).await?;
+    // The trigger in the store's own schema is the store's.
+    if config.location != Location::Store {
+        removed.extend(drop_trigger(&session.client, config).await?);
     }
-    drop_slot(&session.client, config).await
+    Ok(removed)
 }
+
+/// `$1`: the table. The trigger that wakes the relay.
+const TRIGGER: &str =
+    "SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = 'railpost_outbox_notify'";
 
 async fn drop_slot(client: &Client, config: &SourceConfig) -> Result<Vec<String>, Trouble> {
     let mut removed = Vec::new();
@@ -218,12 +255,11 @@ async fn drop_slot(client: &Client, config: &SourceConfig) -> Result<Vec<String>
     Ok(removed)
 }
 
-async fn drop_trigger(client: &Client, config: &SourceConfig) -> Result<Vec<String>, Trouble> {
+async fn drop_trigger(client: &Client, config: &SourceConfig) -> Result<Option<String>, Trouble> {
     let table = config.table.sql();
-    let sql = "SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = 'railpost_outbox_notify'";
-    if client.query_opt(sql, &[&table]).await?.is_none() {
-        return Ok(Vec::new());
+    if client.query_opt(TRIGGER, &[&table]).await?.is_none() {
+        return Ok(None);
     }
     client.batch_execute(&format!("DROP TRIGGER railpost_outbox_notify ON {table}")).await?;
-    Ok(vec![format!("trigger railpost_outbox_notify on {}", config.table)])
+    Ok(Some(format!("trigger railpost_outbox_notify on {}", config.table)))
 }

@@ -3,18 +3,21 @@
 //! Rows that are refused are parked, with the later ones of their key behind them, before the caller may
 //! confirm any of them at the source.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod parking;
+
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use railpost_store::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use railpost_store::{
     Epoch, Event, Hold, ParkBatch, ParkOutcome, ParkedSummary, Receipt, ReleaseStep, ReleasedRow,
-    RowRefusal, RowToPark, SourceLease, StoreError,
+    RowRefusal, SourceLease, StoreError,
 };
 use railpost_wire::TenantId;
 use tokio::time::Instant;
 
+use self::parking::{Parking, parkable};
 use crate::config::{OnRefused, SourceConfig};
 use crate::context::{Observation, RelayContext, now};
 use crate::limits::{LEASE_LENGTH, LEASE_MARGIN, LEASE_RENEW_AFTER, RELEASE_ROWS};
@@ -52,68 +55,6 @@ struct Candidate {
     index: usize,
     hold: Option<Hold>,
     event: Event,
-}
-
-/// What a batch holds and parks. Nothing of it counts before it is parked.
-struct Parking<'r> {
-    rows: &'r [SourceRow],
-    on_refused: OnRefused,
-    /// From which row on the rows of a key wait.
-    held: HashMap<Hold, usize>,
-    /// By the row's place.
-    refused: BTreeMap<usize, Option<RowRefusal>>,
-    /// Where the source stops, and why: this row and those behind it stay there.
-    stop: Option<(usize, RowRefusal)>,
-}
-
-impl<'r> Parking<'r> {
-    fn new(rows: &'r [SourceRow], on_refused: OnRefused, holds: &HashSet<Hold>) -> Self {
-        let held = holds.iter().map(|hold| (*hold, 0)).collect();
-        Self { rows, on_refused, held, refused: BTreeMap::new(), stop: None }
-    }
-
-    /// Whether another row in front of this one holds its key.
-    fn is_held(&self, index: usize, hold: Option<Hold>) -> bool {
-        hold.and_then(|hold| self.held.get(&hold)).is_some_and(|from| *from <= index)
-    }
-
-    /// Whether the row waits behind another one. If so it is to be parked.
-    fn waits(&mut self, index: usize, hold: Option<Hold>) -> bool {
-        let waits = self.is_held(index, hold);
-        if waits {
-            self.refused.insert(index, None);
-        }
-        waits
-    }
-
-    fn refuse(&mut self, index: usize, hold: Option<Hold>, refusal: RowRefusal) {
-        match (self.on_refused, hold) {
-            (OnRefused::Stop, _) => return self.stop_at(index, refusal),
-            (OnRefused::HoldKey, Some(hold)) => self.hold_from(index, hold),
-            (OnRefused::HoldKey, None) | (OnRefused::Skip, _) => {}
-        }
-        self.refused.insert(index, Some(refusal));
-    }
-
-    fn stop_at(&mut self, index: usize, refusal: RowRefusal) {
-        self.refused.split_off(&index);
-        self.stop = Some((index, refusal));
-    }
-
-    /// Later rows of the key wait, also those that are refused themselves: one row holds a key.
-    fn hold_from(&mut self, index: usize, hold: Hold) {
-        self.held.insert(hold, index);
-        for (later, refusal) in self.refused.range_mut(index..) {
-            if self.rows[*later].hold() == Some(hold) {
-                *refusal = None;
-            }
-        }
-    }
-
-    /// How many of the first rows are not left at the source.
-    fn end(&self) -> usize {
-        self.stop.as_ref().map_or(self.rows.len(), |(index, _)| *index)
-    }
 }
 
 impl Handover {
@@ -193,7 +134,9 @@ impl Handover {
     pub(crate) async fn hand_over(&mut self, rows: &[SourceRow]) -> Result<Handed, Trouble> {
         let began = Instant::now();
         let (handed, stop) = loop {
-            if let Some(found) = self.try_hand_over(rows).await? {
+            let tried = self.try_hand_over(rows).await;
+            let tried = tried.inspect_err(|_| self.status.wait(rows, 0))?;
+            if let Some(found) = tried {
                 break found;
             }
             // People have changed what is held. What was accepted already is a duplicate the next time.
@@ -206,6 +149,7 @@ impl Handover {
         if before > 0 {
             self.note(&handed, &rows[..before], began.elapsed());
         }
+        self.status.wait(&rows[before..], before);
         let row = &rows[before];
         let row = row.fields.id.clone().unwrap_or_else(|| row.number.to_string());
         Err(Trouble::Stopped { row, refusal, before })
@@ -361,29 +305,24 @@ impl Handover {
         if parking.refused.is_empty() {
             return Ok(true);
         }
-        let rows = parking.refused.into_iter().map(|(index, refusal)| {
-            let row = &parking.rows[index];
-            RowToPark {
-                hold: row.hold(),
-                refusal,
-                fields: row.fields.clone(),
-                payload: row.payload.clone(),
+        let rows = parking.refused.into_iter();
+        let rows = rows.map(|(index, refusal)| parking.rows[index].to_park(refusal));
+        // Those of the first calls are found parked if a later one fails, and stay where they are.
+        for rows in parkable(rows) {
+            let batch = ParkBatch {
+                source: self.config.name.clone(),
+                epoch: self.epoch,
+                version: self.holds_version,
+                rows,
+            };
+            match self.context.sources.park(batch).await? {
+                ParkOutcome::Parked => {}
+                ParkOutcome::Changed => return Ok(false),
+                ParkOutcome::Full(summary) => return Err(Trouble::ParkedFull(summary)),
             }
-        });
-        let batch = ParkBatch {
-            source: self.config.name.clone(),
-            epoch: self.epoch,
-            version: self.holds_version,
-            rows: rows.collect(),
-        };
-        match self.context.sources.park(batch).await? {
-            ParkOutcome::Parked => {
-                self.load_holds().await?;
-                Ok(true)
-            }
-            ParkOutcome::Changed => Ok(false),
-            ParkOutcome::Full(summary) => Err(Trouble::ParkedFull(summary)),
         }
+        self.load_holds().await?;
+        Ok(true)
     }
 
     /// Hands over what people released, until nothing is left of it.
@@ -421,7 +360,13 @@ impl Handover {
     /// Why the row is refused again, if it is.
     async fn release_one(&self, released: &ReleasedRow) -> Result<Option<RowRefusal>, Trouble> {
         let (fields, payload) = (released.row.fields.clone(), released.payload.clone());
-        let row = SourceRow { number: 0, fields, payload };
+        if payload.is_none()
+            && let Some(refusal) = released.row.refusal.clone().filter(is_of_payload)
+        {
+            // It was parked without its payload, and has none to hand over.
+            return Ok(Some(refusal));
+        }
+        let row = SourceRow { fields, payload, ..SourceRow::default() };
         let (tenant, event) = match row.event(&self.config, now()) {
             Ok(found) => found,
             Err(refusal) => return Ok(Some(refusal)),
@@ -441,6 +386,10 @@ impl Handover {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn is_of_payload(refusal: &RowRefusal) -> bool {
+    refusal.code == "payload"
 }
 
 /// How many of the first candidates make one accept: within its bounds, no id twice, and none that

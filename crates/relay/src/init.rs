@@ -9,30 +9,59 @@ use crate::config::{Location, Mode, Shape, SourceConfig, Wake, quote};
 /// The SQL that sets a source up, in the order in which it has to run. The replication slot is made by
 /// the relay itself, after the publication.
 pub fn init_sql(config: &SourceConfig) -> String {
+    join(&init_parts(config))
+}
+
+/// A part of what sets a source up.
+pub(crate) struct InitPart {
+    pub(crate) object: InitObject,
+    sql: String,
+}
+
+/// What a part makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InitObject {
+    Table,
+    Function,
+    Column,
+    Trigger,
+    Publication,
+}
+
+pub(crate) fn init_parts(config: &SourceConfig) -> Vec<InitPart> {
     let mut parts = Vec::new();
+    let mut part = |object, sql| parts.push(InitPart { object, sql });
     match (&config.location, config.shape) {
         // The store's schema has them.
         (Location::Store, _) => {}
-        (Location::Sqlite(_), Shape::Railpost) => parts.push(of_table(SQLITE_TABLE, config)),
+        (Location::Sqlite(_), Shape::Railpost) => {
+            part(InitObject::Table, of_table(SQLITE_TABLE, config));
+        }
         (Location::Postgres { .. }, Shape::Railpost) if config.mode != Mode::Messages => {
-            parts.push(of_table(POSTGRES_TABLE, config));
-            parts.push(of_table(POSTGRES_FUNCTION, config));
+            part(InitObject::Table, of_table(POSTGRES_TABLE, config));
+            part(InitObject::Function, of_table(POSTGRES_FUNCTION, config));
         }
         (Location::Postgres { .. }, Shape::Debezium) if config.mode == Mode::Poll => {
             let table = config.table.sql();
-            parts.push(format!(
+            let sql = format!(
                 "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS seq bigint GENERATED ALWAYS AS IDENTITY UNIQUE;\n"
-            ));
+            );
+            part(InitObject::Column, sql);
         }
         _ => {}
     }
     if config.wake == Wake::Notify && config.location != Location::Store {
-        parts.push(notify_sql(config));
+        part(InitObject::Trigger, notify_sql(config));
     }
     if config.mode != Mode::Poll {
-        parts.push(publication_sql(config));
+        part(InitObject::Publication, publication_sql(config));
     }
-    parts.join("\n")
+    parts
+}
+
+/// The SQL of parts, to be run at once.
+pub(crate) fn join(parts: &[InitPart]) -> String {
+    parts.iter().map(|part| part.sql.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 /// The SQL that makes the publication: inserts alone, and those of partitions as the whole table's.

@@ -82,6 +82,13 @@ pub(crate) const RELEASE_ROWS: u32 = 500;
 /// Longest refusal that is kept, in bytes.
 pub(crate) const REASON_LEN_MAX: usize = railpost_store::limits::REFUSAL_REASON_LEN_MAX;
 
+/// Longest text field of a row that is too large to be kept, in bytes: longer than any field of an event may be.
+pub(crate) const CUT_FIELD_LEN: usize = 4 * 1024;
+
+/// Most bytes of payloads that are handed over together: half of what one accept may bring, because rows are only
+/// measured when they are read.
+pub(crate) const HAND_OVER_BYTES: usize = railpost_store::limits::BATCH_BYTES_MAX / 2;
+
 /// Rows that are fetched at once when the whole table of a tailed source is read: with the largest
 /// payloads 100 MiB.
 pub(crate) const TABLE_READ_ROWS: usize = 100;

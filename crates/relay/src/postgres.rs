@@ -5,5 +5,6 @@ pub(crate) mod mapping;
 pub(crate) mod log_rows;
 pub(crate) mod poll;
 pub(crate) mod publication;
+mod slot;
 pub(crate) mod table;
 pub(crate) mod tail;

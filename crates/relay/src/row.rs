@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use railpost_engine::Timestamp;
-use railpost_store::limits::{PAYLOAD_LEN_MAX, TRACEPARENT_LEN_MAX};
-use railpost_store::{Event, Hold, RowRefusal, SourceFields};
+use railpost_store::limits::{PARKED_ROW_LEN_MAX, PAYLOAD_LEN_MAX, TRACEPARENT_LEN_MAX};
+use railpost_store::{Event, Hold, RowRefusal, RowToPark, SourceFields};
 use railpost_wire::{ContentType, TenantId};
 use ring::digest::{SHA256, digest};
 
 use crate::config::SourceConfig;
-use crate::limits::REASON_LEN_MAX;
+use crate::limits::{CUT_FIELD_LEN, REASON_LEN_MAX};
 
 /// A row of a source, as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,9 +19,49 @@ pub struct SourceRow {
     pub fields: SourceFields,
     /// Its payload.
     pub payload: Option<Bytes>,
+    /// How many bytes its payload had, if it was left out: see [`SourceRow::leave_out`].
+    pub left_out: Option<usize>,
 }
 
 impl SourceRow {
+    /// The row as it is parked.
+    pub(crate) fn to_park(&self, refusal: Option<RowRefusal>) -> RowToPark {
+        let (fields, payload) = (self.fields.clone(), self.payload.clone());
+        RowToPark { hold: self.hold(), refusal, fields, payload }
+    }
+
+    /// Whether it can neither be accepted nor be parked.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let texts: usize = self.texts().map(str::len).sum();
+        let payload = self.payload.as_ref().map_or(0, Bytes::len);
+        // Only what is far too long for an event needs to be measured exactly, as JSON.
+        payload + texts > PAYLOAD_LEN_MAX && self.to_park(None).bytes() > PARKED_ROW_LEN_MAX
+    }
+
+    /// Leaves out what cannot be kept of a row that is too large, so that it can be parked. A field that is cut is
+    /// still longer than an event's may be: the row is refused.
+    pub(crate) fn leave_out(&mut self) {
+        self.left_out = self.payload.take().map(|payload| payload.len());
+        for text in self.texts_mut() {
+            cut(text, CUT_FIELD_LEN);
+        }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let SourceFields { id, tenant, event_type, key, content_type, traceparent, .. } =
+            &self.fields;
+        [id, tenant, event_type, key, content_type, traceparent]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    }
+
+    fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let SourceFields { id, tenant, event_type, key, content_type, traceparent, .. } =
+            &mut self.fields;
+        [id, tenant, event_type, key, content_type, traceparent].into_iter().flatten()
+    }
+
     /// What rows of the same tenant and key wait for; nothing for a row without a key.
     pub(crate) fn hold(&self) -> Option<Hold> {
         let key = self.fields.key.as_deref()?;
@@ -73,6 +113,12 @@ impl SourceRow {
     }
 
     fn checked_payload(&self) -> Result<Bytes, RowRefusal> {
+        if let Some(len) = self.left_out {
+            let problem = format!(
+                "expected at most {PAYLOAD_LEN_MAX} bytes; got {len}, too many to be kept: the row is parked without them"
+            );
+            return Err(refusal("payload", problem));
+        }
         let payload =
             self.payload.clone().ok_or_else(|| refusal("payload", "expected bytes; got NULL"))?;
         if payload.len() > PAYLOAD_LEN_MAX {
@@ -87,13 +133,17 @@ impl SourceRow {
 /// A refusal whose reason is cut to its bound.
 pub(crate) fn refusal(code: &str, reason: impl Into<String>) -> RowRefusal {
     let mut reason = reason.into();
-    if reason.len() > REASON_LEN_MAX {
-        let end =
-            (0..=REASON_LEN_MAX - '…'.len_utf8()).rev().find(|end| reason.is_char_boundary(*end));
-        reason.truncate(end.unwrap_or_default());
-        reason.push('…');
-    }
+    cut(&mut reason, REASON_LEN_MAX);
     RowRefusal { code: code.to_owned(), reason }
+}
+
+/// Cuts a text to so many bytes, where a character ends.
+fn cut(text: &mut String, len_max: usize) {
+    if text.len() > len_max {
+        let end = (0..=len_max - '…'.len_utf8()).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
@@ -141,7 +191,8 @@ mod tests {
             key: Some("42".to_owned()),
             ..SourceFields::default()
         };
-        SourceRow { number: 1, fields, payload: Some(Bytes::from_static(b"{}")) }
+        let payload = Some(Bytes::from_static(b"{}"));
+        SourceRow { number: 1, fields, payload, ..SourceRow::default() }
     }
 
     fn refused(change: impl FnOnce(&mut SourceRow)) -> String {
@@ -174,6 +225,30 @@ mod tests {
             refused(|row| row.payload = Some(vec![b'1'; PAYLOAD_LEN_MAX + 1].into())),
             "payload"
         );
+    }
+
+    #[test]
+    fn a_row_that_is_too_large_can_be_parked_without_its_payload_and_is_refused() {
+        let config = config("tenant = \"acme\"");
+        let large = "x".repeat(PARKED_ROW_LEN_MAX);
+        type Change = fn(&mut SourceRow, String);
+        let changes: [(Change, &str); 3] = [
+            (|row, large| row.payload = Some(large.into()), "payload"),
+            (|row, large| row.fields.key = Some(large), "key"),
+            // In JSON a control character has six bytes.
+            (|row, large| row.fields.id = Some("\u{1}".repeat(large.len() / 5)), "id"),
+        ];
+        for (change, code) in changes {
+            let mut row = row();
+            assert!(!row.is_too_large());
+            change(&mut row, large.clone());
+            assert!(row.is_too_large(), "{code}");
+            row.leave_out();
+            assert!(!row.is_too_large() && row.payload.is_none(), "{code}");
+            row.complete(&config);
+            let refusal = row.event(&config, Timestamp::from_millis(7)).unwrap_err();
+            assert_eq!(refusal.code, code);
+        }
     }
 
     #[test]

@@ -119,7 +119,10 @@ impl SourceTask {
 
     /// The source is being read: what was wrong is over.
     pub(crate) fn reading(&self) {
-        let before = std::mem::replace(&mut self.status.lock().state, SourceState::Reading);
+        let mut status = self.status.lock();
+        status.waits_since = None;
+        let before = std::mem::replace(&mut status.state, SourceState::Reading);
+        drop(status);
         if before != SourceState::Reading {
             self.context.observer.observe(&self.config.name, &Observation::Reading);
         }
@@ -130,6 +133,12 @@ impl SourceTask {
         self.context.observer.observe(&self.config.name, &observation);
         let mut status = self.status.lock();
         let since = status.state.trouble_since().unwrap_or_else(now);
+        if matches!(trouble, Trouble::Elsewhere(_)) {
+            // Another process knows.
+            (status.waits_since, status.lag, status.pending) = (None, Duration::ZERO, 0);
+        } else {
+            status.waits_since.get_or_insert(since);
+        }
         status.state = SourceState::Trouble { trouble, since };
     }
 

@@ -54,10 +54,8 @@ pub(crate) async fn run(
             task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
         }
         let taken = rows.len();
-        if let Some(row) = rows.last() {
-            let taken = LastRow::of(row);
-            take(task, rows, taken.position(path), handover).await?;
-            last = Some(taken);
+        if taken > 0 {
+            last = Some(take(task, path, &rows, handover).await?);
         }
         if taken == config.batch {
             continue;
@@ -127,25 +125,37 @@ struct Found {
     is_another: bool,
 }
 
-/// Hands rows over, and notes the last of them.
+/// Hands rows over, and notes the last of them that was taken.
 async fn take(
     task: &SourceTask,
-    mut rows: Vec<SourceRow>,
-    position: SourcePosition,
+    path: &Path,
+    read: &[SourceRow],
     handover: &mut Handover,
-) -> Result<(), Trouble> {
+) -> Result<LastRow, Trouble> {
     let config = &*task.config;
-    let too_large =
-        |row: &&SourceRow| row.payload.as_ref().map_or(0, Bytes::len) >= PARKED_ROW_LEN_MAX;
-    if let Some(row) = rows.iter().find(too_large) {
-        return Err(Trouble::too_large(row.number));
+    if let Some(row) = read.iter().find(|row| row.is_too_large()) {
+        let order = config.columns.order.as_ref().expect("a polled source has an order");
+        let number = row.number.to_string();
+        return Err(Trouble::too_large(&number, config, order, &number));
     }
+    let mut rows = read.to_vec();
     for row in &mut rows {
         row.complete(config);
     }
-    handover.hand_over(&rows).await?;
-    task.context.sources.save_source_position(&config.name, handover.epoch(), position).await?;
-    Ok(())
+    let handed = handover.hand_over(&rows).await;
+    let taken = match &handed {
+        Ok(_) => read.len(),
+        Err(Trouble::Stopped { before, .. }) => *before,
+        Err(_) => 0,
+    };
+    // The row as it was read: only so it is known again.
+    let last = read[..taken].last().map(LastRow::of);
+    if let Some(last) = &last {
+        let (sources, position) = (&task.context.sources, last.position(path));
+        sources.save_source_position(&config.name, handover.epoch(), position).await?;
+    }
+    handed?;
+    Ok(last.expect("rows were taken"))
 }
 
 /// Whether the file can be read and its numbers are never used twice.
@@ -159,12 +169,20 @@ pub(crate) async fn check(path: &Path, config: &SourceConfig) -> Result<bool, Tr
     .await
 }
 
-/// Makes the table in the file.
-pub(crate) async fn init(path: &Path, sql: String) -> Result<(), Trouble> {
+/// Makes the table in the file, unless it is there. Answers what it ran.
+pub(crate) async fn init(path: &Path, table: String, sql: String) -> Result<String, Trouble> {
     let path = path.to_owned();
     blocking(move || {
         let db = Connection::open(&path).map_err(|error| trouble(&error))?;
-        db.execute_batch(&sql).map_err(|error| trouble(&error))
+        let exists =
+            "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+        let exists: bool =
+            db.query_row(exists, [&table], |row| row.get(0)).map_err(|error| trouble(&error))?;
+        if exists {
+            return Ok(String::new());
+        }
+        db.execute_batch(&sql).map_err(|error| trouble(&error))?;
+        Ok(sql)
     })
     .await
 }
@@ -381,7 +399,7 @@ impl File {
             time: number(row.get_ref(8)?),
             traceparent: text(row.get_ref(9)?),
         };
-        Ok(SourceRow { number: row.get(0)?, fields, payload })
+        Ok(SourceRow { number: row.get(0)?, fields, payload, left_out: None })
     }
 }
 

@@ -7,6 +7,8 @@ use railpost_engine::Timestamp;
 use railpost_store::{Epoch, ParkedSummary, SourceName};
 
 use crate::config::Mode;
+use crate::context::now;
+use crate::row::SourceRow;
 use crate::trouble::Trouble;
 
 /// How a source is.
@@ -30,8 +32,11 @@ pub struct SourceStatus {
     pub parked: ParkedSummary,
     /// Rows that are known to wait at the source.
     pub pending: u64,
-    /// How old the oldest row was that was read last; zero when all was read.
+    /// How old the oldest row was that was read last; zero when all was read. While the source is in trouble, how
+    /// long the oldest row waits, as far as it is known: at least since the trouble began.
     pub lag: Duration,
+    /// Since when that row waits, while the source is in trouble.
+    pub waits_since: Option<Timestamp>,
     /// When a row was last taken.
     pub last_row_at: Option<Timestamp>,
     /// Reads because the poll interval was over.
@@ -86,6 +91,7 @@ impl StatusCell {
             parked: ParkedSummary::default(),
             pending: 0,
             lag: Duration::ZERO,
+            waits_since: None,
             last_row_at: None,
             wakes_by_poll: 0,
             wakes_by_notify: 0,
@@ -94,7 +100,12 @@ impl StatusCell {
     }
 
     pub(crate) fn get(&self) -> SourceStatus {
-        self.lock().clone()
+        let mut status = self.lock().clone();
+        if let Some(since) = status.waits_since {
+            let waited = now().as_millis().saturating_sub(since.as_millis());
+            status.lag = Duration::from_millis(waited);
+        }
+        status
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, SourceStatus> {
@@ -106,6 +117,16 @@ impl StatusCell {
         let mut status = self.lock();
         let wakes = if by_clock { &mut status.wakes_by_poll } else { &mut status.wakes_by_notify };
         *wakes += 1;
+    }
+
+    /// The first row of these and all behind it wait at the source, behind `taken` rows that were taken.
+    pub(crate) fn wait(&self, rows: &[SourceRow], taken: usize) {
+        let time = rows.first().and_then(|row| row.fields.time);
+        let mut status = self.lock();
+        status.waits_since = Some(
+            time.and_then(|time| u64::try_from(time).ok()).map_or_else(now, Timestamp::from_millis),
+        );
+        status.pending = status.pending.saturating_sub(taken as u64).max(rows.len() as u64);
     }
 
     /// All that was known to wait was taken.

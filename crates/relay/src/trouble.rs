@@ -6,6 +6,8 @@ use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use railpost_store::{ParkedSummary, RowRefusal, StoreError, is_lease_lost};
 use tokio_postgres::error::SqlState;
 
+use crate::config::{Column, SourceConfig};
+
 /// Why a source cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -50,12 +52,21 @@ impl Trouble {
         )
     }
 
-    /// A row that can neither be accepted nor be parked.
-    pub(crate) fn too_large(number: i64) -> Self {
+    /// A row of the table that can neither be accepted nor be parked, and what is in the column that names it.
+    pub(crate) fn too_large(
+        row: &str,
+        config: &SourceConfig,
+        named_by: &Column,
+        name: &str,
+    ) -> Self {
         let problem = format!(
-            "the payload of row {number} has {PARKED_ROW_LEN_MAX} bytes or more: it can neither be accepted nor be parked"
+            "row {row} has {PARKED_ROW_LEN_MAX} bytes or more: it can neither be accepted nor be parked"
         );
-        Self::wrong(problem, "delete that row at its source, or make it smaller")
+        let (table, column) = (config.table.sql(), named_by.sql());
+        let name = name.replace('\'', "''");
+        let remedy =
+            format!("DELETE FROM {table} WHERE {column} = '{name}'; -- or make the row smaller");
+        Self::wrong(problem, remedy)
     }
 
     /// What a person can do, if anything.

@@ -74,6 +74,25 @@ type Waiting = (Frame, OwnedSemaphorePermit);
 /// What the task hands to the caller: the frames of one read, or the error that ended it.
 type Item = Result<Vec<Waiting>, Error>;
 
+/// What is known of the server.
+#[derive(Debug)]
+struct ServerState {
+    /// How far it was.
+    end: AtomicU64,
+    /// How far it was when it last asked for an answer.
+    asked: AtomicU64,
+}
+
+impl ServerState {
+    fn at(end: Lsn) -> Self {
+        Self { end: AtomicU64::new(end.as_u64()), asked: AtomicU64::new(0) }
+    }
+
+    fn end(&self) -> Lsn {
+        Lsn::from_u64(self.end.load(Ordering::Relaxed))
+    }
+}
+
 /// What the caller tells the task.
 #[derive(Clone, Copy, Debug)]
 struct Feedback {
@@ -89,7 +108,7 @@ pub struct Stream {
     /// Frames that the caller has not asked for yet.
     ready: VecDeque<Waiting>,
     feedback: watch::Sender<Feedback>,
-    server_end: Arc<AtomicU64>,
+    server: Arc<ServerState>,
     /// Up to where everything was handed over.
     handed_over: Lsn,
     ended: Option<Error>,
@@ -104,11 +123,11 @@ impl Stream {
         timing: Timing,
     ) -> Self {
         let (feedback, receiver) = watch::channel(Feedback { confirmed: from, stop: false });
-        let server_end = Arc::new(AtomicU64::new(from.as_u64()));
-        let (task, items) = task::Task::new(socket, input, receiver, server_end.clone(), timing);
+        let server = Arc::new(ServerState::at(from));
+        let (task, items) = task::Task::new(socket, input, receiver, server.clone(), timing);
         let task = tokio::spawn(task.run());
         let ready = VecDeque::new();
-        Self { items, ready, feedback, server_end, handed_over: from, ended: None, task }
+        Self { items, ready, feedback, server, handed_over: from, ended: None, task }
     }
 
     /// The next frame, in the order of the commits. It may be dropped before it is ready: nothing is lost.
@@ -173,7 +192,13 @@ impl Stream {
 
     /// How far the server was when it was last heard of. It is heard of only while frames are taken.
     pub fn server_end(&self) -> Lsn {
-        Lsn::from_u64(self.server_end.load(Ordering::Relaxed))
+        self.server.end()
+    }
+
+    /// Whether the server waits for a confirmation: it asked for an answer, and not all that it has was confirmed.
+    /// A server that shuts down waits until it is.
+    pub fn is_awaited(&self) -> bool {
+        self.server.asked.load(Ordering::Relaxed) > self.confirmed().as_u64()
     }
 
     /// Ends the stream: the last confirmation is sent, and the slot is free when this returns, unless the

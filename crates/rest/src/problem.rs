@@ -63,6 +63,10 @@ codes! {
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     /// The key's scope is too small.
     Forbidden = "forbidden", FORBIDDEN, "Forbidden";
+    /// The tenant, or the name of the type, is the server's own.
+    Reserved = "reserved", FORBIDDEN, "Reserved";
+    /// The object is made of a section of the configuration file.
+    Configured = "configured", CONFLICT, "Configured in the file";
     /// The object does not exist, or belongs to another tenant.
     NotFound = "not_found", NOT_FOUND, "Not found";
     /// The path is known, the method is not.

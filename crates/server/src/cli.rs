@@ -33,6 +33,7 @@ Inspect:
   deliveries    Each event on its way to each endpoint, with its attempts
   lanes         Keys with deliveries that wait, and what they wait for
   dead-letters  Deliveries that failed for good
+  alerts        What people should know: list, show, silence, rules, test
   audit         Who changed what
 
 Fix:

@@ -5,26 +5,31 @@
 mod fields;
 mod kubernetes;
 mod load;
+mod notices;
 mod outbox;
+mod sections;
 mod show;
 
 pub(crate) use fields::is_postgres_url;
 pub use fields::{FIELDS, Field, Kind};
 pub use load::{ConfigError, ConfigErrors, ConfigInputs, LoadedConfig, ValueSource};
+pub use notices::NoticeSection;
 pub(crate) use show::show_url;
 pub use show::{DEFAULT_TOML, show};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use railpost_api::{ApiSettings, LimitsConfig, RetentionConfig};
+use railpost_alerts::AlertSettings;
+use railpost_api::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 use railpost_engine::Span;
 use railpost_relay::SourceSection;
-use railpost_telemetry::Level;
+use railpost_telemetry::limits::LABEL_VALUES_MAX_DEFAULT;
+use railpost_telemetry::{Label, LabelSettings, Level};
 use serde::{Deserialize, Serialize};
 
 /// Everything that can be configured. `default.toml` is the same in words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where it listens and keeps its files.
@@ -37,13 +42,20 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
+    /// What deliveries are judged by.
+    pub objective: ObjectiveConfig,
+    /// Rules that alert.
+    pub alerts: AlertSettings,
     /// Log lines.
     pub log: LogConfig,
-    /// Traces.
+    /// Traces, and the labels of metrics.
     pub telemetry: TelemetryConfig,
     /// Sources that events are relayed from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outbox: Vec<SourceSection>,
+    /// Who is told what people should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeSection>,
 }
 
 impl Config {
@@ -52,7 +64,9 @@ impl Config {
         ApiSettings {
             limits: self.limits.clone(),
             retention: self.retention.clone(),
+            objective: self.objective.clone(),
             data_dir: self.server.data_dir.clone(),
+            egress: self.delivery.egress(),
         }
     }
 }
@@ -77,6 +91,18 @@ pub struct ServerConfig {
     pub tls_key: String,
     /// Networks of proxies that are believed when they say for whom they ask.
     pub trusted_proxies: Vec<String>,
+    /// What this server is called in notices; empty for the host of its public URL.
+    pub instance: String,
+    /// Where the runbooks are that notices link to; empty for no links.
+    pub runbook_url: String,
+    /// Networks whose clients may use the API; none for all.
+    pub allow_api: Vec<String>,
+    /// Networks whose clients may use the dashboard; none for all.
+    pub allow_dashboard: Vec<String>,
+    /// Networks whose clients may read the metrics; none for all.
+    pub allow_metrics: Vec<String>,
+    /// The bearer token that reading the metrics needs; empty for none.
+    pub metrics_token: String,
 }
 
 impl Default for ServerConfig {
@@ -90,6 +116,12 @@ impl Default for ServerConfig {
             tls_certificate: String::new(),
             tls_key: String::new(),
             trusted_proxies: Vec::new(),
+            instance: String::new(),
+            runbook_url: String::new(),
+            allow_api: Vec::new(),
+            allow_dashboard: Vec::new(),
+            allow_metrics: Vec::new(),
+            metrics_token: String::new(),
         }
     }
 }
@@ -136,6 +168,10 @@ pub struct DeliveryConfig {
     pub https_only: bool,
     /// How long the URL in a thin envelope opens its event.
     pub thin_url_ttl: Span,
+    /// Addresses of this machine that requests leave from; none for the system's choice.
+    pub bind: Vec<IpAddr>,
+    /// The networks that receivers see requests come from; none for those of `bind`.
+    pub egress: Vec<String>,
 }
 
 impl Default for DeliveryConfig {
@@ -147,7 +183,23 @@ impl Default for DeliveryConfig {
             allow_public: true,
             https_only: false,
             thin_url_ttl: Span::from_hours(72),
+            bind: Vec::new(),
+            egress: Vec::new(),
         }
+    }
+}
+
+impl DeliveryConfig {
+    /// The networks that receivers see requests come from, as far as they are known.
+    fn egress(&self) -> Vec<String> {
+        if !self.egress.is_empty() {
+            return self.egress.clone();
+        }
+        let network = |address: &IpAddr| match address {
+            IpAddr::V4(address) => format!("{address}/32"),
+            IpAddr::V6(address) => format!("{address}/128"),
+        };
+        self.bind.iter().map(network).collect()
     }
 }
 
@@ -174,12 +226,34 @@ pub struct LogConfig {
     pub level: Level,
 }
 
-/// Traces.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Traces, and the labels of metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
     /// Where traces go, such as `http://127.0.0.1:4318`; empty for nowhere.
     pub otlp_url: String,
     /// Headers of every request there, as `name=value,name=value`.
     pub otlp_headers: String,
+    /// What metrics are labelled by, beside what they always are.
+    pub labels: Vec<Label>,
+    /// Most values of each of these labels.
+    pub label_values_max: usize,
+}
+
+impl Default for TelemetryConfig {
+    fn default() -> Self {
+        Self {
+            otlp_url: String::new(),
+            otlp_headers: String::new(),
+            labels: Vec::new(),
+            label_values_max: LABEL_VALUES_MAX_DEFAULT,
+        }
+    }
+}
+
+impl TelemetryConfig {
+    /// Which labels metrics have by choice.
+    pub fn label_settings(&self) -> LabelSettings {
+        LabelSettings { labels: self.labels.clone(), values_max: self.label_values_max }
+    }
 }

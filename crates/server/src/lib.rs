@@ -17,11 +17,15 @@ pub mod serve;
 pub mod demo;
 pub mod cli;
 
+mod alerts;
 mod data_dir;
 mod master_key;
 mod loopback;
+mod notices;
+mod objective;
 mod outbox;
 mod replays;
+mod running_alerts;
 mod upkeep;
 mod secret_rotation;
 mod key_rotation;

@@ -13,6 +13,11 @@ pub const REQUEST_HEADERS_MAX: usize = 100;
 /// of a problem; of a larger one the client hears the status alone.
 pub(crate) const HTTP2_HEAD_LEN_MAX: u32 = 4 * REQUEST_HEAD_LEN_MAX as u32;
 
+/// Characters of the token for the metrics: enough to be out of reach of guesses.
+pub(crate) const TOKEN_LEN_MIN: usize = 16;
+/// See [`TOKEN_LEN_MIN`].
+pub(crate) const TOKEN_LEN_MAX: usize = 256;
+
 /// Bytes that are read at once to find out which HTTP a client speaks: most first requests.
 pub(crate) const SNIFFED_LEN_MAX: usize = 1024;
 
@@ -55,6 +60,13 @@ pub const REPLAY_PAUSE: Span = Span::from_millis(500);
 /// How often figures over time are written: a crash loses this much of them.
 pub const FIGURES_EVERY: Span = Span::from_secs(10);
 
+/// How often deliveries that passed the objective are counted: alerts hear of them this much later.
+pub const JUDGE_EVERY: Span = Span::from_secs(2);
+
+/// How long after it passed the objective a delivery is judged: the record of an acknowledgement in time may take
+/// as long to be written.
+pub const JUDGE_GRACE: Span = Span::from_secs(3);
+
 /// How long a drain may go on after its attempts were aborted: for the records of those that had ended.
 pub const DRAIN_RECORD_GRACE: Span = Span::from_secs(1);
 
@@ -83,6 +95,40 @@ pub(crate) const MASTER_KEY_COMMAND_TIMEOUT: Span = Span::from_secs(30);
 
 /// Bytes that a log line has of a text of a refused row: ids and types that are valid are shorter.
 pub(crate) const LOGGED_FIELD_LEN_MAX: usize = 128;
+
+/// Sections `[[notices]]`: teams and their tools, not receivers of products.
+pub(crate) const NOTICE_SECTIONS_MAX: usize = 20;
+
+/// Longest name of a section, in bytes: it stands in answers and log lines.
+pub(crate) const NOTICE_NAME_LEN_MAX: usize = 32;
+
+/// Bytes of a file that a section names: a template is the longest.
+pub(crate) const NOTICE_VALUE_LEN_MAX: u64 = 64 * 1024;
+
+/// The longest wait between two attempts of a notice: a page that comes ten minutes late is worth little.
+pub(crate) const NOTICE_RETRY_DELAY_MAX: Span = Span::from_mins(2);
+
+/// How long a notice is tried: after a day somebody knows.
+pub(crate) const NOTICE_TTL: Span = Span::from_hours(24);
+
+// Of alerts.
+
+/// How long after the engine told something alerts are looked at: what happens within a moment is looked at
+/// together.
+pub const ALERTS_NOTICE_DELAY: Span = Span::from_millis(250);
+
+/// How often what is open and dead is counted for alerts: with a million open deliveries it takes the store some
+/// ten milliseconds.
+pub const ALERTS_COUNTS_EVERY: Span = Span::from_secs(15);
+
+/// How often figures by the hour, and those of each tenant, are read for alerts.
+pub const ALERTS_FIGURES_EVERY: Span = Span::from_mins(1);
+
+/// Most held lanes that the engine lists at a look. What is above is counted.
+pub const ALERTS_HELD_LANES_MAX: usize = 10_000;
+
+/// Most endpoints that are asked for their oldest open delivery at a look.
+pub const ALERTS_OLDEST_LOOKUPS_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {

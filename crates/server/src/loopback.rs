@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use http::HeaderMap;
 use railpost_api::{TenantWatch, is_proxied};
 use railpost_dispatch::Loopback;
-use railpost_store::{PageRequest, Store};
+use railpost_store::{PageRequest, Store, is_reserved_tenant};
 use railpost_telemetry::{Level, Log, Value};
 
 use crate::config::{AllowLoopback, Config};
@@ -109,8 +109,11 @@ impl LoopbackWatch {
         if !self.may_close() {
             return None;
         }
-        let tenants = self.store.tenants(PageRequest::first(2)).await;
-        let several = tenants.map_or(true, |tenants| tenants.items.len() > 1);
+        // The server's own tenant has no users.
+        let tenants = self.store.tenants(PageRequest::first(3)).await;
+        let several = tenants.map_or(true, |tenants| {
+            tenants.items.iter().filter(|tenant| !is_reserved_tenant(&tenant.id)).count() > 1
+        });
         several.then(|| self.close(ClosedBy::SecondTenant))
     }
 

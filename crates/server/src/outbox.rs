@@ -8,7 +8,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use railpost_api::App;
-use railpost_relay::{Relay, RelayContext, SourceConfig, StoreAddress};
+use railpost_relay::{
+    Relay, RelayContext, SourceConfig, SourceState, SourceStatus, StoreAddress, Trouble,
+};
 use railpost_store::{Source, SourceName, StoreError};
 
 use crate::config::{Config, is_postgres_url};
@@ -62,6 +64,19 @@ impl OutboxRelay {
             )
         };
         Ok(known.filter(|name| !configured(name)).map(warn).collect())
+    }
+
+    /// The sources that cannot be read and why, but for those that are read elsewhere.
+    pub(crate) fn troubles(&self) -> Vec<(String, String)> {
+        let status = self.running().as_ref().map(Relay::status).unwrap_or_default();
+        let trouble = |status: SourceStatus| match status.state {
+            SourceState::Trouble { trouble: Trouble::Elsewhere(_), .. } => None,
+            SourceState::Trouble { trouble, .. } => {
+                Some((status.name.to_string(), trouble.to_string()))
+            }
+            SourceState::Starting | SourceState::Reading => None,
+        };
+        status.into_iter().filter_map(trouble).collect()
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Relay>> {

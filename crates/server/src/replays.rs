@@ -24,6 +24,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Duration, Instant};
 
 use crate::limits::{REPLAY_PAUSE, REPLAY_SAVE_EVERY, REPLAY_SAVE_WITHIN};
+use crate::notices::Notices;
 use walk::Walk;
 
 /// The jobs under way.
@@ -42,11 +43,11 @@ struct RunningJob {
 }
 
 /// Runs all replays until told to stop; what is under way then goes on with the next start.
-pub(crate) async fn run(app: Arc<App>, mut stopping: watch::Receiver<bool>) {
+pub(crate) async fn run(app: Arc<App>, notices: Arc<Notices>, mut stopping: watch::Receiver<bool>) {
     let mut jobs = Jobs::default();
     loop {
         // The store may be in trouble: then it is asked again after a pause.
-        let known = jobs.start(&app, &stopping).await.is_ok();
+        let known = jobs.start(&app, &notices, &stopping).await.is_ok();
         tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => break,
             () = app.replay_changes.notified() => {}
@@ -67,6 +68,7 @@ impl Jobs {
     async fn start(
         &mut self,
         app: &Arc<App>,
+        notices: &Arc<Notices>,
         stopping: &watch::Receiver<bool>,
     ) -> Result<(), StoreError> {
         let running = app.store.running_replays().await?;
@@ -86,7 +88,7 @@ impl Jobs {
             let (tenant, dry_run) = (replay.tenant.clone(), replay.dry_run);
             let known = RunningJob { tenant, replay: replay.id, dry_run, cancel };
             let signals = StopSignals { stopping: stopping.clone(), cancelled };
-            let job = Job::new(app.clone(), replay, signals);
+            let job = Job::new((app.clone(), notices.clone()), replay, signals);
             self.known.insert(self.tasks.spawn(job.run()).id(), known);
         }
         Ok(())
@@ -137,6 +139,7 @@ impl StopSignals {
 /// One running replay.
 struct Job {
     app: Arc<App>,
+    notices: Arc<Notices>,
     replay: Replay,
     walk: Walk,
     /// What the replay had done before this start, and when that was.
@@ -151,10 +154,11 @@ struct Job {
 }
 
 impl Job {
-    fn new(app: Arc<App>, replay: Replay, signals: StopSignals) -> Self {
+    fn new((app, notices): (Arc<App>, Arc<Notices>), replay: Replay, signals: StopSignals) -> Self {
         let (walk, before, now) = (Walk::new(&replay), replay.progress, Instant::now());
         let (started_at, saved_at, next_at) = (now, now, now);
-        Self { app, replay, walk, before, started_at, unsaved: 0, saved_at, next_at, signals }
+        let unsaved = 0;
+        Self { app, notices, replay, walk, before, started_at, unsaved, saved_at, next_at, signals }
     }
 
     async fn run(mut self) {
@@ -168,7 +172,19 @@ impl Job {
         self.replay.state = state;
         self.replay.problem = problem;
         self.replay.finished_at = ended.then(|| self.app.source.now());
+        // Before it is saved: after a crash in between, the job ends and publishes again.
+        if ended && self.publish_end().await.is_err() {
+            return;
+        }
         let _ = self.save().await;
+    }
+
+    /// Publishes the notice that it has ended, as soon as the store lets it.
+    async fn publish_end(&mut self) -> Result<(), JobStop> {
+        while self.notices.replay_finished(&self.replay).await.is_err() {
+            self.signals.pause().await?;
+        }
+        Ok(())
     }
 
     /// Does it to every delivery.

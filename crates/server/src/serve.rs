@@ -1,5 +1,6 @@
 //! A running server: opens the store, starts the dispatcher, listens, and drains.
 
+mod admission;
 mod listen;
 mod activity;
 mod client_stream;
@@ -18,26 +19,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use railpost_alerts::NoticeContext;
 use railpost_api::{App, AppParts, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
-    Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender, SenderConfig,
+    BindAddresses, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
+    SenderConfig,
 };
 use railpost_store::{Source, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
-use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry};
+use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry, TelemetrySettings};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::alerts::{AlertWatch, AlertWatchParts};
 use crate::config::Config;
 use crate::key_rotation::{self, KeyRotation};
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
 use crate::master_key::KeyPlace;
+use crate::notices::{self, Notices};
+use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
+use crate::running_alerts::ConfiguredAlerts;
 use crate::secret_rotation;
 use crate::upkeep;
+use admission::Admission;
 use first_keys::StartReport;
 use listen::{HttpListener, RequestHandlers};
 
@@ -61,10 +69,11 @@ pub struct Server {
     /// Tells the sender of spans that no more will come.
     last: watch::Sender<bool>,
     outbox: Arc<OutboxRelay>,
+    alerts: Arc<AlertWatch>,
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 6],
+    upkeep: [JoinHandle<()>; 8],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -87,7 +96,15 @@ fn failed(what: &str, error: impl fmt::Display) -> StartError {
 impl Server {
     /// Starts a server. When this answers, it accepts requests.
     pub async fn start(config: Config, log: Log) -> Result<Self, StartError> {
-        let source: Arc<dyn Source> = Arc::new(SystemSource);
+        Self::start_with(Arc::new(SystemSource), config, log).await
+    }
+
+    /// Starts a server that has its time and its randomness from `source`.
+    pub async fn start_with(
+        source: Arc<dyn Source>,
+        config: Config,
+        log: Log,
+    ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
         Self::start_at(listener, opened, config, log).await
@@ -108,6 +125,7 @@ impl Server {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
         let OpenStore { store, master_key, source } = opened;
+        let sections = notices::resolve(&config.notices, &config.alerts).map_err(StartError)?;
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
         let loopback = Arc::new(loopback);
@@ -115,12 +133,20 @@ impl Server {
         let trusted_proxies = TrustedProxies::new(&config.server.trusted_proxies);
         let trusted_proxies =
             trusted_proxies.map_err(|error| failed("server.trusted_proxies", error))?;
-        let sender = Sender::new(SenderConfig { guard: guard.clone(), ..SenderConfig::default() });
+        let admission = Admission::new(&config.server)?;
+        let bind = BindAddresses::new(&config.delivery.bind);
+        let bind = Arc::new(bind.map_err(|error| failed("delivery.bind", error))?);
+        let sender =
+            Sender::new(SenderConfig { guard: guard.clone(), bind, ..SenderConfig::default() });
         let routes = railpost_api::routes();
         let routes =
             routes.iter().map(|route| (route.operation.method.to_string(), route.operation.path));
-        let collector = collector(&config)?;
-        let telemetry = Telemetry::new(log, routes, collector.as_ref(), source.clone());
+        let settings = TelemetrySettings {
+            collector: collector(&config)?,
+            objective_within: config.objective.within,
+            labels: config.telemetry.label_settings(),
+        };
+        let telemetry = Telemetry::new(log, routes, &settings, source.clone());
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
         let url = public_url(&config, listener.address);
@@ -139,6 +165,9 @@ impl Server {
         dispatch.engine.in_flight_max = config.delivery.in_flight_max;
         let (dispatcher, dispatching) =
             Dispatcher::start(parts, &dispatch).await.map_err(|error| failed("store", error))?;
+        let context = notice_context(&config, &url);
+        let configured_alerts = ConfiguredAlerts::new(config.alerts.clone(), context.clone());
+        let configured_alerts = Arc::new(configured_alerts);
         let app = Arc::new(App::new(AppParts {
             settings: config.api_settings(),
             store,
@@ -151,12 +180,25 @@ impl Server {
             key_rotation: key_rotation.clone(),
             tenant_watch: loopback.clone(),
             running_sources: outbox.clone(),
+            running_alerts: configured_alerts.clone(),
         }));
         let dashboard = Dashboard::new(app.clone(), is_reached_by_tls(&config));
         let mut opened = first_keys::prepare(&app, &config.server.admin_key).await?;
         let left_behind = outbox.warnings(&app).await.map_err(|error| failed("store", error))?;
         opened.warnings.extend(left_behind);
+        let (managed, told) = notices::prepare(&app, &sections).await.map_err(StartError)?;
+        opened.warnings.extend(told);
+        let notices = Arc::new(Notices::new(app.clone(), managed, context));
+        configured_alerts.publish_with(notices.clone());
         outbox.start(&app, &url);
+        let alerts = Arc::new(AlertWatch::new(AlertWatchParts {
+            app: app.clone(),
+            settings: config.alerts.clone(),
+            on_time_share: config.objective.share,
+            data_dir: config.server.data_dir.clone(),
+            outbox: outbox.clone(),
+            publish: notices.clone(),
+        }));
         let (stop, stopping) = watch::channel(false);
         let (last, ending) = watch::channel(false);
         let upkeep = [
@@ -166,12 +208,15 @@ impl Server {
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
             tokio::spawn(secret_rotation::run(app.clone(), stopping.clone())),
             tokio::spawn(key_rotation::run(app.clone(), key_rotation, links_ttl, stopping.clone())),
+            tokio::spawn(alerts.clone().run(stopping.clone())),
+            tokio::spawn(objective::judge_regularly(app.clone(), stopping.clone())),
         ];
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(ending)));
         let address = listener.address;
-        let replaying = tokio::spawn(replays::run(app.clone(), stopping.clone()));
+        let replaying = tokio::spawn(replays::run(app.clone(), notices.clone(), stopping.clone()));
         let served =
-            RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback).into();
+            RequestHandlers::new(app.clone(), &dashboard, trusted_proxies, loopback, admission);
+        let served = Arc::new(served);
         let listening = tokio::spawn(listener.listen(served, stopping));
         Ok(Self {
             config,
@@ -184,6 +229,7 @@ impl Server {
             stop,
             last,
             outbox,
+            alerts,
             listening,
             replaying,
             dispatching,
@@ -233,6 +279,11 @@ impl Server {
         &self.dashboard
     }
 
+    /// Looks for alerts once, beside the regular looks.
+    pub async fn look_for_alerts(&self) {
+        self.alerts.look().await;
+    }
+
     /// What its requests have at hand.
     pub fn app(&self) -> &Arc<App> {
         &self.app
@@ -279,6 +330,17 @@ fn public_url(config: &Config, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         url => url.trim_end_matches('/').to_owned(),
     }
+}
+
+/// What notices say of this server.
+fn notice_context(config: &Config, url: &str) -> NoticeContext {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next();
+    let instance = match config.server.instance.as_str() {
+        "" => host.unwrap_or_default().to_owned(),
+        name => name.to_owned(),
+    };
+    let runbook_url = config.server.runbook_url.clone();
+    NoticeContext { instance, public_url: url.to_owned(), runbook_url }
 }
 
 /// The collector that spans go to, if there is one.

@@ -350,7 +350,10 @@ fn count(db: &Connection, whose: &str, values: impl Params) -> Result<Counts> {
          SELECT {}, \
          (SELECT count(*) FROM deliveries INDEXED BY deliveries_dead \
             WHERE endpoint IN (SELECT num FROM whose) AND standing IN (3, 4) AND standing = 4), \
-         min(d.id) FROM {} AS d",
+         min(d.id), \
+         (SELECT min(id) FROM deliveries INDEXED BY deliveries_dead \
+            WHERE endpoint IN (SELECT num FROM whose) AND standing IN (3, 4)) \
+         FROM {} AS d",
         open_count_columns!(),
         open_deliveries!()
     );

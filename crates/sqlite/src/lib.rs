@@ -28,10 +28,12 @@ mod access;
 mod archive;
 mod replays;
 mod figures;
+mod judging;
 mod finding;
 mod upkeep;
 mod key_rotation;
 mod sources;
+mod alerts;
 mod checksum;
 mod restore;
 #[cfg(test)]
@@ -65,10 +67,10 @@ use railpost_store::{
     Change, Counts, DeliveryQuery, DeliveryView, Digest, DueRotation, Durability, Endpoint,
     EndpointSecret, EndpointSettings, Epoch, ErasingTenant, Event, EventDetails, EventHead,
     EventQuery, EventTypeRecord, Figures, FiguresScope, FindQuery, Found, Health, HeldLane,
-    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, LastAttempt,
-    Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt,
-    RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoreError,
-    StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, JudgedStep,
+    Judging, LastAttempt, LatePage, LateQuery, Ledger, Listing, PageRequest, Parcel, Partition,
+    Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay,
+    Resolution, Result, Setup, StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.
@@ -479,6 +481,24 @@ impl Archive for SqliteStore {
     ) -> Result<Vec<(Timestamp, Figures)>> {
         let scope = scope.clone();
         self.readers.read(move |db| figures::figures(db, &scope, resolution, period)).await
+    }
+}
+
+#[async_trait]
+impl Judging for SqliteStore {
+    async fn judged_before(&self) -> Result<Option<DeliveryId>> {
+        self.readers.read(judging::judged_before).await
+    }
+
+    async fn late_deliveries(&self, query: LateQuery) -> Result<LatePage> {
+        self.read_accepted(move |db| judging::late_deliveries(db, &query)).await
+    }
+
+    async fn add_judged(&self, step: JudgedStep) -> Result<bool> {
+        check::figures(&step.figures)?;
+        let JudgedStep { was, judged_before, figures } = step;
+        let (spec, sums) = (visible(figures.len()), by_bucket(figures));
+        self.writer.write(spec, move |session| session.add_judged(was, judged_before, &sums)).await
     }
 }
 

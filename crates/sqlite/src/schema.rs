@@ -16,7 +16,7 @@ use railpost_store::backend::rows::Columns;
 use railpost_store::{KeyChecks, Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of an empty file.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -28,13 +28,14 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("schema/9.sql"),
     include_str!("schema/10.sql"),
     include_str!("schema/11.sql"),
+    include_str!("schema/12.sql"),
 ];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// The first schema in which the master key can be rotated.
-const KEY_ROTATION_SINCE: u32 = 11;
+const KEY_ROTATION_SINCE: u32 = 12;
 
 /// Marks a file as a Railpost store: "rail" in ASCII. Stable.
 const APPLICATION_ID: i64 = 0x7261_696c;

@@ -143,7 +143,8 @@ impl WriteSession<'_> {
             .translated()?
             .execute((millis(step.closed_before), limit))
             .translated()?;
-        Ok((audit + answers + replays) as u64 + self.prune_figures()?)
+        let alerts = self.prune_alerts(step.alerts_before, limit)?;
+        Ok((audit + answers + replays) as u64 + alerts + self.prune_figures()?)
     }
 
     fn old_events(&self, which: &str, values: impl Params) -> Result<Vec<OldEvent>> {
@@ -244,6 +245,8 @@ impl WriteSession<'_> {
             "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE tenant = ?1 LIMIT ?2)",
             "DELETE FROM idempotency WHERE (owner, route, key) IN \
              (SELECT owner, route, key FROM idempotency WHERE tenant = ?1 LIMIT ?2)",
+            "DELETE FROM alerts WHERE id IN (SELECT id FROM alerts WHERE tenant = ?1 LIMIT ?2)",
+            "DELETE FROM silences WHERE id IN (SELECT id FROM silences WHERE tenant = ?1 LIMIT ?2)",
         ] {
             left -= self.execute(sql, (tenant.as_str(), left))? as usize;
         }

@@ -201,7 +201,8 @@ impl Period {
     }
 }
 
-fn first_id(at: Timestamp) -> [u8; 16] {
+/// The first id of a delivery that is made then, or later.
+pub(crate) fn first_id(at: Timestamp) -> [u8; 16] {
     let mut id = [0; 16];
     id[..6].copy_from_slice(&at.as_millis().min((1 << 48) - 1).to_be_bytes()[2..]);
     id
@@ -428,6 +429,8 @@ pub struct Counts {
     pub dead: u64,
     /// When the oldest open one was made; nothing when none is open.
     pub oldest_open_at: Option<Timestamp>,
+    /// When the oldest dead letter was made; nothing when there is none.
+    pub oldest_dead_at: Option<Timestamp>,
 }
 
 /// What a page shows of an event beside its head.
@@ -479,6 +482,7 @@ impl Counts {
     pub(crate) fn by_state_code(
         counts: &[u64; codes::STATE_CODES],
         oldest_open_at: Option<Timestamp>,
+        oldest_dead_at: Option<Timestamp>,
     ) -> Self {
         let of = |code: i64| counts[code as usize];
         Self {
@@ -488,19 +492,21 @@ impl Counts {
             held: of(codes::HELD),
             dead: of(codes::DEAD),
             oldest_open_at,
+            oldest_dead_at,
         }
     }
 
     /// Both together.
     pub(crate) fn plus(self, other: Self) -> Self {
-        let both = [self.oldest_open_at, other.oldest_open_at];
+        let older = |one: Option<Timestamp>, other| [one, other].into_iter().flatten().min();
         Self {
             pending: self.pending + other.pending,
             in_flight: self.in_flight + other.in_flight,
             waiting: self.waiting + other.waiting,
             held: self.held + other.held,
             dead: self.dead + other.dead,
-            oldest_open_at: both.into_iter().flatten().min(),
+            oldest_open_at: older(self.oldest_open_at, other.oldest_open_at),
+            oldest_dead_at: older(self.oldest_dead_at, other.oldest_dead_at),
         }
     }
 

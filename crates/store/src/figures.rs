@@ -80,6 +80,18 @@ pub struct Figures {
     pub attempt_us: Histogram,
     /// How long deliveries took from accept to acknowledgement, in milliseconds.
     pub deliver_ms: Histogram,
+    /// Deliveries whose first attempt ended.
+    pub first_attempts: u64,
+    /// Deliveries given up on because their attempts were exhausted or their time to live was over.
+    pub exhausted: u64,
+    /// Deliveries acknowledged within the objective.
+    pub on_time: u64,
+    /// Deliveries that passed the objective before anything was sent to their receiver.
+    pub late_operator: u64,
+    /// Deliveries that passed the objective because of their receiver.
+    pub late_receiver: u64,
+    /// How long deliveries waited from accept to the start of their first attempt, in milliseconds.
+    pub first_attempt_ms: Histogram,
 }
 
 impl Figures {
@@ -100,6 +112,22 @@ impl Figures {
         }
         self.attempt_us.merge(&other.attempt_us);
         self.deliver_ms.merge(&other.deliver_ms);
+        add(&mut self.first_attempts, other.first_attempts);
+        add(&mut self.exhausted, other.exhausted);
+        add(&mut self.on_time, other.on_time);
+        add(&mut self.late_operator, other.late_operator);
+        add(&mut self.late_receiver, other.late_receiver);
+        self.first_attempt_ms.merge(&other.first_attempt_ms);
+    }
+
+    /// Deliveries that were judged: on time or late.
+    pub fn judged(&self) -> u64 {
+        self.on_time.saturating_add(self.late())
+    }
+
+    /// Deliveries that passed the objective, whoever's part it was.
+    pub fn late(&self) -> u64 {
+        self.late_operator.saturating_add(self.late_receiver)
     }
 
     /// What is to be stored where `stored` is, if anything.

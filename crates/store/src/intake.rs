@@ -91,6 +91,8 @@ pub enum AcceptedBy {
     Key(ApiKeyId),
     /// The relay, from this source.
     Source(SourceName),
+    /// The server itself: a notice.
+    Server,
 }
 
 /// What to answer when a request that brought events comes again. The answer tells what became of each event:

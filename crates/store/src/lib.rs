@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in eight narrow roles:
+//! The contract is in the words of the domain, in ten narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -11,7 +11,9 @@
 //! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
 //! | [`KeyRotation`] | re-encrypt what is stored under a new master key |
+//! | [`Judging`] | which deliveries passed the objective, and how far they were judged |
 //! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
+//! | [`Alerts`] | what people should know: alerts, what was published of them, silences |
 //!
 //! A [`Store`] plays all of them. What holds for every one:
 //!
@@ -43,12 +45,15 @@ mod replays;
 mod intake;
 mod ledger;
 mod registry;
+mod reserved;
 mod access;
 mod archive;
 mod finding;
 mod upkeep;
 mod key_rotation;
+mod judging;
 mod sources;
+mod alerts;
 #[cfg(feature = "schema")]
 mod schema;
 
@@ -60,12 +65,13 @@ pub use access::{
     AUDIT_ACTOR_SELF, AUDIT_SWITCH_OFF, Access, ApiKey, AuditEntry, AuditQuery, Digest,
     IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Scope, StoredResponse,
 };
+pub use alerts::{Alert, AlertQuery, Alerts, Severity, Silence, Told};
 pub use archive::{
     Archive, AttemptView, ClosedReason, Counts, DeliveryFilter, DeliveryQuery, DeliveryView,
     EventDetails, EventHead, EventQuery, HeldLane, HeldLaneQuery, LastAttempt, Period, StateCounts,
     StoredEvent,
 };
-pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type};
+pub use backend::fanout::{TEST_EVENT_TYPE, is_test_type, wants};
 pub use epoch::{Epoch, Partition};
 pub use error::{Result, StoreError};
 pub use figures::{Figures, FiguresScope, Resolution};
@@ -75,6 +81,7 @@ pub use intake::{
     AcceptBatch, AcceptBody, AcceptRecord, AcceptedBy, Event, EventOutcome, Intake, LinePlace,
     NewDelivery, Receipt, RedeliverBatch,
 };
+pub use judging::{JudgedStep, Judging, LateAtEndpoint, LatePage, LateQuery, first_delivery_id};
 pub use key_rotation::{KeyRotation, Reencrypted, SealedRows};
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, RefusedTransition, Sweep,
@@ -88,6 +95,7 @@ pub use registry::{
     SecretValue, Tenant, TenantSettings, TlsVersion, Validation, Write,
 };
 pub use replays::{Replay, ReplayAction, ReplayProgress, ReplayState};
+pub use reserved::{RESERVED_TENANT, is_reserved_tenant, is_reserved_type};
 pub use seal::{KeyChecks, MasterKey};
 pub use source::{Source, SystemSource};
 pub use sources::{
@@ -101,12 +109,21 @@ use std::sync::Arc;
 
 /// All roles in one: what a server holds.
 pub trait Store:
-    Intake + Ledger + Registry + Access + Archive + Upkeep + KeyRotation + Sources
+    Intake + Ledger + Registry + Access + Archive + Upkeep + KeyRotation + Judging + Sources + Alerts
 {
 }
 
 impl<S> Store for S where
-    S: Intake + Ledger + Registry + Access + Archive + Upkeep + KeyRotation + Sources
+    S: Intake
+        + Ledger
+        + Registry
+        + Access
+        + Archive
+        + Upkeep
+        + KeyRotation
+        + Judging
+        + Sources
+        + Alerts
 {
 }
 

@@ -113,6 +113,10 @@ pub const REPLAY_PREVIEW_MAX: usize = 20;
 /// a group of accepts by some ten milliseconds.
 pub const FIGURES_BATCH_MAX: usize = 1_000;
 
+/// Most late deliveries in one page: each may be of an endpoint and a tenant of its own, and the figures of
+/// all of them are one batch.
+pub const LATE_PAGE_MAX: usize = 450;
+
 /// Largest HTTP status that figures are kept by: more have no meaning.
 pub const FIGURES_STATUS_MAX: u16 = 999;
 
@@ -231,3 +235,26 @@ pub const REFUSAL_REASON_LEN_MAX: usize = 2_048;
 
 /// Most heads that one command is about: it holds up a group of accepts by milliseconds.
 pub const PARKED_COMMAND_HEADS_MAX: u32 = 1_000;
+
+// Of alerts.
+
+/// Longest name of a rule, in bytes.
+pub const ALERT_RULE_LEN_MAX: usize = 64;
+
+/// Longest subject of an alert, in bytes.
+pub const ALERT_SUBJECT_LEN_MAX: usize = 256;
+
+/// Longest summary of an alert, in bytes: what PagerDuty takes.
+pub const ALERT_SUMMARY_LEN_MAX: usize = 1_024;
+
+/// Longest details of an alert, as JSON, in bytes.
+pub const ALERT_DETAILS_LEN_MAX: usize = 16 * 1024;
+
+/// Most alerts that one call writes: what one group commit should hold.
+pub const ALERTS_BATCH_MAX: usize = 1_000;
+
+/// Most silences at a time: each alert is compared with all of them.
+pub const SILENCES_MAX: usize = 1_000;
+
+/// Longest reason of a silence, in bytes.
+pub const SILENCE_REASON_LEN_MAX: usize = 1_024;

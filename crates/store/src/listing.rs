@@ -131,6 +131,8 @@ pub enum ListKind {
     Replays = 10,
     /// Parked rows of a source.
     ParkedRows = 11,
+    /// Alerts.
+    Alerts = 12,
 }
 
 impl Cursor {

@@ -319,6 +319,9 @@ pub struct EndpointSettings {
     /// Payloads of more bytes than this are delivered as a reference, whatever the envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thin_above: Option<u32>,
+    /// The body of the envelope `template`: a [`Template`](railpost_wire::Template).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// What headers are called.
     #[serde(default)]
     pub header_names: HeaderNames,
@@ -337,6 +340,10 @@ pub struct EndpointSettings {
     /// How long the secrets before it still sign then; nothing means the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotate_overlap: Option<Span>,
+    /// The section of the configuration that it is made of, such as `notices.oncall`. Only a start of the server
+    /// changes such an endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<String>,
 }
 
 impl EndpointSettings {
@@ -349,12 +356,14 @@ impl EndpointSettings {
             policy: Policy::default(),
             envelope: Envelope::default(),
             thin_above: None,
+            template: None,
             header_names: HeaderNames::default(),
             tls_min: TlsVersion::default(),
             authorities_pem: None,
             timeout: None,
             rotate_every: None,
             rotate_overlap: None,
+            managed_by: None,
         }
     }
 
@@ -404,6 +413,9 @@ pub struct EndpointPrivate {
     pub headers: BTreeMap<String, String>,
     /// The client certificate of attempts. It is encrypted and not shown again.
     pub client_identity: Option<ClientIdentity>,
+    /// Which PagerDuty service the envelope `pagerduty` is for. It is encrypted and not shown again.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "crate::schema::routing_key"))]
+    pub routing_key: Option<String>,
 }
 
 impl fmt::Debug for EndpointPrivate {

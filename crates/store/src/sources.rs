@@ -263,6 +263,13 @@ pub struct RowToPark {
     pub payload: Option<Bytes>,
 }
 
+impl RowToPark {
+    /// How many bytes it counts for: its payload, and its other fields as they are kept.
+    pub fn bytes(&self) -> usize {
+        crate::backend::check::parked_len(self) as usize
+    }
+}
+
 /// Whether rows were parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParkOutcome {

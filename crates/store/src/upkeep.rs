@@ -22,7 +22,8 @@ pub trait Upkeep: Send + Sync {
     /// Lanes that stood empty since `lanes_before` go too: the next event of their key begins a new line.
     ///
     /// Each step also deletes some of what else is old: audit entries, expired idempotency records,
-    /// finished replays, and figures past their time by the store's clock.
+    /// finished replays, settled alerts, silences that ended, and figures past their time by the store's
+    /// clock.
     async fn prune(&self, step: PruneStep) -> Result<Pruned>;
 
     /// One small step of erasing a tenant that is marked for it
@@ -72,6 +73,8 @@ pub struct PruneStep {
     pub dead_before: Timestamp,
     /// Lanes with nothing open whose last delivery was made before this are deleted.
     pub lanes_before: Timestamp,
+    /// Settled alerts that were resolved before this are deleted, and silences that ended before it.
+    pub alerts_before: Timestamp,
     /// Where the step before ended.
     pub after: Option<Cursor>,
     /// Most events to look at: 1 to [`UPKEEP_STEP_MAX`](crate::limits::UPKEEP_STEP_MAX).
@@ -81,7 +84,14 @@ pub struct PruneStep {
 impl PruneStep {
     /// The first step towards keeping nothing from before `at` that nothing needs.
     pub fn of_all_before(at: Timestamp, limit: u32) -> Self {
-        Self { closed_before: at, dead_before: at, lanes_before: at, after: None, limit }
+        Self {
+            closed_before: at,
+            dead_before: at,
+            lanes_before: at,
+            alerts_before: at,
+            after: None,
+            limit,
+        }
     }
 
     /// The number of the last event that the step before looked at.
@@ -100,7 +110,7 @@ pub struct Pruned {
     pub deliveries: u64,
     /// Lanes deleted.
     pub lanes: u64,
-    /// Idempotency records, audit entries, replays and figures deleted.
+    /// Idempotency records, audit entries, replays, alerts, silences and figures deleted.
     pub others: u64,
     /// Where the next step starts; nothing when this one came to the end.
     pub next: Option<Cursor>,

@@ -12,7 +12,7 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
     if !log.is_enabled(level) {
         return;
     }
-    let AttemptEnded { transition, detail, parcel, replay, trace } = *ended;
+    let AttemptEnded { transition, detail, parcel, replay, trace, is_near_death } = *ended;
     let event = parcel.map(|parcel| &parcel.event);
     let place = parcel.and_then(|parcel| parcel.line.as_ref());
     let (until, dead) = match transition.state {
@@ -21,13 +21,16 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
         _ => (None, None),
     };
     let trace_id = trace.map(|trace| format!("{:032x}", trace.trace_id()));
+    let span_id = trace.map(|trace| format!("{:016x}", trace.span_id()));
     let timing = &detail.timing;
     let millis = |micros: u32| Value::Millis(micros.into());
     // An array, because there is a line for every attempt.
     let fields = [
+        Some(("service", Value::Text(words::SERVICE))),
         parcel.map(|parcel| ("tenant", Value::Text(parcel.tenant.as_str()))),
         Some(("endpoint", Value::Display(&transition.endpoint))),
         event.map(|event| ("event_id", Value::Display(&event.id))),
+        event.map(|event| ("idempotency_key", Value::Display(&event.id))),
         event.map(|event| ("event_type", Value::Text(event.event_type.as_str()))),
         Some(("delivery", Value::Display(&transition.delivery))),
         place.map(|place| ("line", Value::Text(place.line.as_str()))),
@@ -49,8 +52,10 @@ pub(super) fn write(log: &Log, ended: &AttemptEnded<'_>) {
         until.as_ref().map(|until| ("next_retry_at", Value::Display(until))),
         dead.map(|(reason, _)| ("dead", Value::Text(words::dead_reason_name(reason)))),
         dead.map(|(_, holds)| ("holds_lane", Value::Truth(holds))),
+        Some(("dlq_transition_pending", Value::Truth(is_near_death))),
         Some(("replay", Value::Truth(replay))),
         trace_id.as_ref().map(|id| ("trace_id", Value::Text(id))),
+        span_id.as_ref().map(|id| ("span_id", Value::Text(id))),
     ];
     log.line(level, "attempt", fields.iter().flatten());
 }

@@ -4,17 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use railpost_dispatch::AttemptEnded;
-use railpost_engine::{AttemptResult, DeliveryState, Outcome, Timestamp};
+use railpost_engine::{AttemptResult, DeliveryState, Outcome, Span, Timestamp};
 use railpost_store::limits::FIGURES_BATCH_MAX;
 use railpost_store::{Figures, FiguresScope, Receipt, Resolution, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
 use rustc_hash::FxHashMap;
 
+use super::deliveries::{is_exhausted, is_on_time, made_at};
 use super::words;
 
 /// What happened since it was last written down, by the minute.
-#[derive(Debug, Default)]
-pub(crate) struct FigureCollector(Mutex<BTreeMap<Timestamp, Minute>>);
+#[derive(Debug)]
+pub(crate) struct FigureCollector {
+    /// A delivery that is acknowledged within this is on time.
+    objective_within: Span,
+    minutes: Mutex<BTreeMap<Timestamp, Minute>>,
+}
 
 /// What happened in one minute. What tenants and all have is the sum over endpoints, so that the
 /// hot path counts once.
@@ -27,6 +32,10 @@ struct Minute {
 type Entry = (FiguresScope, Timestamp, Figures);
 
 impl FigureCollector {
+    pub(super) fn new(objective_within: Span) -> Self {
+        Self { objective_within, minutes: Mutex::default() }
+    }
+
     pub(super) fn accepted(&self, tenant: &TenantId, receipts: &[Receipt]) {
         let mut minutes = self.lock();
         for receipt in receipts {
@@ -43,7 +52,10 @@ impl FigureCollector {
         let Some(parcel) = ended.parcel else { return };
         let mut minutes = self.lock();
         let minute = minutes.entry(Resolution::Minute.start_of(ended.transition.at)).or_default();
-        count(minute.of(parcel.endpoint, &parcel.tenant), ended, parcel.accepted_at);
+        let figures = minute.of(parcel.endpoint, &parcel.tenant);
+        count_attempt(figures, ended);
+        count_delivery(figures, ended, parcel.accepted_at);
+        figures.on_time += u64::from(is_on_time(ended, self.objective_within));
     }
 
     /// Adds what was gathered to the store's figures. What the store does not take is lost: adding
@@ -65,7 +77,7 @@ impl FigureCollector {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Timestamp, Minute>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.minutes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,7 +107,7 @@ impl Minute {
     }
 }
 
-fn count(figures: &mut Figures, ended: &AttemptEnded<'_>, accepted_at: Timestamp) {
+fn count_attempt(figures: &mut Figures, ended: &AttemptEnded<'_>) {
     figures.attempts += 1;
     match words::outcome(ended.transition) {
         Outcome::Acknowledged => figures.acknowledged += 1,
@@ -112,10 +124,20 @@ fn count(figures: &mut Figures, ended: &AttemptEnded<'_>, accepted_at: Timestamp
     };
     *figures.by_status.entry(status).or_default() += 1;
     figures.attempt_us.record(u64::from(ended.detail.timing.total_us));
-    match ended.transition.state {
+}
+
+fn count_delivery(figures: &mut Figures, ended: &AttemptEnded<'_>, accepted_at: Timestamp) {
+    let transition = ended.transition;
+    if ended.detail.number == 1 {
+        figures.first_attempts += 1;
+        let waited = ended.detail.started_at.since(made_at(transition.delivery));
+        figures.first_attempt_ms.record(waited.as_millis());
+    }
+    figures.exhausted += u64::from(is_exhausted(transition.state));
+    match transition.state {
         DeliveryState::Dead { .. } => figures.dead += 1,
         DeliveryState::Delivered => {
-            figures.deliver_ms.record(ended.transition.at.since(accepted_at).as_millis());
+            figures.deliver_ms.record(transition.at.since(accepted_at).as_millis());
         }
         _ => {}
     }

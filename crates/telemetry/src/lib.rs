@@ -12,6 +12,9 @@ mod words;
 mod log;
 mod log_throttle;
 mod metrics;
+mod deliveries;
+mod labels;
+mod disk;
 mod outbox;
 mod process;
 mod attempt;
@@ -20,10 +23,13 @@ mod otlp;
 mod traces;
 mod facade;
 
+pub use deliveries::LateDeliveries;
+pub use disk::DiskSpace;
 pub use facade::follow_dependencies;
+pub use labels::{Label, LabelSettings};
 pub use log::{Level, Log, LogStyle, Value};
 pub use log_throttle::LogThrottle;
-pub use metrics::{Metrics, Sample};
+pub use metrics::{Metrics, NoticeStatus, Sample};
 pub use otlp::{BadHeaders, Collector, OtlpHeaders};
 pub use outbox::{OutboxMetrics, SlotSample, SourceSample};
 pub use process::Process;
@@ -36,13 +42,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use railpost_dispatch::{AttemptEnded, Observer};
-use railpost_engine::{Notice, NoticeKind, Time, Timestamp};
+use railpost_engine::{Notice, NoticeKind, Span, Time, Timestamp};
 use railpost_store::{Receipt, Source, Store, StoreError};
 use railpost_wire::{EndpointId, TenantId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use figures::FigureCollector;
 use traces::Traces;
+
+/// What can be chosen.
+#[derive(Clone, Debug, Default)]
+pub struct TelemetrySettings {
+    /// Where spans go, if anywhere.
+    pub collector: Option<Collector>,
+    /// A delivery that is acknowledged within this is on time.
+    pub objective_within: Span,
+    /// Which labels metrics have by choice.
+    pub labels: LabelSettings,
+}
 
 /// All of it, for one server.
 pub struct Telemetry {
@@ -55,6 +72,8 @@ pub struct Telemetry {
     figures: FigureCollector,
     traces: Option<Traces>,
     trouble: Mutex<LogThrottle>,
+    latest_trouble: Mutex<Option<String>>,
+    noticed: Notify,
     /// Why the store has stopped for good, if it has.
     stopped: watch::Sender<Option<String>>,
     source: Arc<dyn Source>,
@@ -82,11 +101,11 @@ impl Telemetry {
     pub fn new(
         log: Log,
         routes: impl IntoIterator<Item = (String, &'static str)>,
-        collector: Option<&Collector>,
+        settings: &TelemetrySettings,
         source: Arc<dyn Source>,
     ) -> Result<(Self, Option<Exporter>), String> {
-        let metrics = Arc::new(Metrics::new(routes));
-        let (traces, exporter) = match collector {
+        let metrics = Arc::new(Metrics::new(routes, settings));
+        let (traces, exporter) = match &settings.collector {
             None => (None, None),
             Some(collector) => {
                 let (traces, exporter) = traces::traces(collector, &metrics, &log)?;
@@ -97,9 +116,11 @@ impl Telemetry {
             log,
             metrics,
             started_at: SystemTime::now(),
-            figures: FigureCollector::default(),
+            figures: FigureCollector::new(settings.objective_within),
             traces,
             trouble: Mutex::default(),
+            latest_trouble: Mutex::default(),
+            noticed: Notify::new(),
             stopped: watch::Sender::default(),
             source,
         };
@@ -163,6 +184,16 @@ impl Telemetry {
         reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 
+    /// Ends when the engine had something to tell operators since this was asked last.
+    pub async fn noticed(&self) {
+        self.noticed.notified().await;
+    }
+
+    /// What the store said when it could last not be written or read.
+    pub fn latest_store_trouble(&self) -> Option<String> {
+        self.latest_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn random(&self) -> u128 {
         let mut bytes = [0; 16];
         self.source.fill_random(&mut bytes);
@@ -187,6 +218,7 @@ impl Observer for Telemetry {
 
     fn notice(&self, notice: &Notice) {
         self.metrics.notice(notice);
+        self.noticed.notify_one();
         let endpoint = ("endpoint", Value::Display(&notice.endpoint));
         match &notice.kind {
             NoticeKind::BreakerOpened { until } => {
@@ -208,6 +240,7 @@ impl Observer for Telemetry {
 
     fn endpoint_blocked(&self, endpoint: EndpointId, reason: Option<&str>) {
         self.metrics.endpoint_blocked(endpoint, reason.is_some());
+        self.noticed.notify_one();
         let endpoint = ("endpoint", Value::Display(&endpoint));
         match reason {
             Some(reason) => {
@@ -221,6 +254,8 @@ impl Observer for Telemetry {
     fn store_trouble(&self, trouble: &StoreError) {
         self.note_stopped(trouble);
         self.metrics.store_trouble.fetch_add(1, Ordering::Relaxed);
+        *self.latest_trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(trouble.to_string());
         let times = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).now();
         if let Some(times) = times {
             let fields = [("problem", Value::Display(trouble)), ("times", Value::Number(times))];

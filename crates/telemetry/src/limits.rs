@@ -13,6 +13,15 @@ pub const LOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// How long the end of the process waits for its last log lines.
 pub const LOG_FLUSH_TIMEOUT: Span = Span::from_secs(2);
 
+/// Statuses that are told apart in a metric: receivers answer with a dozen, a hostile one with all of them.
+pub const STATUS_VALUES_MAX: u64 = 100;
+/// Largest status that is told apart: HTTP has no more.
+pub const STATUS_MAX: u16 = 999;
+
+/// Values of a label that the operator chose, unless the configuration says otherwise: some megabytes of
+/// metrics at most.
+pub const LABEL_VALUES_MAX_DEFAULT: usize = 1_000;
+
 /// How often continuing trouble is logged.
 pub const TROUBLE_LOGGED_EVERY: Span = Span::from_secs(10);
 

@@ -14,6 +14,10 @@ use railpost_store::{Counts, Receipt};
 use railpost_wire::EndpointId;
 use rustc_hash::FxHashSet;
 
+use super::TelemetrySettings;
+use super::deliveries::{DeliveryMetrics, LateDeliveries};
+use super::disk::DiskSpace;
+use super::labels::LabelledDeliveries;
 use super::names::METRICS;
 use super::outbox::{OutboxMetrics, SourceSample};
 use super::words::{self, DEAD_REASONS, FAILURES, OUTCOMES};
@@ -34,11 +38,14 @@ pub struct Metrics {
     dead: [AtomicU64; DEAD_REASONS.len()],
     attempt_seconds: Durations,
     delivery_seconds: Durations,
+    of_deliveries: DeliveryMetrics,
+    labelled: LabelledDeliveries,
     blocked: Mutex<FxHashSet<EndpointId>>,
     breakers: Mutex<FxHashSet<EndpointId>>,
     breaker_opened: AtomicU64,
     lanes_held: AtomicU64,
     switched_off: [AtomicU64; SWITCHED_OFF.len()],
+    notices: [AtomicU64; NOTICE_STATUSES.len()],
     /// Failures of the store that the dispatcher met.
     pub store_trouble: AtomicU64,
     /// Events that retention deleted.
@@ -65,6 +72,12 @@ pub struct Sample {
     pub counts: Option<Counts>,
     /// Age of the oldest open delivery.
     pub oldest_open_age_seconds: f64,
+    /// Age of the oldest dead letter.
+    pub oldest_dead_age_seconds: f64,
+    /// Room on the disk of the server's files.
+    pub disk: Option<DiskSpace>,
+    /// Open alerts by severity.
+    pub alerts_open: Vec<(&'static str, u64)>,
     /// Bytes that the store takes.
     pub store_size_bytes: Option<u64>,
     /// The engine's counters.
@@ -93,7 +106,24 @@ const SWITCHED_OFF: [EndpointStatus; 4] = [
     EndpointStatus::Failing,
 ];
 
-fn add(count: &AtomicU64, more: usize) {
+/// What a notice says of its alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeStatus {
+    /// It fired.
+    Fired,
+    /// It was resolved.
+    Resolved,
+    /// There is no alert: it happened once.
+    Told,
+}
+
+const NOTICE_STATUSES: [(NoticeStatus, &str); 3] = [
+    (NoticeStatus::Fired, "fired"),
+    (NoticeStatus::Resolved, "resolved"),
+    (NoticeStatus::Told, "told"),
+];
+
+pub(super) fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(more as u64, Ordering::Relaxed);
 }
 
@@ -103,7 +133,10 @@ fn class_of(status: u16) -> usize {
 
 impl Metrics {
     /// For an API with these routes.
-    pub fn new(routes: impl IntoIterator<Item = (String, &'static str)>) -> Self {
+    pub fn new(
+        routes: impl IntoIterator<Item = (String, &'static str)>,
+        settings: &TelemetrySettings,
+    ) -> Self {
         let counts = |(method, route)| RouteCounts { method, route, classes: Default::default() };
         Self {
             routes: routes.into_iter().map(counts).collect(),
@@ -118,11 +151,14 @@ impl Metrics {
             dead: Default::default(),
             attempt_seconds: Durations::new(),
             delivery_seconds: Durations::new(),
+            of_deliveries: DeliveryMetrics::new(settings.objective_within),
+            labelled: LabelledDeliveries::new(&settings.labels),
             breakers: Mutex::default(),
             blocked: Mutex::default(),
             breaker_opened: AtomicU64::default(),
             lanes_held: AtomicU64::default(),
             switched_off: Default::default(),
+            notices: Default::default(),
             store_trouble: AtomicU64::default(),
             pruned_events: AtomicU64::default(),
             spans_sent: AtomicU64::default(),
@@ -175,6 +211,18 @@ impl Metrics {
             }
             _ => {}
         }
+        self.of_deliveries.attempt_ended(ended);
+        self.labelled.attempt_ended(ended);
+    }
+
+    /// Deliveries passed the objective, and that is written down.
+    pub fn late(&self, late: LateDeliveries) {
+        self.of_deliveries.late(late);
+    }
+
+    /// A notice was published.
+    pub fn notice_published(&self, status: NoticeStatus) {
+        add(&self.notices[status as usize], 1);
     }
 
     pub(super) fn notice(&self, notice: &Notice) {
@@ -213,13 +261,15 @@ impl Metrics {
 
     /// All of it, in Prometheus' text format.
     pub fn render(&self, sample: &Sample) -> String {
-        let mut page = MetricsText(String::with_capacity(16 * 1024));
+        let mut page = MetricsText(String::with_capacity(32 * 1024));
         page.one("railpost_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
         page.count("railpost_events_accepted_total", &self.accepted);
         page.count("railpost_events_duplicate_total", &self.duplicates);
         page.count("railpost_deliveries_created_total", &self.deliveries);
         self.render_requests(&mut page);
         self.render_attempts(&mut page);
+        self.of_deliveries.render(&mut page);
+        self.labelled.render(&mut page);
         self.render_notices(&mut page, sample);
         render_engine(&mut page, sample);
         render_store(&mut page, sample);
@@ -272,6 +322,12 @@ impl Metrics {
         let counts = statuses.zip(&self.switched_off);
         page.labelled("railpost_endpoints_switched_off_total", "status", counts);
         page.one("railpost_endpoints_blocked", &[], sample.endpoints_blocked);
+        page.head("railpost_alerts_open");
+        for (severity, count) in &sample.alerts_open {
+            page.sample("railpost_alerts_open", &[("severity", severity)], count);
+        }
+        let statuses = NOTICE_STATUSES.iter().map(|(_, name)| *name);
+        page.labelled("railpost_notices_total", "status", statuses.zip(&self.notices));
     }
 }
 
@@ -306,14 +362,23 @@ fn render_store(page: &mut MetricsText, sample: &Sample) {
         }
     }
     page.one("railpost_oldest_open_age_seconds", &[], sample.oldest_open_age_seconds);
+    page.one("railpost_oldest_dead_age_seconds", &[], sample.oldest_dead_age_seconds);
     page.one("railpost_store_up", &[], u8::from(sample.store_size_bytes.is_some()));
     page.some("railpost_store_size_bytes", sample.store_size_bytes);
+    page.some("railpost_disk_free_bytes", sample.disk.map(|disk| disk.free_bytes));
+    page.some("railpost_disk_size_bytes", sample.disk.map(|disk| disk.size_bytes));
 }
 
 /// The text as it grows.
+#[derive(Default)]
 pub(super) struct MetricsText(String);
 
 impl MetricsText {
+    #[cfg(test)]
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
     pub(super) fn head(&mut self, name: &str) {
         let known = METRICS.iter().find(|(known, ..)| *known == name);
         let (_, kind, help) = known.expect("every metric is listed by its name");
@@ -341,11 +406,11 @@ impl MetricsText {
         value.into_iter().for_each(|value| self.sample(name, &[], value));
     }
 
-    fn count(&mut self, name: &str, count: &AtomicU64) {
+    pub(super) fn count(&mut self, name: &str, count: &AtomicU64) {
         self.one(name, &[], count.load(Ordering::Relaxed));
     }
 
-    fn labelled<'a>(
+    pub(super) fn labelled<'a>(
         &mut self,
         name: &str,
         label: &str,
@@ -357,7 +422,7 @@ impl MetricsText {
         }
     }
 
-    fn durations(&mut self, name: &str, durations: &Durations) {
+    pub(super) fn durations(&mut self, name: &str, durations: &Durations) {
         self.head(name);
         self.labelled_durations(name, &[], durations);
     }
@@ -368,23 +433,37 @@ impl MetricsText {
         labels: &[(&str, &str)],
         durations: &Durations,
     ) {
-        let mut below = 0;
         let bounds = BOUNDS_SECONDS.iter().map(ToString::to_string);
+        let sum = durations.micros.load(Ordering::Relaxed) as f64 / 1e6;
+        self.buckets(name, labels, bounds, &durations.counts, sum);
+    }
+
+    /// A histogram with these upper bounds; the last count is of what is above all of them.
+    pub(super) fn buckets(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        bounds: impl Iterator<Item = String>,
+        counts: &[AtomicU64],
+        sum: impl Display,
+    ) {
+        let mut below = 0;
         let bounds = bounds.chain(std::iter::once("+Inf".to_owned()));
-        for (bound, count) in bounds.zip(&durations.counts) {
+        for (bound, count) in bounds.zip(counts) {
             below += count.load(Ordering::Relaxed);
             let labels = [labels, &[("le", &*bound)]].concat();
             self.sample(&format!("{name}_bucket"), &labels, below);
         }
-        let sum = durations.micros.load(Ordering::Relaxed) as f64 / 1e6;
         self.sample(&format!("{name}_sum"), labels, sum);
         self.sample(&format!("{name}_count"), labels, below);
     }
 }
 
-/// Upper bounds of the buckets: from a local hop to a retry an hour later.
-const BOUNDS_SECONDS: [f64; 14] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 3600.0];
+/// Upper bounds of the buckets: from a local hop to a retry a day later. The usual objective is one of them.
+const BOUNDS_SECONDS: [f64; 20] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0,
+    600.0, 1800.0, 3600.0, 21_600.0, 86_400.0,
+];
 
 /// How many durations fell into which bucket.
 #[derive(Debug)]
@@ -412,7 +491,7 @@ mod tests {
 
     #[test]
     fn every_metric_that_is_listed_is_given() {
-        let page = Metrics::new([]).render(&Sample::default());
+        let page = Metrics::new([], &TelemetrySettings::default()).render(&Sample::default());
         let given: Vec<_> = page
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
@@ -427,7 +506,7 @@ mod tests {
     #[test]
     fn buckets_count_all_that_is_not_above_them() {
         let durations = Durations::new();
-        for millis in [1, 2, 3, 7_200_000] {
+        for millis in [1, 2, 3, 600_000, 600_001, 90_000_000] {
             durations.record(Duration::from_millis(millis));
         }
         let mut page = MetricsText(String::new());
@@ -436,10 +515,13 @@ mod tests {
             "_bucket{le=\"0.001\"} 1",
             "_bucket{le=\"0.0025\"} 2",
             "_bucket{le=\"0.005\"} 3",
-            "_bucket{le=\"3600\"} 3",
-            "_bucket{le=\"+Inf\"} 4",
-            "_sum 7200.006",
-            "_count 4",
+            "_bucket{le=\"300\"} 3",
+            "_bucket{le=\"600\"} 4",
+            "_bucket{le=\"1800\"} 5",
+            "_bucket{le=\"86400\"} 5",
+            "_bucket{le=\"+Inf\"} 6",
+            "_sum 91200.007",
+            "_count 6",
         ] {
             let line = format!("railpost_request_duration_seconds{line}\n");
             assert!(page.0.contains(&line), "{line} not in {}", page.0);
@@ -448,7 +530,8 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_route_and_class() {
-        let metrics = Metrics::new([("GET".to_owned(), "/v1/tenants")]);
+        let routes = [("GET".to_owned(), "/v1/tenants")];
+        let metrics = Metrics::new(routes, &TelemetrySettings::default());
         metrics.request(0, 200, Duration::ZERO);
         metrics.request(0, 404, Duration::ZERO);
         metrics.request(0, 404, Duration::ZERO);

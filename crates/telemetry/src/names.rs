@@ -2,7 +2,7 @@
 //! compares both.
 
 /// Name, type and meaning of every metric.
-pub(super) const METRICS: [(&str, &str, &str); 49] = [
+pub(super) const METRICS: [(&str, &str, &str); 64] = [
     ("railpost_build_info", "gauge", "Always 1, with the version as a label"),
     ("railpost_events_accepted_total", "counter", "Events accepted"),
     ("railpost_events_duplicate_total", "counter", "Duplicate events"),
@@ -27,6 +27,52 @@ pub(super) const METRICS: [(&str, &str, &str); 49] = [
         "Time from accepting an event to its acknowledgement",
     ),
     ("railpost_deliveries_dead_total", "counter", "Dead letters made after an attempt, by reason"),
+    (
+        "railpost_deliveries_judged_total",
+        "counter",
+        "Deliveries judged by the objective, each once, by result",
+    ),
+    (
+        "railpost_first_success_duration_seconds",
+        "histogram",
+        "Time from the start of a delivery's first attempt to its acknowledgement",
+    ),
+    (
+        "railpost_first_attempt_delay_seconds",
+        "histogram",
+        "Time from accepting an event to the start of a delivery's first attempt",
+    ),
+    (
+        "railpost_delivery_attempts",
+        "histogram",
+        "Attempts that a delivery needed until it was acknowledged or given up on",
+    ),
+    (
+        "railpost_attempt_statuses_total",
+        "counter",
+        "Attempts with a response, by status, up to 100 of them and `other`",
+    ),
+    (
+        "railpost_deliveries_exhausted_total",
+        "counter",
+        "Dead letters made because attempts were exhausted or the time to live was over",
+    ),
+    ("railpost_deliveries_dispatched_total", "counter", "Deliveries whose first attempt ended"),
+    (
+        "railpost_tenant_deliveries_total",
+        "counter",
+        "Deliveries acknowledged or given up on, by tenant, if `telemetry.labels` has it",
+    ),
+    (
+        "railpost_endpoint_deliveries_total",
+        "counter",
+        "Deliveries acknowledged or given up on, by endpoint, if `telemetry.labels` has it",
+    ),
+    (
+        "railpost_event_type_deliveries_total",
+        "counter",
+        "Deliveries acknowledged or given up on, by event type, if `telemetry.labels` has it",
+    ),
     ("railpost_breakers_open", "gauge", "Endpoints whose breaker is not closed"),
     ("railpost_breaker_opened_total", "counter", "Number of times a breaker opened"),
     (
@@ -44,6 +90,8 @@ pub(super) const METRICS: [(&str, &str, &str); 49] = [
         "gauge",
         "Blocked endpoints, such as those without a valid secret",
     ),
+    ("railpost_alerts_open", "gauge", "Open alerts, by severity"),
+    ("railpost_notices_total", "counter", "Notices published, by status"),
     ("railpost_attempts_in_flight", "gauge", "Attempts in flight"),
     ("railpost_engine_attempts_started_total", "counter", "Attempts that the engine started"),
     (
@@ -57,8 +105,19 @@ pub(super) const METRICS: [(&str, &str, &str); 49] = [
     ("railpost_engine_ignored_total", "counter", "Inputs that the engine ignored, by reason"),
     ("railpost_deliveries", "gauge", "Open deliveries and dead letters, by state"),
     ("railpost_oldest_open_age_seconds", "gauge", "Age of the oldest open delivery"),
+    (
+        "railpost_oldest_dead_age_seconds",
+        "gauge",
+        "Age of the oldest dead letter, counted from when its event was accepted",
+    ),
     ("railpost_store_up", "gauge", "1 if the store can be read and written, otherwise 0"),
     ("railpost_store_size_bytes", "gauge", "Size of the store in bytes, if known"),
+    (
+        "railpost_disk_free_bytes",
+        "gauge",
+        "Bytes that can still be written to the disk of the data folder, if known",
+    ),
+    ("railpost_disk_size_bytes", "gauge", "Size of the disk of the data folder in bytes, if known"),
     ("railpost_store_trouble_total", "counter", "Failed reads and writes of the store"),
     ("railpost_pruned_events_total", "counter", "Events deleted past their retention"),
     (
@@ -120,19 +179,23 @@ pub(super) const METRICS: [(&str, &str, &str); 49] = [
 
 /// Every log event with its fields, besides `timestamp`, `level` and `event`.
 #[cfg(test)]
-pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
+pub(super) const LOG_EVENTS: [(&str, &[&str]); 40] = [
     ("started", &["version", "address", "url", "store", "tls"]),
     ("config_warning", &["problem"]),
     ("environment_ignored", &["variables"]),
     ("loopback_closed", &["reason", "setting"]),
+    ("notice_sent_directly", &["event_id", "endpoint", "section", "result"]),
+    ("notice_dropped", &["event_id", "tenant", "problem"]),
     ("stopping", &["signal", "drain_timeout"]),
     ("stopped", &["drained"]),
     (
         "attempt",
         &[
+            "service",
             "tenant",
             "endpoint",
             "event_id",
+            "idempotency_key",
             "event_type",
             "delivery",
             "line",
@@ -150,13 +213,18 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
             "next_retry_at",
             "dead",
             "holds_lane",
+            "dlq_transition_pending",
             "replay",
             "trace_id",
+            "span_id",
         ],
     ),
     ("breaker_opened", &["endpoint", "until"]),
     ("breaker_closed", &["endpoint"]),
     ("lane_held", &["endpoint", "lane", "delivery"]),
+    ("alert_fired", &["alert", "rule", "severity", "tenant", "subject", "summary"]),
+    ("alert_resolved", &["alert", "rule", "severity", "tenant", "subject", "summary"]),
+    ("alerts_unsaved", &["problem"]),
     ("endpoint_switched_off", &["endpoint", "status"]),
     ("endpoint_blocked", &["endpoint", "reason"]),
     ("endpoint_unblocked", &["endpoint"]),
@@ -171,6 +239,7 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
     ("request", &["method", "route", "status", "latency_ms", "address"]),
     ("sign_in_failed", &["address"]),
     ("figures_lost", &["problem", "entries"]),
+    ("judging_failed", &["problem"]),
     ("prune_failed", &["problem"]),
     ("removed_closed", &["deliveries"]),
     ("close_removed_failed", &["problem"]),
@@ -191,10 +260,24 @@ pub(super) const LOG_EVENTS: [(&str, &[&str]); 34] = [
 /// Every span with its attributes.
 #[cfg(test)]
 pub(super) const SPANS: [(&str, &[&str]); 2] = [
-    ("accept", &["http.request.method", "http.route", "http.response.status_code"]),
+    (
+        "accept",
+        &[
+            "messaging.system",
+            "messaging.operation.name",
+            "http.request.method",
+            "http.route",
+            "http.response.status_code",
+        ],
+    ),
     (
         "attempt",
         &[
+            "messaging.system",
+            "messaging.operation.name",
+            "messaging.operation.type",
+            "messaging.destination.name",
+            "messaging.message.id",
             "railpost.tenant",
             "railpost.endpoint",
             "railpost.event.id",

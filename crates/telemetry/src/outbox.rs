@@ -117,11 +117,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
-    use crate::{Metrics, Sample};
+    use crate::{Metrics, Sample, TelemetrySettings};
 
     #[test]
     fn sources_are_labelled_and_what_is_not_known_of_a_slot_is_left_out() {
-        let metrics = Metrics::new([]);
+        let metrics = Metrics::new([], &TelemetrySettings::default());
         metrics.outbox.batch(&"shop".parse().unwrap(), Duration::from_millis(2));
         let slot = Some(SlotSample { retained_bytes: 1 << 40, safe_bytes: None, lost: false });
         let shop =

@@ -88,6 +88,8 @@ impl Traces {
             parent: parent.map(TraceParent::span_id),
         };
         let attributes = vec![
+            text("messaging.system", words::SERVICE),
+            text("messaging.operation.name", "accept"),
             text("http.request.method", request.method),
             text("http.route", request.route),
             number("http.response.status_code", u64::from(status)),
@@ -134,15 +136,22 @@ const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
 fn attributes(ended: &AttemptEnded<'_>) -> Vec<Json> {
-    let mut attributes = Vec::with_capacity(10);
+    let endpoint = ended.transition.endpoint.to_string();
+    let mut attributes = vec![
+        text("messaging.system", words::SERVICE),
+        text("messaging.operation.name", "deliver"),
+        text("messaging.operation.type", "send"),
+        text("messaging.destination.name", &endpoint),
+    ];
     if let Some(parcel) = ended.parcel {
+        attributes.push(text("messaging.message.id", &parcel.event.id.to_string()));
         attributes.push(text("railpost.tenant", &parcel.tenant.to_string()));
         attributes.push(text("railpost.event.id", &parcel.event.id.to_string()));
         attributes.push(text("railpost.event.type", &parcel.event.event_type.to_string()));
     }
     let outcome = words::outcome_name(words::outcome(ended.transition));
     attributes.extend([
-        text("railpost.endpoint", &ended.transition.endpoint.to_string()),
+        text("railpost.endpoint", &endpoint),
         text("railpost.delivery", &ended.transition.delivery.to_string()),
         number("railpost.attempt", u64::from(ended.detail.number)),
         text("railpost.outcome", outcome),
@@ -287,8 +296,8 @@ impl ExportFailure {
 fn body(spans: &[Json]) -> Bytes {
     let version = env!("CARGO_PKG_VERSION");
     let body = json!({"resourceSpans": [{
-        "resource": {"attributes": [text("service.name", "railpost"), text("service.version", version)]},
-        "scopeSpans": [{"scope": {"name": "railpost", "version": version}, "spans": spans}],
+        "resource": {"attributes": [text("service.name", words::SERVICE), text("service.version", version)]},
+        "scopeSpans": [{"scope": {"name": words::SERVICE, "version": version}, "spans": spans}],
     }]});
     body.to_string().into()
 }

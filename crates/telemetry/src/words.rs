@@ -3,6 +3,9 @@
 use railpost_engine::{DeadReason, DeliveryState, EndpointStatus, Failure, Outcome, Transition};
 use serde::Serialize;
 
+/// The name of this server among others: in log lines, spans, and as a messaging system.
+pub(super) const SERVICE: &str = "railpost";
+
 pub(super) const OUTCOMES: [Outcome; 3] =
     [Outcome::Acknowledged, Outcome::Retryable, Outcome::Permanent];
 

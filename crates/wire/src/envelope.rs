@@ -1,4 +1,13 @@
 //! Envelopes: what a receiver finds in the body of a request, by its endpoint's choice.
+//!
+//! Those for people's tools (`pagerduty`, `slack`, `teams`, `template`) show an event as a `notice`. They hold
+//! whatever the payload is, within the bounds of the tool's format.
+
+mod notice;
+mod pagerduty;
+mod slack;
+mod teams;
+mod template;
 
 use crate::cloudevents::{
     CloudEvent, Content, Data, Origin, PARTITION_KEY, SCHEMA_VERSION, STRUCTURED, Source, Value,
@@ -11,6 +20,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap};
+
+use notice::Notice;
+
+pub use template::{BadTemplate, Template};
 
 /// How an endpoint wants its events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,6 +44,24 @@ pub enum Envelope {
     Event,
     /// Only what it is about: id, type, key, and a URL to fetch the rest from.
     Thin,
+    /// A notice as PagerDuty's Events API v2 takes it: a fired one triggers an incident, a resolved one resolves
+    /// it by the same `dedup_key`. Needs a `routing_key`.
+    Pagerduty,
+    /// A notice as a message of a Slack incoming webhook.
+    Slack,
+    /// A notice as a card for a workflow of Microsoft Teams.
+    Teams,
+    /// The endpoint's own JSON `template`, with values of the notice in it.
+    Template,
+}
+
+/// What an endpoint has for its envelope.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EnvelopeSettings<'a> {
+    /// Which PagerDuty service a notice is for.
+    pub routing_key: &'a str,
+    /// The body of the envelope `template`; without one, it is `{"text": "{{summary}}"}`.
+    pub template: Option<&'a Template>,
 }
 
 /// An event, as far as envelopes tell of it.
@@ -61,11 +92,31 @@ pub struct Event<'a> {
 
 impl Envelope {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Raw, Self::CloudeventsStructured, Self::CloudeventsBinary, Self::Event, Self::Thin];
+    pub const ALL: [Self; 9] = [
+        Self::Raw,
+        Self::CloudeventsStructured,
+        Self::CloudeventsBinary,
+        Self::Event,
+        Self::Thin,
+        Self::Pagerduty,
+        Self::Slack,
+        Self::Teams,
+        Self::Template,
+    ];
+
+    /// Whether it is for people: it shows an event as a notice, and not its payload.
+    pub fn shows_notices(self) -> bool {
+        matches!(self, Self::Pagerduty | Self::Slack | Self::Teams | Self::Template)
+    }
 
     /// The body for `event` and the headers that belong to it.
     pub fn wrap<'a>(self, event: &Event<'a>) -> Content<'a> {
+        self.wrap_with(event, &EnvelopeSettings::default())
+    }
+
+    /// The same with what the endpoint has for its envelope.
+    pub fn wrap_with<'a>(self, event: &Event<'a>, settings: &EnvelopeSettings<'_>) -> Content<'a> {
+        let notice = |body: Vec<u8>| Content { headers: content_type(JSON), body: body.into() };
         match self {
             Self::Raw => Content {
                 headers: content_type(event.content_type.as_str()),
@@ -81,6 +132,15 @@ impl Envelope {
             },
             Self::Event => Content { headers: content_type(JSON), body: event.event().into() },
             Self::Thin => Content { headers: content_type(JSON), body: event.thin().into() },
+            Self::Pagerduty => {
+                notice(pagerduty::body(&Notice::of(event), settings.routing_key, event.unix_ms))
+            }
+            Self::Slack => notice(slack::body(&Notice::of(event))),
+            Self::Teams => notice(teams::body(&Notice::of(event))),
+            Self::Template => notice(match settings.template {
+                Some(template) => template.body(event),
+                None => Template::default().body(event),
+            }),
         }
     }
 }

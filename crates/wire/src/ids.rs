@@ -94,6 +94,8 @@ generated_id!(ApiKeyId, "key_", "an API key");
 generated_id!(ReplayId, "rpl_", "a replay");
 generated_id!(AuditId, "aud_", "an audit entry");
 generated_id!(NodeId, "node_", "a node");
+generated_id!(AlertId, "alr_", "an alert");
+generated_id!(SilenceId, "sil_", "a silence");
 
 /// The id of an event: what a receiver deduplicates by.
 ///

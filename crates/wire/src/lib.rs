@@ -99,13 +99,13 @@ mod envelope;
 
 pub use attempt::{Attempt, HeaderValues, Received};
 pub use cloudevents::{Content, Source};
-pub use envelope::{Envelope, Event};
+pub use envelope::{BadTemplate, Envelope, EnvelopeSettings, Event, Template};
 #[cfg(feature = "schema")]
 pub use headers::HEADER_NAME_PATTERN;
 pub use headers::{BadHeaderName, Header, HeaderNames};
 pub use ids::{
-    ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId, ReplayId,
-    SecretId, Seq, TenantId,
+    AlertId, ApiKeyId, AttemptId, AuditId, DeliveryId, EndpointId, EventId, LineId, NodeId,
+    ReplayId, SecretId, Seq, SilenceId, TenantId,
 };
 pub use names::{ContentType, EventType, EventTypeFilter, Key};
 pub use refusal::Refusal;

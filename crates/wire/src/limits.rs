@@ -65,3 +65,45 @@ pub const EXTENSIONS_MAX: usize = 64;
 
 /// Most events of a CloudEvents batch: what one group commit should hold.
 pub const BATCH_EVENTS_MAX: usize = 1000;
+
+/// Longest summary of a notice, in characters: what PagerDuty takes.
+pub const SUMMARY_CHARS_MAX: usize = 1024;
+
+/// Longest `dedup_key`, in characters: what PagerDuty takes.
+pub const DEDUP_KEY_CHARS_MAX: usize = 255;
+
+/// Longest `routing_key`, in bytes. PagerDuty's have 32; those of services that speak its format may be longer.
+pub const ROUTING_KEY_LEN_MAX: usize = 128;
+
+/// Largest request that PagerDuty takes, in bytes.
+pub const PAGERDUTY_LEN_MAX: usize = 512 * 1024;
+
+/// Most bytes of a notice's details, as JSON: well below what PagerDuty takes in all.
+pub const NOTICE_DETAILS_LEN_MAX: usize = 256 * 1024;
+
+/// Longest text of a Slack section, in characters.
+pub const SLACK_SECTION_CHARS_MAX: usize = 3000;
+
+/// Largest message that a Teams workflow takes, in bytes.
+pub const TEAMS_LEN_MAX: usize = 28 * 1024;
+
+/// Longest fact of a notice, such as the URL of its endpoint, in characters: a line or two on a screen.
+pub const NOTICE_FACT_CHARS_MAX: usize = 256;
+
+/// Most links of a notice. Slack takes 25 buttons, Teams shows six.
+pub const NOTICE_LINKS_MAX: usize = 4;
+
+/// Longest URL of a notice's link, in bytes. Slack takes 3,000.
+pub const NOTICE_LINK_LEN_MAX: usize = 1024;
+
+/// Longest text of a notice's link, in characters: what a Slack button takes.
+pub const NOTICE_LINK_TEXT_CHARS_MAX: usize = 75;
+
+/// Longest template, in bytes: a mail in HTML fits.
+pub const TEMPLATE_LEN_MAX: usize = 16 * 1024;
+
+/// Most places of a template that are filled.
+pub const TEMPLATE_PLACES_MAX: usize = 64;
+
+/// Longest value in a template's place, in characters, so that the body stays within about a megabyte.
+pub const TEMPLATE_VALUE_CHARS_MAX: usize = 4096;

@@ -374,6 +374,10 @@ proptest! {
                     prop_assert_eq!(&thin["key"], key.as_str());
                     prop_assert_eq!(&thin["url"], url.as_str());
                 }
+                Envelope::Pagerduty | Envelope::Slack | Envelope::Teams | Envelope::Template => {
+                    let body: Value = serde_json::from_slice(&content.body).unwrap();
+                    prop_assert!(body.is_object());
+                }
             }
         }
     }

@@ -70,6 +70,9 @@ actions! {
     OutboxDiscard = "outbox.discard",
     OutboxGrant = "outbox.grant",
     OutboxRevoke = "outbox.revoke",
+    SilenceCreate = "silence.create",
+    SilenceEnd = "silence.end",
+    AlertTest = "alert.test",
 }
 
 #[cfg(test)]

@@ -43,4 +43,6 @@ fn add_private(changes: &mut Changes, before: &EndpointPrivate, after: &Endpoint
     }
     let (old, new) = (before.client_identity.as_ref(), after.client_identity.as_ref());
     changes.add_secret("client_identity", old, new);
+    let (old, new) = (before.routing_key.as_ref(), after.routing_key.as_ref());
+    changes.add_secret("routing_key", old, new);
 }

@@ -11,7 +11,8 @@ use railpost_store::limits::{
     ROTATE_EVERY_MIN, ROTATE_OVERLAP_MAX,
 };
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
-use railpost_wire::HeaderNames;
+use railpost_wire::limits::ROUTING_KEY_LEN_MAX;
+use railpost_wire::{BadTemplate, Envelope, HeaderNames, Template};
 
 use super::shape::{EndpointFields, EndpointInput};
 use crate::app::App;
@@ -30,6 +31,7 @@ pub(super) fn checked(
         policy,
         envelope,
         thin_above,
+        template,
         renamed_headers,
         tls_min,
         authorities_pem,
@@ -44,12 +46,14 @@ pub(super) fn checked(
         policy: Policy::new(policy).map_err(policy_problem)?,
         envelope,
         thin_above,
+        template,
         header_names: renamed_headers,
         tls_min,
         authorities_pem,
         timeout,
         rotate_every,
         rotate_overlap,
+        managed_by: None,
     };
     check(app, &settings, &private)?;
     Ok((settings, private))
@@ -59,13 +63,19 @@ fn policy_problem(error: railpost_engine::PolicyError) -> Problem {
     Problem::from(error).within("policy")
 }
 
-fn check(app: &App, settings: &EndpointSettings, private: &EndpointPrivate) -> Result<(), Problem> {
+/// Checks the settings of an endpoint, of a request or of a configuration file.
+pub fn check(
+    app: &App,
+    settings: &EndpointSettings,
+    private: &EndpointPrivate,
+) -> Result<(), Problem> {
     Target::parse(&settings.url, &app.guard).map_err(at("url"))?;
     check_types(settings.filters.len())?;
     check_headers(&private.headers, &settings.header_names)?;
     settings.timeout.map_or(Ok(()), check_timeout)?;
     settings.thin_above.map_or(Ok(()), check_thin_above)?;
     check_rotation(settings)?;
+    check_envelope(settings, private)?;
     if let Some(pem) = &settings.authorities_pem {
         if pem.len() > PEM_LEN_MAX {
             let detail = format!("expected at most {PEM_LEN_MAX} bytes; got {}", pem.len());
@@ -111,6 +121,42 @@ fn check_rotation(settings: &EndpointSettings) -> Result<(), Problem> {
         }
         None => Err(Problem::field("rotate_overlap", "it needs `rotate_every`: set both")),
     }
+}
+
+/// That the endpoint has what its envelope needs.
+pub(crate) fn check_envelope(
+    settings: &EndpointSettings,
+    private: &EndpointPrivate,
+) -> Result<(), Problem> {
+    let envelope = settings.envelope;
+    if let Some(template) = &settings.template {
+        let bad = |error: BadTemplate| Problem::field("template", error.to_string());
+        template.parse::<Template>().map(drop).map_err(bad)?;
+    }
+    if let Some(routing_key) = &private.routing_key {
+        check_routing_key(routing_key)?;
+    }
+    if envelope == Envelope::Template && settings.template.is_none() {
+        return Err(Problem::field("template", "the envelope `template` needs one"));
+    }
+    if envelope == Envelope::Pagerduty && private.routing_key.is_none() {
+        return Err(Problem::field("routing_key", "the envelope `pagerduty` needs one"));
+    }
+    if envelope.shows_notices() && settings.thin_above.is_some() {
+        let detail = "expected none: the receiver of such an envelope cannot read a reference";
+        return Err(Problem::field("thin_above", detail));
+    }
+    Ok(())
+}
+
+/// The value is a secret: it is not shown.
+fn check_routing_key(routing_key: &str) -> Result<(), Problem> {
+    let is_printable = routing_key.bytes().all(|c| c.is_ascii_graphic());
+    if is_printable && (1..=ROUTING_KEY_LEN_MAX).contains(&routing_key.len()) {
+        return Ok(());
+    }
+    let detail = format!("expected 1 to {ROUTING_KEY_LEN_MAX} visible ASCII characters");
+    Err(Problem::field("routing_key", detail))
 }
 
 fn check_types(count: usize) -> Result<(), Problem> {

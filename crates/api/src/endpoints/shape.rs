@@ -42,6 +42,11 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     #[schemars(range(max = 1_048_576))]
     pub(super) thin_above: Option<u32>,
+    /// The body of the envelope `template`: JSON with places such as `{{summary}}` or `{{details.failed}}` inside
+    /// of its strings.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::bounds::template")]
+    pub(super) template: Option<String>,
     /// Headers that have another name here: `{"x_key": "X-Order"}`.
     #[serde(default)]
     pub(super) renamed_headers: HeaderNames,
@@ -81,12 +86,14 @@ impl From<EndpointSettings> for EndpointFields {
             policy,
             envelope,
             thin_above,
+            template,
             header_names,
             tls_min,
             authorities_pem,
             timeout,
             rotate_every,
             rotate_overlap,
+            managed_by: _,
         } = settings;
         Self {
             url,
@@ -95,6 +102,7 @@ impl From<EndpointSettings> for EndpointFields {
             policy: policy.into_fields(),
             envelope,
             thin_above,
+            template,
             renamed_headers: header_names,
             tls_min,
             authorities_pem,
@@ -117,7 +125,7 @@ pub(crate) struct EndpointInput {
 
 impl FromMembers for EndpointInput {
     fn from_members(mut members: Members) -> Result<Self, Problem> {
-        let private = members.take_all(&["headers", "client_identity"]).parse()?;
+        let private = members.take_all(&["headers", "client_identity", "routing_key"]).parse()?;
         Ok(Self { fields: members.parse()?, private })
     }
 }
@@ -187,6 +195,11 @@ pub(crate) struct EndpointView {
     pub(crate) headers: Vec<String>,
     /// Whether attempts show a client certificate. It is not shown.
     pub(crate) client_certificate: bool,
+    /// Whether it has a routing key. It is not shown.
+    pub(crate) routing_key_set: bool,
+    /// The section of the configuration file that it is made of, such as `notices.oncall`: it is changed there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) managed_by: Option<String>,
     /// Whether it is switched on, and if not, why.
     pub(crate) status: EndpointStatus,
     /// How it is doing. Answers to changes leave it out.
@@ -235,8 +248,10 @@ impl From<Endpoint> for EndpointView {
         Self {
             id: endpoint.id,
             tenant: endpoint.tenant,
+            managed_by: endpoint.settings.managed_by.clone(),
             fields: endpoint.settings.into(),
             client_certificate: private.client_identity.is_some(),
+            routing_key_set: private.routing_key.is_some(),
             headers: private.headers.into_keys().collect(),
             status: endpoint.status,
             health: None,

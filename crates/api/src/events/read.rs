@@ -140,6 +140,8 @@ pub(crate) enum AcceptedByView {
         /// The source's name.
         name: String,
     },
+    /// The server itself: a notice.
+    Server,
 }
 
 /// What a page of events shows beside its rows.
@@ -182,6 +184,7 @@ impl PageDetails {
                 AcceptedByView::Key { id: *id, name }
             }
             AcceptedBy::Source(name) => AcceptedByView::Source { name: name.to_string() },
+            AcceptedBy::Server => AcceptedByView::Server,
         })
     }
 }

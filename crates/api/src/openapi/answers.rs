@@ -24,6 +24,11 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "/metrics",
         "All metrics of this server. Figures about the store are at most five seconds old.",
     ),
+    (
+        "GET",
+        "/v1/egress",
+        "The networks that deliveries come from, for the allow lists of receivers. None: they are not fixed.",
+    ),
     ("GET", "/v1/whoami", "The API key of the request: its id, name, scope and tenant."),
     // Tenants and their keys.
     (
@@ -341,6 +346,16 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ),
     (
         "GET",
+        "/v1/report",
+        "The objective, what was achieved, whose part the rest was, incidents, and each tenant.",
+    ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/report",
+        "The objective, what was achieved, whose part the rest was, incidents, and each endpoint.",
+    ),
+    (
+        "GET",
         "/v1/overview",
         "Backlog, dead letters and endpoints that need attention, over all tenants.",
     ),
@@ -422,6 +437,46 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "DELETE",
         "/v1/outbox/grants/{role}",
         "The role may not call `railpost_emit` any more. Its events stay.",
+    ),
+    // Alerts.
+    (
+        "GET",
+        "/v1/tenants/{tenant}/alerts",
+        "A page of the tenant's alerts, open and resolved ones.",
+    ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/alerts/open-count",
+        "How many alerts of the tenant are open, by severity. At most a second old.",
+    ),
+    (
+        "GET",
+        "/v1/tenants/{tenant}/alerts/{alert}",
+        "The alert, and the events of the tenant that told of it.",
+    ),
+    ("GET", "/v1/alerts", "A page of all alerts, open and resolved ones."),
+    (
+        "GET",
+        "/v1/alerts/open-count",
+        "How many alerts are open, by severity. At most a second old.",
+    ),
+    ("GET", "/v1/alerts/{alert}", "The alert, and the events that told of it."),
+    (
+        "POST",
+        "/v1/alerts/test",
+        "Both notices are published. Without endpoints that want them, they reach nobody.",
+    ),
+    ("GET", "/v1/alert-rules", "All rules, each with its settings in use and its open alerts."),
+    ("GET", "/v1/silences", "All silences that have not ended."),
+    (
+        "POST",
+        "/v1/silences",
+        "Alerts that it covers are recorded and shown, and nothing of them is published until it ends.",
+    ),
+    (
+        "POST",
+        "/v1/silences/{silence}/end",
+        "The silence has ended. Alerts that it covered and that are open are published.",
     ),
 ];
 

@@ -22,7 +22,7 @@ use crate::body::NoBody;
 use crate::call::{AuditAction, Ctx};
 use crate::limits::RETRY_ALL_ROUNDS_MAX;
 use crate::path::{OfParkedRow, OfSource};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::query::{ListPage, NoQuery, PagedQuery};
 use crate::route::Route;
 
@@ -240,6 +240,9 @@ async fn command(
         ParkedAction::Skip => Action::OutboxSkip,
         ParkedAction::Discard => Action::OutboxDiscard,
     };
+    if action != ParkedAction::Discard {
+        refuse_unread(ctx, &source)?;
+    }
     let detail = match target {
         ParkedTarget::Head(number) => json!({ "number": number }),
         ParkedTarget::AllHeads => json!({ "all": true }),
@@ -251,6 +254,19 @@ async fn command(
     let rows = ctx.app.store.command_parked(command).await?;
     ctx.app.running_sources.wake();
     Ok(rows)
+}
+
+/// Refuses to release rows of a source that nobody reads: they would wait to be handed over for ever.
+fn refuse_unread(ctx: &Ctx, source: &SourceName) -> Result<(), Problem> {
+    let configured = ctx.app.running_sources.status();
+    if configured.iter().any(|configured| configured.name == source.as_str()) {
+        return Ok(());
+    }
+    let detail = format!(
+        "source `{source}` is not in the configuration, so nobody hands its rows over: put its section back, or discard \
+         its rows"
+    );
+    Err(Problem::new(Code::Conflict, detail))
 }
 
 impl From<ParkedRow> for ParkedRowView {

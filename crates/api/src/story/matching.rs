@@ -2,7 +2,7 @@
 
 use railpost_engine::{DeliveryStage, DeliveryState, HealthState, Time};
 use railpost_store::limits::LIST_LIMIT_MAX;
-use railpost_store::{Endpoint, PageRequest, is_test_type};
+use railpost_store::{Endpoint, PageRequest, is_test_type, wants};
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -103,9 +103,14 @@ fn why_not(endpoint: &Endpoint, facts: &Facts) -> String {
         return format!("it was made at {made}, after the event was accepted");
     }
     let filters = &endpoint.settings.filters;
-    if !filters.iter().any(|filter| filter.matches(event_type)) {
+    if !wants(filters, event_type) {
         let types: Vec<String> = filters.iter().map(ToString::to_string).collect();
         let types = if types.is_empty() { "none".to_owned() } else { types.join(", ") };
+        if filters.iter().any(|filter| filter.matches(event_type)) {
+            return format!(
+                "its types are {types}, which does not name `railpost.` types; this event is {event_type}"
+            );
+        }
         return format!("its types are {types}; this event is {event_type}");
     }
     let changed = Time::from(endpoint.updated_at);

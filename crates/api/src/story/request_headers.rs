@@ -4,7 +4,7 @@ use railpost_engine::{AttemptResult, Failure, Timestamp};
 use railpost_store::{
     AttemptView as StoredAttempt, DeliveryView as Delivery, Endpoint, EndpointSecret, SecretValue,
 };
-use railpost_wire::{Attempt, Envelope, Event, Header, Signer};
+use railpost_wire::{Attempt, Envelope, EnvelopeSettings, Event, Header, Signer};
 
 use super::Facts;
 
@@ -33,7 +33,14 @@ pub(super) fn request_headers(
     let envelope = envelope_of(endpoint, stored.payload.len());
     let source = format!("/tenants/{}", endpoint.tenant);
     let source = source.parse().expect("a tenant id is safe in a path");
-    let content = envelope.wrap(&Event {
+    let private = endpoint.private.as_ref().ok();
+    let routing_key = private.and_then(|private| private.routing_key.as_deref());
+    let template = endpoint.settings.template.as_ref().and_then(|text| text.parse().ok());
+    let settings = EnvelopeSettings {
+        routing_key: routing_key.unwrap_or_default(),
+        template: template.as_ref(),
+    };
+    let event = Event {
         id: &stored.id,
         event_type: &stored.event_type,
         key: stored.key.as_ref(),
@@ -44,7 +51,8 @@ pub(super) fn request_headers(
         source: &source,
         cloudevent: stored.cloudevent.as_deref(),
         url: "",
-    });
+    };
+    let content = envelope.wrap_with(&event, &settings);
     let started_at = attempt.detail.started_at;
     let signers = signers(endpoint, facts.secrets.get(&endpoint.id), started_at);
     let own = Attempt {
@@ -71,7 +79,6 @@ pub(super) fn request_headers(
         let value = if is_signature { shortened(value) } else { value.to_owned() };
         (names.name(header).to_owned(), value)
     });
-    let private = endpoint.private.as_ref().ok();
     let own_headers = private.into_iter().flat_map(|private| private.headers.keys());
     let own_headers = own_headers.map(|name| (name.clone(), HIDDEN.to_owned()));
     of_content.chain(of_attempt).chain(own_headers).collect()

@@ -49,6 +49,7 @@ impl Teller<'_> {
             Some(AcceptedByView::Source { name }) => {
                 format!("Accepted, relayed from the source `{name}`.")
             }
+            Some(AcceptedByView::Server) => "Accepted, published by the server itself.".to_owned(),
             None => "Accepted.".to_owned(),
         };
         let by = self.accepted_by.clone();

@@ -70,7 +70,8 @@ impl Client {
         let mut url = self.of_server(&["tenants"]);
         url.set_query(Some("limit=100"));
         let page = self.get(&url).ok()?;
-        let ids = page["items"].as_array()?.iter().filter_map(|tenant| tenant["id"].as_str());
+        let users = page["items"].as_array()?.iter().filter(|tenant| tenant["reserved"] != true);
+        let ids = users.filter_map(|tenant| tenant["id"].as_str());
         let others: Vec<String> =
             ids.filter(|id| *id != self.tenant).map(|id| format!("`{id}`")).collect();
         if others.is_empty() {
@@ -95,6 +96,8 @@ impl Client {
             "event type" => "event-types list",
             "source" => return "`railpost outbox status` lists them".to_owned(),
             "parked row" => return "`railpost outbox parked list SOURCE` lists them".to_owned(),
+            "alert" => return "`railpost alerts list` lists them".to_owned(),
+            "silence" => return "`railpost alerts silences` lists them".to_owned(),
             "role" => return "`railpost outbox grants` lists them".to_owned(),
             _ => {
                 return "check that the server has the same version: `railpost --version`"

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
 use railpost_engine::{
-    DeadReason, DeliveryStage, Failure, LaneId, LanePage, Load, LoadedPage, Timestamp,
+    DeadReason, DeliveryStage, Failure, LaneId, LanePage, Load, LoadedPage, Span, Timestamp,
 };
 use railpost_wire::{DeliveryId, EndpointId, EventType, Key, Seq, TenantId};
 
@@ -13,7 +13,7 @@ use super::translator::{by_lane, relevant, relevant_page};
 use super::{Model, everything};
 use railpost_store::{
     Archive, ClosedReason, Cursor, DeliveryFilter, DeliveryQuery, EventQuery, HeldLaneQuery,
-    Ledger, Listing, PageRequest, Period, Result, Store,
+    LateQuery, Ledger, Listing, PageRequest, Period, Result, Store,
 };
 
 /// How many kinds of reads [`Model::check`] has.
@@ -166,6 +166,14 @@ impl Model {
         assert_eq!(backend, memory, "seed {}: {lane:?}", self.seed);
     }
 
+    async fn same_late(&self) {
+        for within in [Span::ZERO, Span::from_millis(300)] {
+            let memory = all_late(&self.memory, self.now(), within).await;
+            let backend = all_late(self.backend(), self.now(), within).await;
+            assert_eq!(backend, memory, "seed {}: {within}", self.seed);
+        }
+    }
+
     async fn same_counts(&self) {
         for id in &self.endpoints {
             let memory = self.memory.counts(*id).await;
@@ -291,13 +299,37 @@ impl Model {
                 let stage = stages[self.dice.usize(..4)];
                 self.same_deliveries(limit, stage).await;
             }
-            3 => self.same_counts().await,
+            3 => {
+                self.same_counts().await;
+                self.same_late().await;
+            }
             4 => self.same_sweeps(limit).await,
             5 => self.same_parcels().await,
             6 => self.same_access(limit).await,
             _ => self.same_figures().await,
         }
     }
+}
+
+/// The late ones of all deliveries, by endpoint.
+async fn all_late(
+    store: &dyn Store,
+    before: Timestamp,
+    within: Span,
+) -> BTreeMap<(EndpointId, String), [u64; 3]> {
+    let mut query = LateQuery { from: DeliveryId::from_u128(0), before, within };
+    let mut all: BTreeMap<_, [u64; 3]> = BTreeMap::new();
+    while query.from < query.end() {
+        let page = store.late_deliveries(query).await.unwrap();
+        query.from = page.judged_before;
+        for late in page.endpoints {
+            let status = format!("{:?} {:?}", late.status, late.failing_since);
+            let counts = [late.attempted, late.behind_attempted, late.unattempted];
+            let sums = all.entry((late.endpoint, status)).or_default();
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    all
 }
 
 /// Every page of an endpoint's open lanes.

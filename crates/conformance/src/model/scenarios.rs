@@ -130,8 +130,7 @@ impl Model {
             closed_before: before(1_500),
             dead_before: before(1_500),
             lanes_before: before(1_000),
-            after: None,
-            limit: 1_000,
+            ..PruneStep::of_all_before(Timestamp::default(), 1_000)
         }
     }
 

@@ -102,6 +102,7 @@ function keepLive(part) {
       draw(part, event.data);
     };
     source.addEventListener("alive", heard);
+    source.addEventListener("alerts", (event) => showOpenAlerts(event.data));
     source.addEventListener("refused", (event) => {
       close();
       say(event.data, true);
@@ -120,6 +121,14 @@ function keepLive(part) {
     if (source && !lostAt && Date.now() - heardAt > SILENCE_MS) lose();
   }, RETRY_MS);
   open();
+}
+
+// The number beside the entry of the navigation.
+function showOpenAlerts(number) {
+  const count = document.getElementById("open-alerts");
+  if (!count) return;
+  count.textContent = number;
+  count.hidden = number === "0";
 }
 
 function announcement(part) {

@@ -5,6 +5,7 @@ use railpost_api::Needs;
 use railpost_engine::Span;
 use serde_json::Value;
 
+use crate::alerts;
 use crate::attempts;
 use crate::chart;
 use crate::form::{button, form};
@@ -40,6 +41,7 @@ pub(crate) async fn live_detail(visit: PageVisit) -> Result<Markup, ApiRefusal> 
     let health = visit.get(&format!("{base}/health")).await?;
     let figures = visit.get(&format!("{base}/figures?range={}", range(&visit))).await?;
     let latest = visit.get(&format!("{base}/attempts?limit={LATEST_ATTEMPTS_MAX}")).await?;
+    let alerts = alerts::of_endpoint(&visit, visit.param("id")).await?;
     let url = text(&endpoint, "url");
     Ok(html! {
         div.heading {
@@ -51,6 +53,7 @@ pub(crate) async fn live_detail(visit: PageVisit) -> Result<Markup, ApiRefusal> 
             p.problem role="alert" { "✕ Nothing is sent to this endpoint: " (reason) "." }
         }
         @if !text(&endpoint, "description").is_empty() { p.lead { (text(&endpoint, "description")) } }
+        (alerts)
         @if visit.may(Needs::Manage) { (actions(&visit, &endpoint, &health)) }
         (health::section(&health))
         (attempts::latest(&visit, &latest))
@@ -209,6 +212,13 @@ fn settings(endpoint: &Value) -> Markup {
                 dt { "URL" } dd { (copyable(text(endpoint, "url"))) }
                 dt { "Event types" } dd { code { (list("types")) } }
                 dt { "Envelope" } dd { (text(endpoint, "envelope")) }
+                @if let Some(section) = endpoint["managed_by"].as_str() {
+                    dt { "Configured in" } dd { code { (section) } " of the configuration file" }
+                }
+                @if endpoint["routing_key_set"] == true { dt { "Routing key" } dd { "set" } }
+                @if let Some(template) = endpoint["template"].as_str() {
+                    dt { "Template" } dd { code { (template) } }
+                }
                 @if let Some(bytes) = endpoint["thin_above"].as_u64() {
                     dt { "Reference above" } dd { (bytes) " bytes" }
                 }

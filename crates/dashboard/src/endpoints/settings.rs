@@ -22,6 +22,8 @@ enum SettingInput {
     OptionalText,
     /// Several lines of text.
     Lines,
+    /// The same, or nothing if it is empty.
+    OptionalLines,
     /// A list of words, one a line.
     WordLines,
     /// A list of words in one line.
@@ -36,7 +38,8 @@ enum SettingInput {
 }
 
 use SettingInput::{
-    Choice, Flag, Lines, Number, OptionalNumber, OptionalText, Text, WordLines, Words,
+    Choice, Flag, Lines, Number, OptionalLines, OptionalNumber, OptionalText, Text, WordLines,
+    Words,
 };
 
 const fn setting(
@@ -96,7 +99,23 @@ pub(super) const MAIN: &[Setting] = &[
             ("cloudevents-binary", "CloudEvents, binary"),
             ("event", "event: id, type, time, version and data in one object"),
             ("thin", "thin: a link to the event"),
+            ("pagerduty", "PagerDuty: triggers and resolves incidents"),
+            ("slack", "Slack: a message"),
+            ("teams", "Microsoft Teams: a card"),
+            ("template", "template: JSON of your own"),
         ]),
+    ),
+    setting(
+        "routing_key",
+        "Routing key",
+        "Of the envelope PagerDuty. It is not shown again. Empty: as it is.",
+        OptionalText,
+    ),
+    setting(
+        "template",
+        "Template",
+        "Of the envelope template: JSON with places such as {{summary}} inside of strings.",
+        OptionalLines,
     ),
     setting(
         "thin_above",
@@ -189,7 +208,7 @@ impl Setting {
     /// What was typed.
     pub(super) fn typed(&self, visit: &PageVisit) -> String {
         match self.input {
-            Lines => lines(visit.field_as_typed(self.name())),
+            Lines | OptionalLines => lines(visit.field_as_typed(self.name())),
             WordLines => words(visit.field(self.name()).split_whitespace(), "\n"),
             Words => words(visit.field(self.name()).split_whitespace(), " "),
             _ => one_line(visit.field(self.name())),
@@ -199,7 +218,7 @@ impl Setting {
     /// What the form holds for a value of the API.
     pub(super) fn text(&self, value: &Value) -> String {
         match (&self.input, value) {
-            (Lines, _) => lines(value.as_str().unwrap_or_default()),
+            (Lines | OptionalLines, _) => lines(value.as_str().unwrap_or_default()),
             (WordLines, _) => words(texts(value), "\n"),
             (Words, _) => words(texts(value), " "),
             (Flag(_), _) => (*value == true).to_string(),
@@ -212,13 +231,13 @@ impl Setting {
     /// is wrong with it.
     pub(super) fn value(&self, text: &str) -> Value {
         match self.input {
-            OptionalText | OptionalNumber if text.is_empty() => Value::Null,
+            OptionalText | OptionalNumber | OptionalLines if text.is_empty() => Value::Null,
             Number | OptionalNumber => {
                 text.parse::<u64>().map_or_else(|_| text.into(), Value::from)
             }
             WordLines | Words => text.split_whitespace().collect(),
             Flag(_) => (text == "true").into(),
-            Text | OptionalText | Lines | Choice(_) => text.into(),
+            Text | OptionalText | Lines | OptionalLines | Choice(_) => text.into(),
         }
     }
 
@@ -227,7 +246,7 @@ impl Setting {
         let Self { path, label, hint, .. } = *self;
         let field = Field { name: self.name(), path, label, hint };
         match self.input {
-            Lines | WordLines => field.lines(text, refused),
+            Lines | OptionalLines | WordLines => field.lines(text, refused),
             Choice(options) | Flag(options) => field.choice(text, options, refused),
             Text | OptionalText | Words | Number | OptionalNumber => field.text(text, refused),
         }

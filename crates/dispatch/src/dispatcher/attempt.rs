@@ -86,7 +86,7 @@ impl SignedRequest<'_> {
             Envelope::Thin => self.thin_url.thin_url(self.parcel),
             _ => String::new(),
         };
-        let content = envelope.wrap(&Event {
+        let event_to_wrap = Event {
             id: &event.id,
             event_type: &event.event_type,
             key: event.key.as_ref(),
@@ -97,7 +97,8 @@ impl SignedRequest<'_> {
             source: &self.prepared.source,
             cloudevent: event.cloudevent.as_deref(),
             url: &url,
-        });
+        };
+        let content = envelope.wrap_with(&event_to_wrap, &self.prepared.envelope_settings());
         let signers = self.prepared.signers(now);
         let own = self.wire_attempt(envelope, &content.body, &signers, now).values();
         let body = match &content.body {

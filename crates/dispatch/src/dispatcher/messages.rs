@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use railpost_engine::{Accepted, Attempt, Counters, Endpoint, IgnoredReason, Input, OpenLanes};
+use railpost_engine::{
+    Accepted, Attempt, Counters, Endpoint, IgnoredReason, Input, OpenLanes, Timestamp,
+};
 use railpost_store::{AttemptDetail, AuditEntry, Parcel, StoreError};
 use railpost_wire::{DeliveryId, EndpointId, TenantId};
 use tokio::sync::oneshot;
 
 use super::prepared_endpoint::PreparedEndpoint;
-use super::{EndpointSurvey, ServedHealth};
+use super::{EndpointSurvey, ServedConcerns, ServedHealth};
 use crate::TraceParent;
 
 /// What the run loop is asked to do. Small, because every accept sends one.
@@ -37,6 +39,12 @@ pub(super) enum LoopCommand {
         tenant: Option<Box<TenantId>>,
         named_max: usize,
         answer: oneshot::Sender<EndpointSurvey>,
+    },
+    /// What people should hear of.
+    Concerns {
+        signs_until: Timestamp,
+        lanes_max: usize,
+        answer: oneshot::Sender<ServedConcerns>,
     },
     /// Ends the wait of an endpoint. Answers how it was doing before.
     EndWait(EndpointId, oneshot::Sender<Option<ServedHealth>>),

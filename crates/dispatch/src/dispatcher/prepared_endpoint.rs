@@ -10,7 +10,7 @@ use std::time::Duration;
 use railpost_engine::{Failure, Guarantee, Span, Timestamp};
 use railpost_store::{Endpoint, EndpointPrivate, EndpointSecret, SecretValue, TlsVersion};
 use railpost_wire::cloudevents::Source;
-use railpost_wire::{Envelope, HeaderNames, Signer, TenantId};
+use railpost_wire::{Envelope, EnvelopeSettings, HeaderNames, Signer, Template, TenantId};
 
 use crate::{
     Certificates, ClientIdentity, CustomHeaders, Resend, Route, RouteConfig, Sender, Target,
@@ -26,6 +26,8 @@ pub(super) struct PreparedEndpoint {
     envelope: Envelope,
     /// How many bytes a payload may have before it is sent as a reference.
     thin_above: Option<u32>,
+    /// Most endpoints have neither.
+    notices: Option<Box<NoticeSettings>>,
     pub(super) resend: Resend,
     /// Where its events come from, as CloudEvents has it.
     pub(super) source: Source,
@@ -36,6 +38,25 @@ pub(super) struct PreparedEndpoint {
     signed: bool,
     /// Why its headers, certificate or secrets cannot be read, if they cannot.
     unreadable: Option<String>,
+}
+
+/// What envelopes for people's tools need.
+#[derive(Debug)]
+struct NoticeSettings {
+    routing_key: String,
+    template: Option<Template>,
+}
+
+impl NoticeSettings {
+    fn of(endpoint: &Endpoint) -> Option<Box<Self>> {
+        if !endpoint.settings.envelope.shows_notices() {
+            return None;
+        }
+        let private = endpoint.private.as_ref().ok();
+        let routing_key = private.and_then(|private| private.routing_key.clone());
+        let template = endpoint.settings.template.as_ref().and_then(|text| text.parse().ok());
+        Some(Box::new(Self { routing_key: routing_key.unwrap_or_default(), template }))
+    }
 }
 
 impl PreparedEndpoint {
@@ -53,6 +74,7 @@ impl PreparedEndpoint {
             route: OnceLock::new(),
             envelope: endpoint.settings.envelope,
             thin_above: endpoint.settings.thin_above,
+            notices: NoticeSettings::of(endpoint),
             resend: match policy.guarantee {
                 Guarantee::AtMostOnce => Resend::Never,
                 Guarantee::AtLeastOnce | Guarantee::EffectivelyOnce => Resend::IfUntouched,
@@ -65,6 +87,16 @@ impl PreparedEndpoint {
         }
     }
 
+    /// Whose it is.
+    pub(super) fn tenant(&self) -> &TenantId {
+        &self.route_settings.tenant
+    }
+
+    /// Where it is.
+    pub(super) fn url(&self) -> &str {
+        &self.route_settings.url
+    }
+
     /// The route, or why no attempt can leave: the endpoint's settings do not fit this server's.
     pub(super) fn route(&self, sender: &Sender) -> &Result<Route, (Failure, String)> {
         self.route.get_or_init(|| self.route_settings.route(sender))
@@ -74,6 +106,14 @@ impl PreparedEndpoint {
     pub(super) fn envelope_of(&self, payload_len: usize) -> Envelope {
         let is_above = |bound: u32| payload_len as u64 > u64::from(bound);
         if self.thin_above.is_some_and(is_above) { Envelope::Thin } else { self.envelope }
+    }
+
+    /// What its envelope needs.
+    pub(super) fn envelope_settings(&self) -> EnvelopeSettings<'_> {
+        self.notices.as_deref().map_or_else(EnvelopeSettings::default, |notices| EnvelopeSettings {
+            routing_key: &notices.routing_key,
+            template: notices.template.as_ref(),
+        })
     }
 
     /// Why nothing may leave at `now`, if that is so: it must be signed and cannot be, or it lacks headers.

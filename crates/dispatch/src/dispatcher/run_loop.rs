@@ -233,6 +233,10 @@ impl RunLoop {
                 self.handle(Input::TimePassed).await;
                 let _ = answer.send(self.survey(tenant.as_deref(), named_max));
             }
+            LoopCommand::Concerns { signs_until, lanes_max, answer } => {
+                self.handle(Input::TimePassed).await;
+                let _ = answer.send(self.concerns(signs_until, lanes_max));
+            }
             LoopCommand::EndWait(id, answer) => {
                 self.handle(Input::TimePassed).await;
                 let before = self.health(id);
@@ -419,6 +423,7 @@ impl RunLoop {
                 parcel: ended.parcel.as_deref(),
                 replay: ended.attempt.replay,
                 trace: ended.trace,
+                is_near_death: self.engine.is_near_death(&transition),
             });
         }
         if !transition.state.is_open() {

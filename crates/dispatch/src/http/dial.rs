@@ -11,11 +11,12 @@ use std::time::Duration;
 use railpost_engine::Failure;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::attempt_error::AttemptError;
+use super::bind::BindAddresses;
 use super::exchange::{Detail, Timing};
 use super::stream::Stream;
 use super::tls::ALPN_H2;
@@ -57,6 +58,7 @@ impl Peer {
 pub(super) struct Dialler {
     pub(super) guard: Guard,
     pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) bind: Arc<BindAddresses>,
 }
 
 /// How long a connection may take, and until when that is.
@@ -83,7 +85,7 @@ impl Dialler {
         let found = self.look_up(&destination.host, deadline, &mut detail.timing).await?;
         let peers = self.allowed(&destination.host, destination.port, &found)?;
         let started = Instant::now();
-        let (socket, peer) = connect(peers, deadline, detail).await?;
+        let (socket, peer) = connect(peers, &self.bind, deadline, detail).await?;
         detail.timing.connect = Some(started.elapsed());
         let stream = shake_hands(socket, destination, deadline, &mut detail.timing).await?;
         let speaks_h2 = matches!(&stream, Stream::Tls(tls)
@@ -156,6 +158,7 @@ fn alternating(found: &[IpAddr]) -> Vec<IpAddr> {
 
 async fn connect(
     peers: Vec<Peer>,
+    bind: &BindAddresses,
     deadline: ConnectDeadline,
     detail: &mut Detail,
 ) -> Result<(TcpStream, Peer), AttemptError> {
@@ -165,7 +168,7 @@ async fn connect(
         peer.note(detail);
         let share = deadline.until.saturating_duration_since(Instant::now()) / left;
         left -= 1;
-        error = match timeout(share, connect_to(peer.remote)).await {
+        error = match timeout(share, connect_to(peer.remote, bind)).await {
             Ok(Ok(socket)) => return Ok((socket, peer)),
             Ok(Err(error)) => AttemptError::connect(&error),
             Err(_) => connect_timeout("no connection", deadline),
@@ -175,8 +178,15 @@ async fn connect(
     Err(error)
 }
 
-async fn connect_to(remote: SocketAddr) -> io::Result<TcpStream> {
-    let socket = TcpStream::connect(remote).await?;
+async fn connect_to(remote: SocketAddr, bind: &BindAddresses) -> io::Result<TcpStream> {
+    let socket = match remote {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(address) = bind.next_for(remote.ip())? {
+        socket.bind(SocketAddr::new(address, 0))?;
+    }
+    let socket = socket.connect(remote).await?;
     socket.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(TCP_KEEPALIVE_TIME)
@@ -214,7 +224,8 @@ mod tests {
     #[tokio::test]
     async fn a_socket_does_not_wait_for_more_to_send_and_asks_whether_its_peer_is_there() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let socket = connect_to(listener.local_addr().unwrap()).await.unwrap();
+        let socket =
+            connect_to(listener.local_addr().unwrap(), &BindAddresses::default()).await.unwrap();
         assert!(socket.nodelay().unwrap());
         let socket = SockRef::from(&socket);
         assert!(socket.keepalive().unwrap());

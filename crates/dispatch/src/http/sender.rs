@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::attempt_error::AttemptError;
+use super::bind::BindAddresses;
 use super::dial::{ConnectDeadline, Destination, Dialler, connect_timeout};
 use super::exchange::{BodyEnd, Detail, Exchange, Response};
 use super::h1::H1;
@@ -36,6 +37,8 @@ pub struct SenderConfig {
     pub user_agent: String,
     /// How many idle connections to keep.
     pub pool: PoolBounds,
+    /// The addresses that connections leave from.
+    pub bind: Arc<BindAddresses>,
 }
 
 impl Default for SenderConfig {
@@ -46,6 +49,7 @@ impl Default for SenderConfig {
             roots: Roots::default(),
             user_agent: concat!("Railpost/", env!("CARGO_PKG_VERSION")).to_owned(),
             pool: PoolBounds::default(),
+            bind: Arc::default(),
         }
     }
 }
@@ -67,9 +71,9 @@ struct Inner {
 impl Sender {
     /// A sender with these settings.
     pub fn new(config: SenderConfig) -> Result<Self, BadSender> {
-        let SenderConfig { guard, resolver, roots, user_agent, pool } = config;
+        let SenderConfig { guard, resolver, roots, user_agent, pool, bind } = config;
         Ok(Self(Arc::new(Inner {
-            dialler: Dialler { guard, resolver },
+            dialler: Dialler { guard, resolver, bind },
             pool: Arc::new(Pool::new(pool)),
             handshakes: Handshakes::new(&roots).map_err(BadSender::Tls)?,
             user_agent: parse_value("user-agent", user_agent).map_err(BadSender::UserAgent)?,

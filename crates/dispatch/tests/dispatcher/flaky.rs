@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use railpost_engine::{Accepted, LaneId, Load, LoadedPage, Span, Timestamp};
 use railpost_store::*;
-use railpost_wire::{ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, TenantId};
+use railpost_wire::{
+    AlertId, ApiKeyId, DeliveryId, EndpointId, EventId, EventType, ReplayId, SilenceId, TenantId,
+};
 use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
 
 pub(crate) struct Flaky {
@@ -413,6 +415,12 @@ passes_on!(KeyRotation {
     fn end_key_rotation(links_until: Timestamp, ended: &AuditEntry) -> ();
 });
 
+passes_on!(Judging {
+    fn judged_before() -> Option<DeliveryId>;
+    fn late_deliveries(query: LateQuery) -> LatePage;
+    fn add_judged(step: JudgedStep) -> bool;
+});
+
 passes_on!(Sources {
     fn lease_source(source: &SourceName, holder: &str, length: Span) -> SourceLease;
     fn release_source(source: &SourceName, epoch: Epoch) -> ();
@@ -431,4 +439,14 @@ passes_on!(Sources {
     fn grant_emit(role: &str, tenant: &TenantId, audit: Option<AuditEntry>) -> ();
     fn revoke_emit(role: &str, audit: Option<AuditEntry>) -> ();
     fn emit_grants() -> Vec<(String, TenantId)>;
+});
+
+passes_on!(Alerts {
+    fn open_alerts() -> Vec<Alert>;
+    fn save_alerts(alerts: Vec<Alert>) -> ();
+    fn alert(id: AlertId) -> Option<Alert>;
+    fn alerts(query: AlertQuery) -> Listing<Alert>;
+    fn silences() -> Vec<Silence>;
+    fn save_silence(silence: Silence, audit: AuditEntry) -> ();
+    fn end_silence(id: SilenceId, at: Timestamp, audit: AuditEntry) -> Silence;
 });

@@ -38,7 +38,7 @@ async fn static_headers_go_with_every_request() {
     let (mut harness, mut receiver) = (Harness::open().await, Receiver::start().await);
     let id = harness.endpoint(&receiver, quick()).await;
     let headers = [("X-Token".to_owned(), "s3same".to_owned())].into();
-    let private = EndpointPrivate { headers, client_identity: None };
+    let private = EndpointPrivate { headers, ..EndpointPrivate::default() };
     update(&harness, id, EndpointSettings::all_events(&receiver.url()), private).await;
     harness.publish("one", None).await;
     assert_eq!(receiver.request().await.header("x-token"), Some("s3same"));

@@ -5,7 +5,8 @@ use railpost_wire::{EndpointId, TenantId};
 use super::{EndpointKey, Engine, ServedEndpoint};
 use crate::breaker::BreakerPermit;
 use crate::{
-    BreakerState, EndpointStatus, Health, HealthState, HealthSurvey, Timestamp, Wait, WaitReason,
+    BreakerState, Concerns, EndpointConcern, EndpointStatus, Health, HealthState, HealthSurvey,
+    HeldLaneHead, Timestamp, Wait, WaitReason,
 };
 
 impl Engine {
@@ -35,6 +36,31 @@ impl Engine {
             }
         }
         survey
+    }
+
+    /// All endpoints that are not well, and at most `lanes_max` of the lanes that are held.
+    pub fn concerns(&self, lanes_max: usize) -> Concerns {
+        let mut concerns = Concerns::default();
+        for served in self.endpoints.values() {
+            let health = served.health(self.now);
+            if health.state == HealthState::Paused {
+                concerns.paused.push(served.id);
+            } else if health.state != HealthState::Active
+                || health.failing_since.is_some()
+                || health.breaker != BreakerState::Closed
+            {
+                let disable_after = served.policy.disable_after;
+                concerns.endpoints.push(EndpointConcern { id: served.id, health, disable_after });
+            }
+            let held = served.heads.held();
+            concerns.held_lanes_count += held.len() as u64;
+            let room = lanes_max.saturating_sub(concerns.held_lanes.len());
+            let heads = held.iter().take(room);
+            concerns
+                .held_lanes
+                .extend(heads.map(|lane| HeldLaneHead { lane: *lane, endpoint: served.id }));
+        }
+        concerns
     }
 
     /// Changes an endpoint, and notes if that changed its state.

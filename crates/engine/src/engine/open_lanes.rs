@@ -76,6 +76,11 @@ pub(super) struct Heads {
 }
 
 impl Heads {
+    /// The lanes whose head is a dead letter.
+    pub(super) fn held(&self) -> &BTreeSet<LaneId> {
+        &self.held
+    }
+
     pub(super) fn moved(&mut self, lane: LaneId, from: HeadStage, to: HeadStage) {
         if from == to {
             return;

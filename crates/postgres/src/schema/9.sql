@@ -1,11 +1,26 @@
--- Schema 9: rotations of the master key and of endpoints' secrets.
+-- Schema 9: alerts and silences.
 
--- While the master key is rotated, `new_key_check` opens under the new key. `old_link_key` is what links of
--- before the last rotation are checked with, sealed under the master key.
-ALTER TABLE store ADD COLUMN new_key_check bytea;
-ALTER TABLE store ADD COLUMN old_link_key bytea;
+-- An alert. Key: its id, which sorts by when it fired. Goes some time after it was resolved, or with its
+-- tenant.
+CREATE TABLE alerts (
+    id           bytea PRIMARY KEY,
+    tenant       text,                       -- tenants.id; nothing for what concerns the server
+    rule         text NOT NULL,
+    fired_at     bigint NOT NULL,
+    resolved_at  bigint,                     -- nothing while it is open
+    settled      boolean NOT NULL,           -- whether it is resolved and nothing is left to publish
+    record       text NOT NULL               -- JSON
+);
+CREATE INDEX alerts_open ON alerts (id) WHERE NOT settled;
+CREATE INDEX alerts_by_tenant ON alerts (tenant, id);
+CREATE INDEX alerts_by_end ON alerts (resolved_at) WHERE settled;
 
--- When the newest secret of the endpoint is as old as it may become; null if it may become older than that.
--- Written by changes of the endpoint's settings and secrets.
-ALTER TABLE endpoints ADD COLUMN rotate_at bigint;
-CREATE INDEX endpoints_by_rotation ON endpoints (rotate_at, id) WHERE rotate_at IS NOT NULL;
+-- Alerts of which nothing is published for a time. Key: its id. Goes some time after it ended, or with its
+-- tenant.
+CREATE TABLE silences (
+    id      bytea PRIMARY KEY,
+    tenant  text,                            -- tenants.id; nothing for all
+    until   bigint NOT NULL,
+    record  text NOT NULL                    -- JSON
+);
+CREATE INDEX silences_by_end ON silences (until);

@@ -1,5 +1,6 @@
 //! Sessions with a PostgreSQL source.
 
+use std::error::Error as _;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -25,6 +26,9 @@ use crate::trouble::Trouble;
 /// A setting of each session, and its value: behind a pooler it is not there.
 const DIRECT_MARK: &str = "railpost.connection";
 const DIRECT: &str = "direct";
+
+/// Where PostgreSQL listens unless it is told otherwise.
+const DEFAULT_PORT: u16 = 5432;
 
 /// Where a source is and how to speak to it.
 pub(crate) struct Address {
@@ -132,11 +136,13 @@ impl Address {
             let session = match &self.tls {
                 Some(tls) => {
                     let tls = MakeRustlsConnect::new(ClientConfig::clone(tls));
-                    let (client, connection) = config.connect(tls).await?;
+                    let connecting = config.connect(tls).await;
+                    let (client, connection) = connecting.map_err(|error| self.failed(error))?;
                     Session::start(client, connection)
                 }
                 None => {
-                    let (client, connection) = config.connect(NoTls).await?;
+                    let connecting = config.connect(NoTls).await;
+                    let (client, connection) = connecting.map_err(|error| self.failed(error))?;
                     Session::start(client, connection)
                 }
             };
@@ -145,9 +151,47 @@ impl Address {
         };
         timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
             Err(Trouble::Unavailable(format!(
-                "PostgreSQL: no connection within {CONNECT_TIMEOUT:?}"
+                "PostgreSQL at {}: no connection within {CONNECT_TIMEOUT:?}: correct the host and port in `url`, or \
+                 what is between",
+                self.hosts()
             )))
         })
+    }
+
+    /// Why there is no connection.
+    fn failed(&self, error: tokio_postgres::Error) -> Trouble {
+        if error.as_db_error().is_some() {
+            return error.into();
+        }
+        let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        let problem = format!("PostgreSQL at {}: {cause}", self.hosts());
+        if cause.contains("failed to lookup address") {
+            return Trouble::wrong(problem, "correct the host in `url`");
+        }
+        if cause.contains("does not support TLS") {
+            let remedy =
+                "switch TLS on at the server (ssl = on), or take sslmode=require out of `url`";
+            return Trouble::wrong(problem, remedy);
+        }
+        if cause.contains("refused") {
+            let advice = "start the server, or correct the host and port in `url`";
+            return Trouble::Unavailable(format!("{problem}: {advice}"));
+        }
+        Trouble::Unavailable(problem)
+    }
+
+    /// Where the server should be, for messages: never a password.
+    fn hosts(&self) -> String {
+        let ports = self.config.get_ports();
+        let hosts = self.config.get_hosts().iter().enumerate();
+        let hosts = hosts.map(|(index, host)| match host {
+            Host::Tcp(host) => {
+                let port = ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
+                format!("{host}:{port}")
+            }
+            Host::Unix(path) => path.display().to_string(),
+        });
+        hosts.collect::<Vec<_>>().join(", ")
     }
 }
 

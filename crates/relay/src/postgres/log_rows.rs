@@ -32,6 +32,20 @@ pub(crate) struct LogMapping {
     source: String,
 }
 
+/// A column that the mapping names and the log does not have.
+#[derive(Debug)]
+pub(crate) struct MissingColumn(pub(crate) String);
+
+impl MissingColumn {
+    pub(crate) fn trouble(&self, config: &SourceConfig) -> Trouble {
+        let problem = format!("table {} has no column \"{}\" in the log", config.table, self.0);
+        Trouble::wrong(
+            problem,
+            "name the columns that the table has in `columns`, or add the column again",
+        )
+    }
+}
+
 /// A row of a log, and what names it in its table.
 pub(crate) struct LogRow {
     pub(crate) row: SourceRow,
@@ -39,12 +53,12 @@ pub(crate) struct LogRow {
 }
 
 impl LogMapping {
-    /// Refuses a table that lacks a column which the mapping names.
+    /// Refuses a table that lacked a column which the mapping names when the log was written.
     pub(crate) fn of(
         relation: Relation,
         config: &SourceConfig,
         key: &Column,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, MissingColumn> {
         let (columns, key) = (config.columns.clone(), key.clone());
         let mapping = Self { relation, columns, key, source: config.name.to_string() };
         let columns = &mapping.columns;
@@ -66,11 +80,7 @@ impl LogMapping {
         for column in needed.into_iter().chain(optional.into_iter().map(Option::as_ref)).flatten() {
             for name in names(column) {
                 if mapping.index(name).is_none() {
-                    let problem =
-                        format!("table {} has no column \"{name}\" any more", config.table);
-                    let remedy =
-                        "name the columns that the table has in `columns`, or add the column again";
-                    return Err(Trouble::wrong(problem, remedy));
+                    return Err(MissingColumn(name.to_owned()));
                 }
             }
         }
@@ -104,7 +114,8 @@ impl LogMapping {
             traceparent: maybe(&columns.traceparent),
         };
         let payload = self.bytes(insert, &columns.payload).or(payload_bytes);
-        LogRow { row: SourceRow { number: 0, fields, payload }, key: self.text(insert, &self.key) }
+        let row = SourceRow { fields, payload, ..SourceRow::default() };
+        LogRow { row, key: self.text(insert, &self.key) }
     }
 
     /// The type of a plain column.
@@ -230,7 +241,8 @@ pub(crate) fn read_message(message: &LogicalMessage, source: &str) -> SourceRow 
     let place = format!("{source}:{}", message.lsn.to_string().replace('/', "-"));
     let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(&message.content) else {
         let fields = SourceFields { id: Some(place), ..SourceFields::default() };
-        return SourceRow { number: 0, fields, payload: Some(message.content.clone()) };
+        let payload = Some(message.content.clone());
+        return SourceRow { fields, payload, ..SourceRow::default() };
     };
     let payload = match (envelope.payload, &envelope.payload_base64) {
         (Some(json), None) => Some(Bytes::copy_from_slice(json.get().as_bytes())),
@@ -247,7 +259,7 @@ pub(crate) fn read_message(message: &LogicalMessage, source: &str) -> SourceRow 
         time: envelope.time.map(|time| timestamp(&time, false).unwrap_or(-1)),
         traceparent: envelope.traceparent,
     };
-    SourceRow { number: 0, fields, payload }
+    SourceRow { fields, payload, ..SourceRow::default() }
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! From a table's columns to rows: the statements that read and remove, made for the types that the
 //! columns have.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use railpost_store::SourceFields;
+use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
@@ -23,12 +26,18 @@ pub(crate) struct Mapping {
     pub(crate) rows: String,
     /// `$1`: numbers. Removes or marks their rows.
     pub(crate) remove: String,
+    /// The id and the key of a row whose payload is too large, if there is one. A source that is polled knows the
+    /// size of each row before it reads it.
+    pub(crate) large: Option<String>,
     /// Whether the ids are numbers, which are unique only within the source.
     id_is_number: bool,
     payload_is_bytes: bool,
     has_payload_bytes: bool,
     source: String,
 }
+
+/// Where the payload stands among what is selected of a row behind its number, as text and as bytes.
+const PAYLOADS: Range<usize> = 4..6;
 
 /// What stands for a column that there is not.
 const NULL: &str = "NULL";
@@ -90,6 +99,7 @@ impl Mapping {
                 probed.select(columns)?.join(", ")
             ),
             remove,
+            large: None,
             id_is_number: is_number(&probed.id),
             payload_is_bytes: probed.payload == Type::BYTEA,
             has_payload_bytes: columns.payload_bytes.is_some(),
@@ -97,12 +107,13 @@ impl Mapping {
         })
     }
 
-    /// Where [`of_table`](Self::of_table) has the key of a row.
+    /// Where [`of_table`](Self::of_table) has the key of a row, and the size of its payload.
     pub(crate) const KEY: usize = 11;
+    pub(crate) const SIZE: usize = 12;
 
-    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key of each behind
-    /// them, `near` has the end of the log and the keys of the first rows, `rows` and `remove` take keys as
-    /// text, and `remove` answers which of them it found.
+    /// For a table that is tailed: `all` declares a cursor over whole rows, with the key and the size of each
+    /// behind them, `near` has the end of the log and the keys of the first rows, `rows` and `remove` take keys
+    /// as text, and `remove` answers which of them it found. A payload that is too large is not read.
     pub(crate) async fn of_table(
         client: &Client,
         config: &SourceConfig,
@@ -124,7 +135,12 @@ impl Mapping {
         let order = if is_number(kind) { key.as_str() } else { "ctid" };
         let first =
             if is_number(kind) { format!("ORDER BY railpost_row.{key}") } else { String::new() };
-        let select = probed.select(columns)?.join(", ");
+        let size = probed.size(columns);
+        let mut select = probed.select(columns)?;
+        for payload in &mut select[PAYLOADS] {
+            *payload = format!("CASE WHEN {size} < {PARKED_ROW_LEN_MAX} THEN {payload} END");
+        }
+        let select = format!("{}, {key}::text, ({size})::bigint", select.join(", "));
         Ok(Self {
             // The end of the log is asked for behind the snapshot: what that shows was committed before it.
             near: format!(
@@ -132,14 +148,19 @@ impl Mapping {
                  FROM {table} AS railpost_row WHERE {pending} AND {key} IS NOT NULL {first} LIMIT {NEAR_ROWS_MAX}"
             ),
             all: format!(
-                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {select}, {key}::text \
+                "DECLARE railpost_rows NO SCROLL CURSOR FOR SELECT 0::bigint, {select} \
                  FROM {table} AS railpost_row WHERE {pending} ORDER BY railpost_row.{order}"
             ),
             rows: format!(
-                "SELECT 0::bigint, {select}, {key}::text FROM {table} AS railpost_row \
+                "SELECT 0::bigint, {select} FROM {table} AS railpost_row \
                  WHERE {pending} AND {keys} ORDER BY railpost_row.{order}"
             ),
             remove,
+            large: Some(format!(
+                "SELECT {}::text, {key}::text FROM {table} AS railpost_row \
+                 WHERE {pending} AND {size} >= {PARKED_ROW_LEN_MAX} LIMIT 1",
+                columns.id.sql()
+            )),
             id_is_number: is_number(&probed.id),
             payload_is_bytes: probed.payload == Type::BYTEA,
             has_payload_bytes: columns.payload_bytes.is_some(),
@@ -170,7 +191,8 @@ impl Mapping {
             time: row.try_get(9)?,
             traceparent: text(10)?,
         };
-        Ok(SourceRow { number: row.try_get(0)?, fields, payload: payload.or(payload_bytes) })
+        let (number, payload) = (row.try_get(0)?, payload.or(payload_bytes));
+        Ok(SourceRow { number, fields, payload, left_out: None })
     }
 }
 

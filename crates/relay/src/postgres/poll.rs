@@ -169,7 +169,7 @@ impl<'r> Poller<'r> {
 
     async fn read(&self, keys: &[Key]) -> Result<Batch, Trouble> {
         if let Some((number, _)) = keys.iter().find(|(_, size)| *size >= PARKED_ROW_LEN_MAX) {
-            return Err(Trouble::too_large(*number));
+            return Err(self.too_large(*number));
         }
         let numbers: Vec<i64> = keys.iter().map(|(number, _)| *number).collect();
         let found = self.reader.client.query(&self.mapping.rows, &[&numbers]).await?;
@@ -177,12 +177,21 @@ impl<'r> Poller<'r> {
         let mut by_number: HashMap<i64, SourceRow> = HashMap::with_capacity(found.len());
         for row in rows {
             let mut row = row?;
+            if row.is_too_large() {
+                return Err(self.too_large(row.number));
+            }
             row.complete(self.config);
             by_number.insert(row.number, row);
         }
         // A row that is gone meanwhile was removed by somebody else.
         let rows = numbers.iter().filter_map(|number| by_number.remove(number)).collect();
         Ok(Batch { keys: keys.len(), rows })
+    }
+
+    fn too_large(&self, number: i64) -> Trouble {
+        let order = self.config.columns.order.as_ref().expect("a polled source has an order");
+        let number = number.to_string();
+        Trouble::too_large(&number, self.config, order, &number)
     }
 
     async fn remove(&self, keys: &[Key]) -> Result<(), Trouble> {

@@ -70,3 +70,36 @@ impl Publication {
         if self.0.is_empty() { system_id.to_owned() } else { format!("{system_id} {}", self.0) }
     }
 }
+
+/// Refuses a column that the log will never have: another slot would not bring it either.
+pub(crate) async fn publishes(
+    client: &Client,
+    config: &SourceConfig,
+    column: &str,
+) -> Result<(), Trouble> {
+    // A publication has a list of columns from PostgreSQL 15 on.
+    let sql = "SELECT a.attgenerated::text <> '', \
+                 coalesce(NOT jsonb_exists(to_jsonb(t) -> 'attnames', a.attname::text), false) \
+               FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid \
+                 JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                 LEFT JOIN pg_publication_tables AS t \
+                   ON t.pubname = $1 AND t.schemaname = n.nspname AND t.tablename = c.relname \
+               WHERE a.attrelid = to_regclass($2) AND a.attname = $3";
+    let found = client.query_opt(sql, &[&config.slot, &config.table.sql(), &column]).await?;
+    let Some(row) = found else { return Ok(()) };
+    let (is_generated, is_left_out): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
+    let (slot, table) = (&config.slot, config.table.sql());
+    if is_generated {
+        let problem = format!("column \"{column}\" is generated, and the log does not have it");
+        return Err(Trouble::wrong(
+            problem,
+            "name another column in `columns`, or mode = \"poll\"",
+        ));
+    }
+    if is_left_out {
+        let problem = format!("publication \"{slot}\" leaves out column \"{column}\"");
+        let remedy = format!("ALTER PUBLICATION {} SET TABLE {table};", quote(slot));
+        return Err(Trouble::wrong(problem, remedy));
+    }
+    Ok(())
+}

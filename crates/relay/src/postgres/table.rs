@@ -5,15 +5,18 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use railpost_replication::Lsn;
+use railpost_replication::pgoutput::Begin;
+use railpost_store::limits::PARKED_ROW_LEN_MAX;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use super::connect::Session;
 use super::mapping::Mapping;
-use crate::config::{Column, SourceConfig};
+use crate::config::{Column, Shape, SourceConfig};
 use crate::handover::{Handed, Handover};
 use crate::limits::{MISSING_WAIT_MAX, MISSING_WAIT_MIN, TABLE_READ_ROWS};
+use crate::row::SourceRow;
 use crate::trouble::Trouble;
 
 /// The table of a tailed source.
@@ -46,14 +49,18 @@ impl Table {
             if found.is_empty() {
                 break;
             }
-            self.take(&found, config, handover).await?;
+            if let Err(trouble) = self.take(&found, config, handover).await {
+                // What was removed is durable here. If this fails, it is read again.
+                let _ = client.batch_execute("COMMIT").await;
+                return Err(trouble);
+            }
             count += found.len() as u64;
         }
         client.batch_execute("COMMIT").await?;
         Ok(count)
     }
 
-    /// Hands rows over, and removes them.
+    /// Hands rows over, and removes them, up to the first that is too large.
     async fn take(
         &self,
         found: &[Row],
@@ -61,16 +68,78 @@ impl Table {
         handover: &mut Handover,
     ) -> Result<Handed, Trouble> {
         handover.keep().await?;
-        let (mut rows, mut keys) = (Vec::new(), Vec::new());
+        let (mut rows, mut keys, mut too_large) = (Vec::new(), Vec::new(), None);
         for row in found {
-            let mut read = self.mapping.read(row)?;
-            read.complete(config);
-            rows.push(read);
-            keys.push(row.try_get::<_, String>(Mapping::KEY)?);
+            let key = row.try_get::<_, String>(Mapping::KEY)?;
+            let (row, is_too_large) = self.read(row, config)?;
+            if is_too_large {
+                let id = row.fields.id.unwrap_or_default();
+                too_large = Some(Trouble::too_large(&id, config, &self.key, &key));
+                break;
+            }
+            rows.push(row);
+            keys.push(key);
         }
-        let handed = handover.hand_over(&rows).await?;
+        let handed = handover.hand_over(&rows).await;
+        match &handed {
+            Ok(_) => {}
+            Err(Trouble::Stopped { before, .. }) => keys.truncate(*before),
+            Err(_) => keys.clear(),
+        }
         self.remove(keys).await?;
-        Ok(handed)
+        too_large.map_or(handed, Err)
+    }
+
+    /// A row, and whether it is too large to be kept.
+    fn read(&self, row: &Row, config: &SourceConfig) -> Result<(SourceRow, bool), Trouble> {
+        let size: i64 = row.try_get(Mapping::SIZE)?;
+        let mut row = self.mapping.read(row)?;
+        row.complete(config);
+        let is_too_large = size >= PARKED_ROW_LEN_MAX as i64 || row.is_too_large();
+        Ok((row, is_too_large))
+    }
+
+    /// The row that the log told of, as the table has it; nothing if it is gone. Fails if the table does not show
+    /// its transaction yet, and if the row is too large as it is.
+    pub(crate) async fn find(
+        &self,
+        row: &LogPlace,
+        config: &SourceConfig,
+    ) -> Result<Option<SourceRow>, Trouble> {
+        let LogPlace { key, begin } = row;
+        if !self.shows(begin.xid).await? {
+            let problem =
+                format!("row {key} at {} is committed, and not visible yet", begin.commit_lsn);
+            return Err(Trouble::Unavailable(problem));
+        }
+        let found = self.session.client.query_opt(&self.mapping.rows, &[&[key].as_slice()]).await?;
+        let Some(found) = found else { return Ok(None) };
+        let (row, is_too_large) = self.read(&found, config)?;
+        if !is_too_large {
+            return Ok(Some(row));
+        }
+        let id = row.fields.id.unwrap_or_default();
+        let named = format!("{id} at {} of the log", begin.commit_lsn);
+        Err(Trouble::too_large(&named, config, &self.key, key))
+    }
+
+    /// Whether a transaction that the log told of is visible. The log has the low 32 bits of its number.
+    async fn shows(&self, xid: u32) -> Result<bool, Trouble> {
+        let sql = "SELECT pg_visible_in_snapshot((past - ((past - $1) & 4294967295))::text::xid8, snapshot) \
+                   FROM (SELECT snapshot, pg_snapshot_xmax(snapshot)::text::bigint + 2147483648 AS past \
+                     FROM pg_current_snapshot() AS snapshot) AS near";
+        Ok(self.session.client.query_one(sql, &[&i64::from(xid)]).await?.try_get(0)?)
+    }
+
+    /// Names a row of the table that is too large, if there is one.
+    pub(crate) async fn find_too_large(
+        &self,
+        config: &SourceConfig,
+    ) -> Result<Option<Trouble>, Trouble> {
+        let Some(sql) = &self.mapping.large else { return Ok(None) };
+        let Some(row) = self.session.client.query_opt(sql, &[]).await? else { return Ok(None) };
+        let (id, key): (Option<String>, String) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(Some(Trouble::too_large(&id.unwrap_or_default(), config, &self.key, &key)))
     }
 
     /// The rows that the table shows, if any.
@@ -115,6 +184,15 @@ impl Table {
         }
         Ok(keys)
     }
+}
+
+/// What names a row that the log told of.
+#[derive(Clone, Debug)]
+pub(crate) struct LogPlace {
+    /// Its key in the table.
+    pub(crate) key: String,
+    /// Its transaction.
+    pub(crate) begin: Begin,
 }
 
 /// Rows that a table showed. When all before the end that the log had then was taken and removed, a row of
@@ -197,9 +275,16 @@ async fn key_of(client: &Client, config: &SourceConfig) -> Result<(Column, Type)
             return Ok((key.clone(), kind));
         }
     }
+    let sql = "SELECT to_regclass($1) IS NOT NULL";
+    let exists: bool = client.query_one(sql, &[&config.table.sql()]).await?.try_get(0)?;
+    if !exists {
+        let problem = format!("there is no table {}", config.table);
+        let remedy = match config.shape {
+            Shape::Railpost => "make the table: railpost outbox init",
+            Shape::Debezium | Shape::Custom => "name a table that exists in `table`",
+        };
+        return Err(Trouble::wrong(problem, remedy));
+    }
     let problem = format!("table {} has neither the order's column nor the id's", config.table);
-    Err(Trouble::wrong(
-        problem,
-        "make the table: railpost outbox init; or name its columns in `columns`",
-    ))
+    Err(Trouble::wrong(problem, "name its columns in `columns`"))
 }

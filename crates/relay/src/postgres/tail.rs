@@ -3,31 +3,30 @@
 //! A position is confirmed at the server when all before it is durable here, and noted in the store
 //! before that. So a slot that was confirmed further than the store knows was moved by somebody else, or
 //! made again: then the table is read again, and people are told. So it is if the publication or its table
-//! is another one than the position was noted for.
+//! is another one than the position was noted for, and if the log holds what no stream gets past.
 //!
 //! The table is the truth: a row that it still shows after the log was read past its commit is one that
 //! the log does not tell of, and is taken from the table.
 
 use std::time::Duration;
 
-use railpost_replication::pgoutput::Message;
-use railpost_replication::{
-    Connection, Error, ErrorKind, Frame, Lsn, NewSlot, Start, Stream, SystemIdentity, Target,
-    WalStatus,
-};
+use bytes::Bytes;
+use railpost_replication::pgoutput::{Begin, Message};
+use railpost_replication::{Error, ErrorKind, Frame, Lsn, Stream};
 use railpost_store::SourcePosition;
 use tokio::time::{Instant, timeout};
 
 use super::connect::{Address, Session};
-use super::log_rows::{LogMapping, MESSAGE_PREFIX, read_message};
-use super::publication::{LOOK_EVERY, Publication};
-use super::table::{Missing, Table, Visible};
+use super::log_rows::{LogMapping, MESSAGE_PREFIX, MissingColumn, read_message};
+use super::publication::{LOOK_EVERY, Publication, publishes};
+use super::slot::{begin, give_up_slot, trouble};
+use super::table::{LogPlace, Missing, Table, Visible, probe};
 use crate::config::{Mode, SourceConfig};
 use crate::context::Observation;
 use crate::handover::Handover;
 use crate::limits::{
-    BACK_OFF_MIN, CONFIRM_EVERY, IDLE_CONFIRM_EVERY, LEASE_RENEW_AFTER, REMOVE_EVERY,
-    SLOT_WAIT_MAX, TAIL_TICK,
+    BACK_OFF_MIN, CONFIRM_EVERY, HAND_OVER_BYTES, IDLE_CONFIRM_EVERY, LEASE_RENEW_AFTER,
+    REMOVE_EVERY, TAIL_TICK,
 };
 use crate::row::SourceRow;
 use crate::run::SourceTask;
@@ -48,7 +47,7 @@ pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<()
         .with_application_name(&format!("railpost outbox {}", config.name));
     // Before the table is read: a change from here on is noticed.
     let publication = Publication::look(&session.client, config).await?;
-    let (stream, from) = begin(task, handover, &target, table.as_ref(), &publication).await?;
+    let (mut stream, from) = begin(task, handover, &target, table.as_ref(), &publication).await?;
     task.reading();
     let mut tail = Tail {
         task,
@@ -59,8 +58,12 @@ pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<()
         looked_at: Instant::now(),
         visible: None,
         mapping: None,
+        begin: None,
         rows: Vec::new(),
         keys: Vec::new(),
+        bytes: 0,
+        large: Vec::new(),
+        ends: vec![(0, from.position)],
         missing: Missing::default(),
         is_idle: true,
         taken: Vec::new(),
@@ -70,16 +73,11 @@ pub(crate) async fn run(task: &SourceTask, handover: &mut Handover) -> Result<()
         noted: from.position,
         noted_at: Instant::now(),
     };
-    let ended = tail.follow(stream, handover).await;
-    if let Err(Ended::PublicationMissing(error)) = &ended
-        && Publication::look(&tail.session.client, config).await.is_ok()
-    {
-        give_up_slot(task, &target, error).await?;
-    }
-    ended.map_err(|ended| match ended {
-        Ended::Trouble(trouble) => trouble,
-        Ended::PublicationMissing(error) => trouble(&error, config),
-    })
+    let Err(ended) = tail.follow(&mut stream, handover).await else { return Ok(()) };
+    let why = tail.why_to_give_up(ended).await?;
+    stream.stop().await;
+    give_up_slot(task, &target, &why).await?;
+    Err(Trouble::Unavailable(why))
 }
 
 /// Why a stream ended.
@@ -87,149 +85,16 @@ enum Ended {
     Trouble(Trouble),
     /// The log holds changes from a time when there was no publication: no stream gets past them.
     PublicationMissing(Error),
+    /// The log holds rows from a time when the table lacked a column.
+    ColumnMissing(MissingColumn),
+    /// The log holds a row or a message that is too large for a stream.
+    TooLarge(Error),
 }
 
 impl From<Trouble> for Ended {
     fn from(trouble: Trouble) -> Self {
         Self::Trouble(trouble)
     }
-}
-
-/// The publication was dropped and made again: a new slot, which the next try makes, begins behind it.
-async fn give_up_slot(task: &SourceTask, target: &Target, error: &Error) -> Result<(), Trouble> {
-    let config = &*task.config;
-    let failed = |error: Error| trouble(&error, config);
-    let alarm = format!(
-        "the publication was away for a while, and slot {} is made again: {error}",
-        config.slot
-    );
-    task.context.observer.observe(&config.name, &Observation::Alarm(&alarm));
-    let mut connection = Connection::connect(target).await.map_err(failed)?;
-    connection.drop_slot(&config.slot).await.map_err(failed)
-}
-
-/// Where a stream began.
-struct Began {
-    /// What the position belongs to.
-    system: String,
-    position: Lsn,
-}
-
-/// Makes sure of the slot, starts the stream, and reads the table if the log cannot tell all.
-async fn begin(
-    task: &SourceTask,
-    handover: &mut Handover,
-    target: &Target,
-    table: Option<&Table>,
-    publication: &Publication,
-) -> Result<(Stream, Began), Trouble> {
-    let config = &*task.config;
-    let failed = |error: Error| trouble(&error, config);
-    let mut connection = Connection::connect(target).await.map_err(failed)?;
-    let system = connection.identify_system().await.map_err(failed)?;
-    let sources = &task.context.sources;
-    let saved = sources.source_position(&config.name).await?;
-    let saved = saved.filter(|saved| saved.system.split(' ').next() == Some(&system.system_id));
-    let known = saved.as_ref().map(|saved| Lsn::from_u64(saved.number));
-    let mut plan = plan(&mut connection, config, known, &system).await?;
-    let position_of = publication.system(&system.system_id);
-    if let Some(saved) = saved.filter(|saved| saved.system != position_of) {
-        plan.publication_changed(config, Lsn::from_u64(saved.number));
-    }
-    let publications = [config.slot.as_str()];
-    let start = Start {
-        slot: &config.slot,
-        from: plan.from,
-        publications: &publications,
-        messages: config.mode == Mode::Messages,
-    };
-    // The process that has the slot reads the source: without it the table is another reader's.
-    let stream = connection.start(&start).await.map_err(failed)?;
-    if let Some(alarm) = &plan.alarm {
-        task.context.observer.observe(&config.name, &Observation::Alarm(alarm));
-    }
-    let began = Began { system: position_of, position: plan.from };
-    if let Some(table) = table.filter(|_| plan.read_table) {
-        table.read_all(config, handover).await?;
-    }
-    // Noted before anything is confirmed, so that a slot that is lost from here on is missed; and not
-    // before the table was read, so that it is read again if that was interrupted.
-    let position = SourcePosition { system: began.system.clone(), number: began.position.as_u64() };
-    sources.save_source_position(&config.name, handover.epoch(), position).await?;
-    Ok((stream, began))
-}
-
-/// Where the stream is to begin.
-struct Plan {
-    from: Lsn,
-    /// The log may not have all that the table has.
-    read_table: bool,
-    /// What people should know.
-    alarm: Option<String>,
-}
-
-impl Plan {
-    /// What was written meanwhile may never have been published.
-    fn publication_changed(&mut self, config: &SourceConfig, known: Lsn) {
-        self.read_table = true;
-        self.alarm.get_or_insert_with(|| {
-            format!(
-                "publication {} or its table was changed after the log was read up to {known}: the table is read again",
-                config.slot
-            )
-        });
-    }
-}
-
-async fn plan(
-    connection: &mut Connection,
-    config: &SourceConfig,
-    known: Option<Lsn>,
-    system: &SystemIdentity,
-) -> Result<Plan, Trouble> {
-    let failed = |error: Error| trouble(&error, config);
-    let slot = connection.slot(&config.slot).await.map_err(failed)?;
-    let again = match config.mode {
-        Mode::Messages => "messages between the two are lost",
-        _ => "the table is read again",
-    };
-    let lost = slot.as_ref().is_some_and(|slot| slot.wal_status == WalStatus::Lost);
-    let confirmed = slot.and_then(|slot| slot.confirmed).filter(|_| !lost);
-    let Some(confirmed) = confirmed else {
-        if lost {
-            connection.drop_slot(&config.slot).await.map_err(failed)?;
-        }
-        let new =
-            NewSlot { name: &config.slot, failover: config.failover, wait_max: SLOT_WAIT_MAX };
-        let from = connection.create_slot(&new).await.map_err(failed)?;
-        let slot = &config.slot;
-        let alarm = known.map(|known| match lost {
-            true => format!(
-                "the server gave up slot {slot} at {known}; a new one begins at {from}: {again}"
-            ),
-            false => format!(
-                "slot {slot} is gone, read up to {known}; a new one begins at {from}: {again}"
-            ),
-        });
-        return Ok(Plan { from, read_table: true, alarm });
-    };
-    let slot = &config.slot;
-    let flushed = system.flushed;
-    Ok(match known {
-        Some(known) if known < confirmed => {
-            let alarm = format!(
-                "slot {slot} stands at {confirmed} and was read up to {known} only: {again}"
-            );
-            Plan { from: confirmed, read_table: true, alarm: Some(alarm) }
-        }
-        Some(known) if known > flushed => {
-            let alarm = format!("the log ends at {flushed} and was read up to {known}: {again}");
-            Plan { from: confirmed, read_table: true, alarm: Some(alarm) }
-        }
-        Some(known) => Plan { from: known, read_table: false, alarm: None },
-        // The slot is older than what is known of it: whatever was confirmed is in the table.
-        None => Plan { from: confirmed, read_table: true, alarm: None },
-    })
 }
 
 /// A source whose log is followed.
@@ -246,9 +111,17 @@ struct Tail<'r> {
     visible: Option<Visible>,
     /// How the table looked last.
     mapping: Option<(u32, LogMapping)>,
+    /// The transaction that is being read.
+    begin: Option<Begin>,
     rows: Vec<SourceRow>,
-    /// What names the rows in their table.
-    keys: Vec<String>,
+    /// What names each of the rows in its table.
+    keys: Vec<Option<String>>,
+    /// How many bytes the payloads of the rows have.
+    bytes: usize,
+    /// The rows that are too large to be kept, by their place, and what names them.
+    large: Vec<(usize, LogPlace)>,
+    /// Where transactions end in the log, each with how many of the rows are before it. The first has none.
+    ends: Vec<(usize, Lsn)>,
     missing: Missing,
     /// Nothing of this source has come last.
     is_idle: bool,
@@ -264,14 +137,14 @@ struct Tail<'r> {
 }
 
 impl Tail<'_> {
-    async fn follow(&mut self, mut stream: Stream, handover: &mut Handover) -> Result<(), Ended> {
+    async fn follow(&mut self, stream: &mut Stream, handover: &mut Handover) -> Result<(), Ended> {
         let mut looked_at = Instant::now();
         loop {
+            let mut taken = Ok(());
             tokio::select! {
                 frame = timeout(self.wait(), stream.next()) => {
                     if let Ok(frame) = frame {
-                        let frame = frame.map_err(|error| self.ended(error))?;
-                        self.take(frame)?;
+                        taken = self.take(frame.map_err(|error| self.ended(error))?);
                     }
                 }
                 () = self.task.wake.notified() => {
@@ -279,16 +152,22 @@ impl Tail<'_> {
                     continue;
                 }
             };
-            while self.rows.len() < self.config.batch
+            while taken.is_ok()
+                && self.rows.len() < self.config.batch
+                && self.bytes < HAND_OVER_BYTES
                 && let Some(frame) = stream.try_next()
             {
-                self.take(frame)?;
+                taken = self.take(frame);
             }
             handover.keep().await?;
             self.hand_over(handover).await?;
+            if let Err(ended) = taken {
+                self.keep_first(0, handover).await?;
+                return Err(ended);
+            }
             self.remove_taken().await?;
             self.look_at_table(handover).await?;
-            self.confirm(&stream, handover).await?;
+            self.confirm(stream, handover).await?;
             if looked_at.elapsed() >= IDLE_CONFIRM_EVERY {
                 looked_at = Instant::now();
                 self.look_at_slot().await?;
@@ -299,7 +178,34 @@ impl Tail<'_> {
     fn ended(&self, error: Error) -> Ended {
         match error.kind() {
             ErrorKind::PublicationMissing => Ended::PublicationMissing(error),
+            ErrorKind::TooLarge => Ended::TooLarge(error),
             _ => Ended::Trouble(trouble(&error, self.config)),
+        }
+    }
+
+    /// Why the slot is of no more use although the source is right again: the log cannot be read on, and the table
+    /// has what is in it. Fails with what is wrong if it is not right yet.
+    async fn why_to_give_up(&self, ended: Ended) -> Result<String, Trouble> {
+        let (client, config) = (&self.session.client, self.config);
+        match ended {
+            Ended::Trouble(trouble) => Err(trouble),
+            Ended::PublicationMissing(error) => match Publication::look(client, config).await {
+                Ok(_) => Ok(format!("the publication was away for a while ({error})")),
+                Err(_) => Err(trouble(&error, config)),
+            },
+            Ended::ColumnMissing(column) => {
+                let trouble = column.trouble(config);
+                probe(client, config).await.map_err(|_| trouble.clone())?;
+                publishes(client, config, &column.0).await?;
+                Ok(format!("{trouble}, and has it now"))
+            }
+            Ended::TooLarge(error) => {
+                let Some(table) = &self.table else { return Err(trouble(&error, config)) };
+                match table.find_too_large(config).await? {
+                    Some(trouble) => Err(trouble),
+                    None => Ok(format!("the log has a row that the table does not have ({error})")),
+                }
+            }
         }
     }
 
@@ -310,21 +216,31 @@ impl Tail<'_> {
         next.map_or(TAIL_TICK, |at| at.saturating_duration_since(Instant::now())).min(TAIL_TICK)
     }
 
-    fn take(&mut self, frame: Frame) -> Result<(), Trouble> {
+    fn take(&mut self, frame: Frame) -> Result<(), Ended> {
         self.is_idle = matches!(frame, Frame::Idle(_));
-        if let Some(lsn) = frame.end_lsn() {
+        // A message outside of a transaction is before its own end.
+        let end = frame.end_lsn();
+        let taken = self.take_message(frame);
+        if let Some(lsn) = end {
             self.done = lsn.max(self.done);
+            self.ends.push((self.rows.len(), self.done));
         }
+        taken
+    }
+
+    fn take_message(&mut self, frame: Frame) -> Result<(), Ended> {
         let message = match frame {
             Frame::Idle(_) => return Ok(()),
             Frame::Message(message) => message,
         };
         match (message, &self.table) {
+            (Message::Begin(begin), _) => self.begin = Some(begin),
             (Message::Relation(relation), Some(table))
                 if self.is_ours(&relation.schema, &relation.name) =>
             {
                 let id = relation.id;
-                self.mapping = Some((id, LogMapping::of(relation, self.config, &table.key)?));
+                let mapping = LogMapping::of(relation, self.config, &table.key);
+                self.mapping = Some((id, mapping.map_err(Ended::ColumnMissing)?));
             }
             (Message::Insert(insert), Some(_)) => {
                 let Some((_, mapping)) =
@@ -333,20 +249,26 @@ impl Tail<'_> {
                     return Ok(());
                 };
                 let read = mapping.read(&insert);
-                self.keys.extend(read.key);
-                self.push(read.row);
+                self.push(read.row, read.key);
             }
             (Message::Logical(message), None) if message.prefix == MESSAGE_PREFIX => {
-                self.push(read_message(&message, self.config.name.as_str()));
+                self.push(read_message(&message, self.config.name.as_str()), None);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn push(&mut self, mut row: SourceRow) {
+    fn push(&mut self, mut row: SourceRow, key: Option<String>) {
         row.complete(self.config);
+        if row.is_too_large() {
+            row.leave_out();
+            let place = key.clone().zip(self.begin).map(|(key, begin)| LogPlace { key, begin });
+            self.large.extend(place.map(|place| (self.rows.len(), place)));
+        }
+        self.bytes += row.payload.as_ref().map_or(0, Bytes::len);
         self.rows.push(row);
+        self.keys.push(key);
     }
 
     fn is_ours(&self, schema: &str, name: &str) -> bool {
@@ -354,16 +276,57 @@ impl Tail<'_> {
         table.name == name && table.schema.as_deref().is_none_or(|own| own == schema)
     }
 
-    /// Hands over what was read. While the store takes nothing it is tried again: the stream's own task
-    /// keeps the session.
+    /// Hands over what was read, up to a row that is too large.
     async fn hand_over(&mut self, handover: &mut Handover) -> Result<(), Trouble> {
-        if self.rows.is_empty() {
-            return Ok(());
+        let too_large = self.look_at_large().await?;
+        let end = too_large.as_ref().map_or(self.rows.len(), |(index, _)| *index);
+        if end > 0 {
+            let handed = self.hand_over_first(end, handover).await;
+            if let Err(Trouble::Stopped { before, .. }) = &handed {
+                self.keep_first(*before, handover).await?;
+            }
+            handed?;
         }
+        if let Some((_, trouble)) = too_large {
+            self.task.status.wait(&self.rows[end..], end);
+            self.keep_first(end, handover).await?;
+            return Err(trouble);
+        }
+        if end > 0 {
+            self.task.reading();
+            if self.taken.is_empty() {
+                self.remove_at = Instant::now() + REMOVE_EVERY;
+            }
+            self.taken.extend(self.keys.drain(..).flatten());
+            self.rows.clear();
+            self.bytes = 0;
+        }
+        self.ends = vec![(0, self.done)];
+        Ok(())
+    }
+
+    /// Looks for rows that are too large in the table. One that is smaller there is taken as it is there; one that is
+    /// gone is parked without its payload. Answers the first that is still too large.
+    async fn look_at_large(&mut self) -> Result<Option<(usize, Trouble)>, Trouble> {
+        let Some(table) = &self.table else { return Ok(None) };
+        for (index, place) in std::mem::take(&mut self.large) {
+            match table.find(&place, self.config).await {
+                Ok(Some(row)) => self.rows[index] = row,
+                Ok(None) => {}
+                Err(trouble @ Trouble::Wrong { .. }) => return Ok(Some((index, trouble))),
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Hands over the first rows. While the store takes nothing it is tried again: the stream's own task
+    /// keeps the session.
+    async fn hand_over_first(&self, count: usize, handover: &mut Handover) -> Result<(), Trouble> {
         let mut back_off = BACK_OFF_MIN;
         loop {
-            match handover.hand_over(&self.rows).await {
-                Ok(_) => break,
+            match handover.hand_over(&self.rows[..count]).await {
+                Ok(_) => return Ok(()),
                 Err(trouble @ Trouble::Store(_)) => self.task.in_trouble(trouble, back_off),
                 Err(trouble) => return Err(trouble),
             }
@@ -375,13 +338,18 @@ impl Tail<'_> {
                 trouble => Err(trouble),
             })?;
         }
-        self.task.reading();
-        self.rows.clear();
-        if self.taken.is_empty() {
-            self.remove_at = Instant::now() + REMOVE_EVERY;
+    }
+
+    /// The stream ends behind the first rows, which are durable here: removes them from the table, and notes the end
+    /// of the last transaction that has no other row.
+    async fn keep_first(&mut self, count: usize, handover: &Handover) -> Result<(), Trouble> {
+        self.taken.extend(self.keys.drain(..count).flatten());
+        if let Some(table) = &self.table {
+            table.remove(std::mem::take(&mut self.taken)).await?;
         }
-        self.taken.append(&mut self.keys);
-        Ok(())
+        let ends = self.ends.iter().filter(|(rows, _)| *rows <= count);
+        self.done = ends.map(|(_, end)| *end).max().unwrap_or(self.noted);
+        self.note(handover).await
     }
 
     /// Removes what was taken from the table: now and then, because each removal is a transaction there.
@@ -422,18 +390,28 @@ impl Tail<'_> {
     }
 
     /// Notes how far all is durable, then confirms it: now and then, because each note is a write, and not before
-    /// the table is rid of what was taken: the log does not tell of it again. An idle log is in less of a hurry.
+    /// the table is rid of what was taken: the log does not tell of it again. An idle log is in less of a hurry, unless
+    /// the server waits for it.
     async fn confirm(&mut self, stream: &Stream, handover: &Handover) -> Result<(), Trouble> {
-        let every = if self.is_idle { IDLE_CONFIRM_EVERY } else { CONFIRM_EVERY };
+        let every = match self.is_idle {
+            _ if stream.is_awaited() => Duration::ZERO,
+            true => IDLE_CONFIRM_EVERY,
+            false => CONFIRM_EVERY,
+        };
         if !self.taken.is_empty() || self.done == self.noted || self.noted_at.elapsed() < every {
             return Ok(());
         }
+        self.note(handover).await?;
+        stream.confirm(self.done);
+        self.task.status.caught_up();
+        Ok(())
+    }
+
+    async fn note(&mut self, handover: &Handover) -> Result<(), Trouble> {
         let position = SourcePosition { system: self.system.clone(), number: self.done.as_u64() };
         let sources = &self.task.context.sources;
         sources.save_source_position(&self.config.name, handover.epoch(), position).await?;
-        stream.confirm(self.done);
         (self.noted, self.noted_at) = (self.done, Instant::now());
-        self.task.status.caught_up();
         Ok(())
     }
 
@@ -454,30 +432,4 @@ impl Tail<'_> {
         self.task.status.lock().slot = Some(status);
         Ok(())
     }
-}
-
-/// What a failure of the log means for the source.
-fn trouble(error: &Error, config: &SourceConfig) -> Trouble {
-    let remedy = match error.kind() {
-        ErrorKind::SlotInUse => return Trouble::Elsewhere(error.to_string()),
-        ErrorKind::WalLevel => {
-            "ALTER SYSTEM SET wal_level = logical; then restart the server".to_owned()
-        }
-        ErrorKind::Permission => {
-            "ALTER ROLE … REPLICATION; railpost outbox check names the role".to_owned()
-        }
-        ErrorKind::Authentication => "correct the user or password in `url`".to_owned(),
-        ErrorKind::LimitReached => {
-            "raise max_replication_slots and max_wal_senders, then restart the server".to_owned()
-        }
-        ErrorKind::SlotMismatch => {
-            "name another slot in `slot`, or drop the one that is there".to_owned()
-        }
-        ErrorKind::Version => "use PostgreSQL 14 or later, or mode = \"tail\"".to_owned(),
-        ErrorKind::PublicationMissing => crate::init::publication_sql(config),
-        ErrorKind::TooLarge => "delete that row at its source, or make it smaller".to_owned(),
-        ErrorKind::Tls | ErrorKind::Invalid => "correct `url` or `root_certificates`".to_owned(),
-        _ => return Trouble::Unavailable(format!("PostgreSQL: {error}")),
-    };
-    Trouble::wrong(format!("PostgreSQL: {error}"), remedy)
 }

@@ -29,8 +29,11 @@ async fn a_source_that_init_made_has_nothing_wrong() {
         let database = Database::empty().await;
         let config = source("shop", &database.url, &format!("tenant = \"acme\"\n{fields}"));
         assert_eq!(worst(&check(&config, None).await), [("table", Verdict::Bad)]);
-        init(&config, None).await.unwrap();
-        assert_eq!(worst(&check(&config, None).await), [], "{fields}");
+        // What is there already is left as it is.
+        for _ in 0..2 {
+            init(&config, None).await.unwrap();
+            assert_eq!(worst(&check(&config, None).await), [], "{fields}");
+        }
     }
 }
 
@@ -135,7 +138,39 @@ async fn a_sqlite_file_that_init_made_has_nothing_wrong() {
     let config = source("shop", &format!("sqlite:{}", path.display()), "tenant = \"acme\"");
     assert_eq!(worst(&check(&config, None).await), [("file", Verdict::Bad)]);
     init(&config, None).await.unwrap();
+    init(&config, None).await.unwrap();
     assert_eq!(worst(&check(&config, None).await), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_configuration_left_at_a_source_is_dropped_too() {
+    let database = Database::empty().await;
+    let slot = database.url.rsplit('/').next().unwrap();
+    let tailed = format!("tenant = \"acme\"\nmode = \"tail\"\nslot = \"{slot}\"");
+    let notified = source("shop", &database.url, "tenant = \"acme\"\nwake = \"notify\"");
+    let tailed = source("shop", &database.url, &tailed);
+    init(&notified, None).await.unwrap();
+    init(&tailed, None).await.unwrap();
+    init(&tailed, None).await.unwrap();
+    let trigger = "trigger railpost_outbox_notify on railpost_outbox".to_owned();
+    let polled = source("shop", &database.url, "tenant = \"acme\"");
+    assert_eq!(drop_source(&polled, None).await, Ok(vec![trigger]));
+    assert_eq!(drop_source(&tailed, None).await, Ok(vec![format!("publication {slot}")]));
+    assert_eq!(drop_source(&polled, None).await, Ok(vec![]));
+    let away = source("shop", "postgres://railpost@127.0.0.1:1/none", "tenant = \"acme\"");
+    assert_eq!(drop_source(&away, None).await.unwrap_err().code(), "unavailable");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_of_another_encoding_is_refused() {
+    let database = Database::empty().await;
+    let name = format!("{}_latin1", database.url.rsplit('/').next().unwrap());
+    let create = format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    database.run(&create).await;
+    let url = format!("{}/{name}", database.url.rsplit_once('/').unwrap().0);
+    let config = source("shop", &url, "tenant = \"acme\"");
+    init(&config, None).await.unwrap();
+    assert_eq!(worst(&check(&config, None).await), [("encoding", Verdict::Bad)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

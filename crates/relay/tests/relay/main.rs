@@ -18,4 +18,5 @@ mod sqlite;
 mod checks;
 mod interrupted;
 mod tail;
+mod large;
 mod in_the_store;

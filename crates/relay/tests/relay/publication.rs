@@ -1,6 +1,8 @@
 //! Rows that the log does not tell of, because the publication lacked their table or published no inserts.
 
-use super::tail::{end, following};
+use super::database::Database;
+use super::support::World;
+use super::tail::{end, following, tailed};
 
 /// What makes the publication wrong, and right again.
 async fn wrong_for_a_while(wrong: &str, right: &str) {
@@ -89,5 +91,63 @@ async fn a_row_that_the_log_never_tells_of_is_found_in_the_table() {
         )
         .await;
     database.until_empty("railpost_outbox").await;
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_from_while_a_column_had_another_name_are_read_from_the_table() {
+    let (database, world, config, relay) = following("").await;
+    database.emit("e1", "order.paid", Some("1")).await;
+    world.until_accepted(1).await;
+    database.run("ALTER TABLE railpost_outbox RENAME traceparent TO trace").await;
+    let insert = "INSERT INTO railpost_outbox (id, type, key, payload) VALUES ('e2', 'order.paid', '1', '{}')";
+    database.run(insert).await;
+    world.until_trouble("shop", "wrong").await;
+    database.run("ALTER TABLE railpost_outbox RENAME trace TO traceparent").await;
+    database.emit("e3", "order.paid", Some("1")).await;
+    relay.wake();
+    world.until_accepted(3).await;
+    assert_eq!(world.ids(), ["e1", "e2", "e3"]);
+    let alarm = world.until_alarm().await;
+    assert!(alarm.contains("traceparent") && alarm.contains("is made again"), "{alarm}");
+    world.until_reading("shop", 2).await;
+    database.emit("e4", "order.paid", Some("1")).await;
+    world.until_accepted(4).await;
+    database.until_empty("railpost_outbox").await;
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_the_log_never_has_stops_the_source_and_keeps_its_slot() {
+    let (database, world, config, relay) = following("").await;
+    let slot = &config.slot;
+    let list = "(seq, id, tenant, type, key, payload)";
+    database.run(&format!("ALTER PUBLICATION {slot} SET TABLE railpost_outbox {list}")).await;
+    database.emit("e1", "order.paid", Some("1")).await;
+    world.until_told("leaves out column").await;
+    database.run(&format!("ALTER PUBLICATION {slot} SET TABLE railpost_outbox")).await;
+    database.emit("e2", "order.paid", Some("1")).await;
+    relay.wake();
+    world.until_accepted(2).await;
+    assert_eq!(world.ids(), ["e1", "e2"]);
+    end(&database, &config, relay).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_does_a_generated_column() {
+    let database = Database::empty().await;
+    let create = "CREATE TABLE events (id bigserial PRIMARY KEY, kind text, body text, \
+                  name text GENERATED ALWAYS AS (kind || '.done') STORED)";
+    database.run(create).await;
+    let fields = "shape = \"custom\"\ntable = \"events\"\n\
+                  columns = { id = \"id\", type = \"name\", payload = \"body\" }";
+    let config = tailed(&database, fields);
+    let database = Database::with_publication(&config, database).await;
+    let world = World::new().await;
+    let relay = world.relay(vec![config.clone()]);
+    world.until_reading("shop", 1).await;
+    database.run("INSERT INTO events (kind, body) VALUES ('a', '{}')").await;
+    world.until_told("is generated").await;
+    assert_eq!(world.alarms(), Vec::<String>::new());
     end(&database, &config, relay).await;
 }

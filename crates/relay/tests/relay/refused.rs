@@ -163,6 +163,7 @@ async fn a_file_is_read_up_to_a_refused_row_and_on_from_there() {
                       DELETE FROM railpost_outbox WHERE id = 'm5'";
         file.db.execute_batch(repair).unwrap();
         went_on(&world, &relay, &["m1", "m2", "m3", "m4", "n1"]).await;
+        assert_eq!(relay.status()[0].duplicates, 0, "{kind}");
         relay.stop().await;
     }
 }
@@ -185,6 +186,32 @@ async fn a_polled_table_keeps_a_refused_row_and_all_behind_it() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_stopped_shows_how_long_its_rows_wait_and_how_many() {
+    let database = unchecked().await;
+    database.run(&insert(&around(NO_TYPE))).await;
+    database
+        .run("UPDATE railpost_outbox SET \"time\" = now() - interval '1 hour' WHERE id = 'm3'")
+        .await;
+    let world = refusing().await;
+    let fields = format!("tenant = \"acme\"\n{STOP}");
+    let relay = world.relay(vec![source("shop", &database.url, &fields)]);
+    stopped_at_m3(&world).await;
+    let hour = std::time::Duration::from_secs(3_600);
+    let looking = async {
+        loop {
+            let status = relay.status().remove(0);
+            if status.pending == 4 && status.lag > hour {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let looked = tokio::time::timeout(std::time::Duration::from_secs(30), looking).await;
+    assert!(looked.is_ok(), "{:?}", relay.status());
+    relay.stop().await;
+}
+
 /// The log tells of a row as it was inserted: the cause of the refusal is what can be repaired.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_followed_log_is_read_up_to_a_refused_row_and_on_from_there() {
@@ -198,11 +225,17 @@ async fn a_followed_log_is_read_up_to_a_refused_row_and_on_from_there() {
     world.until_reading("shop", 1).await;
     let mut rows = around(REFUSED);
     rows[4].1 = REFUSED;
-    database.run(&insert(&rows)).await;
+    for row in rows {
+        database.run(&insert(&[row])).await;
+    }
     stopped_at_m3(&world).await;
+    // What was taken is out of the table.
+    let taken = async { while database.count("railpost_outbox").await > 4 {} };
+    tokio::time::timeout(std::time::Duration::from_secs(30), taken).await.unwrap();
     world.refuse_types(&[]);
     went_on(&world, &relay, &["m1", "m2", "m3", "m4", "m5", "n1"]).await;
     database.until_empty("railpost_outbox").await;
+    assert_eq!(relay.status()[0].duplicates, 0);
     relay.stop().await;
     let drop_slot = format!("SELECT pg_drop_replication_slot('{}')", config.slot);
     let dropping = async {

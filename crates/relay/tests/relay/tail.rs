@@ -14,7 +14,7 @@ use super::writers::{Emit, emit_own, judge, write};
 const TRANSACTIONS: usize = 60;
 
 /// A slot is known to the whole server: its name is the database's.
-fn tailed(database: &Database, fields: &str) -> SourceConfig {
+pub(crate) fn tailed(database: &Database, fields: &str) -> SourceConfig {
     let slot = database.url.rsplit('/').next().unwrap();
     let mode = if fields.contains("mode") { "" } else { "mode = \"tail\"" };
     source(

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut, BytesMut};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::{Feedback, Frame, Item, Timing, Waiting};
+use super::{Feedback, Frame, Item, ServerState, Timing, Waiting};
 use crate::backend::{self, Backend, POSTGRES_EPOCH_US, StreamData};
 use crate::error::Operation;
 use crate::limits::{
@@ -48,7 +48,7 @@ pub(super) struct Task {
     handed_over: Lsn,
     /// Whether the last message was part of a transaction that goes on.
     in_transaction: bool,
-    server_end: Arc<AtomicU64>,
+    server: Arc<ServerState>,
     timing: Timing,
     status_due: bool,
     /// When the server was last heard of, or last not listened to.
@@ -65,7 +65,7 @@ impl Task {
         socket: Box<dyn Socket>,
         input: BytesMut,
         feedback: watch::Receiver<Feedback>,
-        server_end: Arc<AtomicU64>,
+        server: Arc<ServerState>,
         timing: Timing,
     ) -> (Self, mpsc::UnboundedReceiver<Item>) {
         let (items, receiver) = mpsc::unbounded_channel();
@@ -85,7 +85,7 @@ impl Task {
             feedback,
             handed_over,
             in_transaction: false,
-            server_end,
+            server,
             timing,
             status_due: true,
             heard_at: Instant::now(),
@@ -200,8 +200,11 @@ impl Task {
                 self.wait_for_room(Frame::Message(message), len);
             }
             StreamData::Keepalive { server_end, reply } => {
-                self.server_end.fetch_max(server_end.as_u64(), Ordering::Relaxed);
-                self.status_due |= reply;
+                self.server.end.fetch_max(server_end.as_u64(), Ordering::Relaxed);
+                if reply {
+                    self.server.asked.fetch_max(server_end.as_u64(), Ordering::Relaxed);
+                    self.status_due = true;
+                }
                 self.offer_idle();
             }
         }
@@ -211,7 +214,7 @@ impl Task {
     /// While nothing is unconfirmed, the server's position is one that can be confirmed: whatever was
     /// committed before it was sent before it.
     fn offer_idle(&mut self) {
-        let server_end = Lsn::from_u64(self.server_end.load(Ordering::Relaxed));
+        let server_end = self.server.end();
         let all_confirmed = self.feedback.borrow().confirmed >= self.handed_over;
         let is_idle = all_confirmed && !self.in_transaction && self.waiting.is_none();
         if is_idle && server_end > self.handed_over {

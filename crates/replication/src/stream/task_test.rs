@@ -169,6 +169,20 @@ async fn a_position_without_changes_is_offered_once_all_before_it_is_confirmed()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_an_answer_waits_until_all_that_it_has_is_confirmed() {
+    let (mut stream, mut server) = start();
+    server.keepalive(110, false).await;
+    assert_eq!(stream.next().await.unwrap(), Frame::Idle(Lsn::from_u64(110)));
+    assert!(!stream.is_awaited(), "it did not ask");
+    stream.confirm(Lsn::from_u64(110));
+    server.keepalive(120, true).await;
+    assert_eq!(stream.next().await.unwrap(), Frame::Idle(Lsn::from_u64(120)));
+    assert!(stream.is_awaited());
+    stream.confirm(Lsn::from_u64(120));
+    assert!(!stream.is_awaited());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_confirmation_is_sent_at_once_and_never_goes_back() {
     let (mut stream, mut server) = start();
     assert_eq!(server.status().await.0, 100);

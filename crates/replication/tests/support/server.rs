@@ -51,6 +51,11 @@ impl Server {
         self.run("pg_ctl", &["-w", "-m", "immediate", "stop"]);
     }
 
+    /// Ends the server as an operator does: it ends all sessions, and waits for those that follow its log.
+    pub(crate) fn stop(&self) {
+        self.run("pg_ctl", &["-w", "-m", "fast", "stop"]);
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("postgres://railpost@127.0.0.1:{}/postgres", self.port)
     }

@@ -2,6 +2,7 @@
 //! configuration as the server does. The other commands of `railpost outbox` ask the server.
 
 use railpost_cli::{Failure, Out, Outcome};
+use railpost_relay::config::Mode;
 use railpost_relay::{SourceConfig, SourceSection, Trouble};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -64,11 +65,14 @@ pub(super) fn init(arguments: InitArguments, out: Out) -> Outcome {
     if arguments.print {
         return out.bytes(sql.as_bytes());
     }
-    if !sql.is_empty() {
-        let store = store_address(&config);
-        let made = railpost_relay::init(&source, store.as_ref());
-        Runtime::new()?.block_on(made).map_err(|trouble| failed(&trouble))?;
-    }
+    let store = store_address(&config);
+    let sql = match sql.is_empty() {
+        true => sql,
+        false => {
+            let made = railpost_relay::init(&source, store.as_ref());
+            Runtime::new()?.block_on(made).map_err(|trouble| failed(&trouble))?
+        }
+    };
     let (name, answer) = (&source.name, json!({ "source": source.name, "sql": sql }));
     match sql.is_empty() {
         true => out.done(&answer, &format!("{name}: nothing to create")),
@@ -83,19 +87,21 @@ pub(super) fn init(arguments: InitArguments, out: Out) -> Outcome {
 pub(super) fn drop(arguments: DropArguments, out: Out) -> Outcome {
     let config = load(&arguments.file)?;
     let source = with_url(find(&config, Some(&arguments.source))?, arguments.url)?;
-    let dropped = Runtime::new()?.block_on(drop_source(&config, &source))?;
-    let what = match dropped.as_slice() {
-        [] => "nothing was left at its database".to_owned(),
-        dropped => format!("dropped {}", dropped.join(", ")),
+    let Dropped { objects, unseen } = Runtime::new()?.block_on(drop_source(&config, &source))?;
+    let what = match (&unseen, objects.as_slice()) {
+        (Some(trouble), _) => format!("forgotten; its database was not looked at: {trouble}"),
+        (None, []) => "nothing was left at its database".to_owned(),
+        (None, objects) => format!("dropped {}", objects.join(", ")),
     };
-    let name = &source.name;
-    out.done(&json!({ "source": name, "dropped": dropped }), &format!("{name}: {what}"))?;
+    let (name, unseen) = (&source.name, unseen.map(|trouble| trouble.to_string()));
+    let answer = json!({ "source": name, "dropped": objects, "database_problem": unseen });
+    out.done(&answer, &format!("{name}: {what}"))?;
     out.hint("Take its section out of the configuration before you start the server.");
     Ok(())
 }
 
 /// The store is opened first: as long as a server runs, it reads the source and holds its slot.
-async fn drop_source(config: &Config, source: &SourceConfig) -> Outcome<Vec<String>> {
+async fn drop_source(config: &Config, source: &SourceConfig) -> Outcome<Dropped> {
     let store = serve::open_stopped(config).await.map_err(Failure::new)?;
     let parked = store.parked_holds(&source.name).await.map_err(Failure::new)?.summary.rows;
     if parked > 0 {
@@ -105,9 +111,23 @@ async fn drop_source(config: &Config, source: &SourceConfig) -> Outcome<Vec<Stri
         )));
     }
     let dropped = railpost_relay::drop_source(source, store_address(config).as_ref()).await;
-    let dropped = dropped.map_err(|trouble| failed(&trouble))?;
+    let dropped = match dropped {
+        Ok(objects) => Dropped { objects, unseen: None },
+        // A trigger may be left, which harms nobody. A slot would keep the log until the disk is full.
+        Err(trouble) if source.mode == Mode::Poll => {
+            Dropped { objects: Vec::new(), unseen: Some(trouble) }
+        }
+        Err(trouble) => return Err(failed(&trouble)),
+    };
     store.forget_source(&source.name).await.map_err(Failure::new)?;
     Ok(dropped)
+}
+
+/// What was dropped at a source's database.
+struct Dropped {
+    objects: Vec<String>,
+    /// Why nobody looked.
+    unseen: Option<Trouble>,
 }
 
 fn load(file: &ConfigFileArgument) -> Outcome<Config> {

@@ -8,7 +8,7 @@ use railpost_relay::SourceSection;
 use toml::{Table, Value};
 
 use super::fields::{FIELDS, Field};
-use super::{Config, kubernetes, outbox, show};
+use super::{Config, NoticeSection, kubernetes, notices, outbox, sections, show};
 
 /// The sources of a configuration, besides the defaults.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +110,7 @@ impl Config {
 struct ConfigLayers {
     values: BTreeMap<&'static str, (Value, ValueSource)>,
     outbox: Vec<SourceSection>,
+    notices: Vec<NoticeSection>,
     ignored: Vec<String>,
     errors: Vec<ConfigError>,
 }
@@ -125,32 +126,60 @@ impl ConfigLayers {
             }
         };
         for (section, value) in table {
-            if section == "outbox" {
-                self.add_outbox(path, text, value);
-                continue;
+            match section.as_str() {
+                outbox::SECTION => {
+                    let read = outbox::read(value);
+                    self.outbox = self.sections(outbox::SECTION, read, path, text);
+                    continue;
+                }
+                notices::SECTION => {
+                    let read = notices::read(value);
+                    self.notices = self.sections(notices::SECTION, read, path, text);
+                    continue;
+                }
+                _ => {}
             }
             let Value::Table(fields) = value else {
-                let line = line_of_key(text, &section, None);
+                let line = line_of_key(text, &section);
                 self.refuse(at(line), unknown(&section));
                 continue;
             };
-            for (name, value) in fields {
-                let line = line_of_key(text, &section, Some(&name));
-                self.add_key(&format!("{section}.{name}"), value, at(line));
+            self.add_section((path, text), &section, fields);
+        }
+    }
+
+    /// The fields of a section, and of the sections in it.
+    fn add_section(&mut self, file: (&Path, &str), section: &str, fields: Table) {
+        for (name, value) in fields {
+            let key = format!("{section}.{name}");
+            match value {
+                Value::Table(fields) if is_section(&key) => self.add_section(file, &key, fields),
+                value => {
+                    let (path, text) = file;
+                    let line = line_of_key(text, &key);
+                    self.add_key(&key, value, ValueSource::File(path.to_owned(), line));
+                }
             }
         }
     }
 
-    fn add_outbox(&mut self, path: &Path, text: &str, value: Value) {
-        match outbox::read(value) {
-            Ok(sections) => self.outbox = sections,
-            Err(errors) => {
-                for error in errors {
-                    let line = outbox::line_of(text, error.index, &error.field);
-                    self.refuse(ValueSource::File(path.to_owned(), line), error.problem);
-                }
-            }
+    /// The sections that were read; none if there is something wrong with them.
+    fn sections<T>(
+        &mut self,
+        name: &str,
+        read: Result<Vec<T>, Vec<sections::SectionError>>,
+        path: &Path,
+        text: &str,
+    ) -> Vec<T> {
+        let errors = match read {
+            Ok(sections) => return sections,
+            Err(errors) => errors,
+        };
+        for error in errors {
+            let line = sections::line_of(text, name, error.index, &error.field);
+            self.refuse(ValueSource::File(path.to_owned(), line), error.problem);
         }
+        Vec::new()
     }
 
     fn add_key(&mut self, path: &str, value: Value, source: ValueSource) {
@@ -197,11 +226,7 @@ impl ConfigLayers {
     fn finish(mut self) -> Result<LoadedConfig, ConfigErrors> {
         let mut table = Table::new();
         for (path, (value, _)) in &self.values {
-            let (section, name) = path.split_once('.').expect("a path has a section");
-            let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-            if let Value::Table(section) = section {
-                section.insert(name.to_owned(), value.clone());
-            }
+            put(&mut table, path, value.clone());
         }
         let mut config: Config = match table.try_into() {
             Ok(config) => config,
@@ -212,6 +237,7 @@ impl ConfigLayers {
             }
         };
         config.outbox = std::mem::take(&mut self.outbox);
+        config.notices = std::mem::take(&mut self.notices);
         self.check_together(&config);
         if !self.errors.is_empty() {
             return Err(ConfigErrors(self.errors));
@@ -226,6 +252,26 @@ impl ConfigLayers {
         if certificate.is_empty() != key.is_empty() {
             let problem = "server.tls_certificate and server.tls_key: expected both or neither";
             self.errors.push(ConfigError { source: None, problem: problem.to_owned() });
+        }
+    }
+}
+
+/// Whether fields have this path and a name.
+fn is_section(path: &str) -> bool {
+    let rest =
+        |field: &Field| field.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    FIELDS.iter().any(rest)
+}
+
+/// Puts a value at a path, and makes the sections on the way.
+fn put(table: &mut Table, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => drop(table.insert(path.to_owned(), value)),
+        Some((section, rest)) => {
+            let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(section) = section {
+                put(section, rest, value);
+            }
         }
     }
 }
@@ -267,19 +313,16 @@ pub(super) fn line_at(text: &str, offset: usize) -> usize {
 }
 
 /// The line on which a section, or a field of it, stands; the first if that cannot be told.
-fn line_of_key(text: &str, section: &str, name: Option<&str>) -> usize {
+fn line_of_key(text: &str, path: &str) -> usize {
     let Ok(document) = toml::de::DeTable::parse(text) else { return 1 };
-    let Some((key, value)) = document.get_ref().iter().find(|(key, _)| key.get_ref() == section)
-    else {
-        return 1;
-    };
-    let span = match (name, value.get_ref()) {
-        (Some(name), toml::de::DeValue::Table(fields)) => {
-            fields.iter().find(|(key, _)| key.get_ref() == name).map(|(key, _)| key.span())
-        }
-        _ => Some(key.span()),
-    };
-    line_at(text, span.map_or(0, |span| span.start))
+    let (mut table, mut start) = (document.get_ref(), 0);
+    for name in path.split('.') {
+        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { break };
+        start = key.span().start;
+        let toml::de::DeValue::Table(inner) = value.get_ref() else { break };
+        table = inner;
+    }
+    line_at(text, start)
 }
 
 #[cfg(test)]

@@ -3,68 +3,29 @@
 use railpost_relay::SourceSection;
 use serde::Serialize;
 use toml::Value;
-use toml::de::{DeTable, DeValue};
 
+use super::sections::{self, SectionError};
 use super::show::show_url;
-
-/// What is wrong with a section.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct SectionError {
-    /// The place of the section; nothing if there are no sections.
-    pub(super) index: Option<usize>,
-    /// The field of it, if that is known.
-    pub(super) field: String,
-    /// What is wrong, with the path of the field.
-    pub(super) problem: String,
-}
 
 /// Reads the sections, or lists what is wrong with them: with the first mistake of each section.
 pub(super) fn read(value: Value) -> Result<Vec<SourceSection>, Vec<SectionError>> {
-    let Value::Array(values) = value else {
-        let problem = "outbox: expected sections `[[outbox]]`".to_owned();
-        return Err(vec![SectionError { index: None, field: String::new(), problem }]);
-    };
-    let (mut sections, mut errors) = (Vec::new(), Vec::new());
-    for (index, value) in values.into_iter().enumerate() {
-        match serde_path_to_error::deserialize(value) {
-            Ok(section) => sections.push(section),
-            Err(error) => errors.push(unreadable(index, &error)),
-        }
-    }
-    if errors.is_empty()
-        && let Err(error) = railpost_relay::check_all(&sections)
-    {
-        errors.push(refused(&error));
-    }
-    errors.extend(reserved(&sections));
+    let sections: Vec<SourceSection> = sections::read(SECTION, value)?;
+    let refused = railpost_relay::check_all(&sections).err().map(|error| refused(&error));
+    let errors: Vec<_> = refused.into_iter().chain(reserved(&sections)).collect();
     if errors.is_empty() { Ok(sections) } else { Err(errors) }
 }
+
+/// The name of a section.
+pub(super) const SECTION: &str = "outbox";
 
 /// A source is a path of the API, and so are the grants.
 fn reserved(sections: &[SourceSection]) -> Option<SectionError> {
     let index = sections.iter().position(|section| section.name == RESERVED_NAME)?;
-    let problem = format!("outbox[{index}].name: `{RESERVED_NAME}` is reserved; choose another");
-    Some(SectionError { index: Some(index), field: "name".to_owned(), problem })
+    let problem = format!("`{RESERVED_NAME}` is reserved; choose another");
+    Some(SectionError::of(SECTION, index, "name", &problem))
 }
 
 const RESERVED_NAME: &str = "grants";
-
-fn unreadable(index: usize, error: &serde_path_to_error::Error<toml::de::Error>) -> SectionError {
-    let message = error.inner().message().trim().to_owned();
-    let path = match error.path().to_string().as_str() {
-        "." => String::new(),
-        path => path.to_owned(),
-    };
-    // serde names a field that is missing in its words alone.
-    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
-    let field = missing.map_or(path, str::to_owned);
-    let dot = if field.is_empty() { "" } else { "." };
-    SectionError {
-        index: Some(index),
-        problem: format!("outbox[{index}]{dot}{field}: {message}"),
-        field,
-    }
-}
 
 /// The relay names a field as `outbox[0].url`.
 fn refused(error: &railpost_relay::ConfigError) -> SectionError {
@@ -72,29 +33,6 @@ fn refused(error: &railpost_relay::ConfigError) -> SectionError {
     let index = place.and_then(|(index, _)| index.parse().ok());
     let field = place.map_or("", |(_, field)| field.trim_start_matches('.'));
     SectionError { index, field: field.to_owned(), problem: error.to_string() }
-}
-
-/// The line on which a field of a section stands; that of the section if it is missing.
-pub(super) fn line_of(text: &str, index: Option<usize>, field: &str) -> usize {
-    let offset = DeTable::parse(text).ok().and_then(|document| {
-        let (key, sections) =
-            document.get_ref().iter().find(|(key, _)| key.get_ref() == "outbox")?;
-        let section = match (sections.get_ref(), index) {
-            (DeValue::Array(sections), Some(index)) => sections.get(index)?,
-            _ => return Some(key.span().start),
-        };
-        let mut span = section.span();
-        let mut value = section.get_ref();
-        for name in field.split('.') {
-            let DeValue::Table(fields) = value else { break };
-            let Some((key, inner)) = fields.iter().find(|(key, _)| key.get_ref() == name) else {
-                break;
-            };
-            (span, value) = (key.span(), inner.get_ref());
-        }
-        Some(span.start)
-    });
-    super::load::line_at(text, offset.unwrap_or(0))
 }
 
 /// The sections as TOML, without passwords.

@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use super::Config;
 use super::fields::{FIELDS, Field, Kind};
-use super::outbox;
+use super::{notices, outbox};
 
 /// The default configuration with a comment on every field.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
@@ -15,15 +15,20 @@ pub fn show(config: &Config) -> String {
     let mut text = String::new();
     let mut current = "";
     for field in FIELDS {
-        let (section, name) = field.path.split_once('.').expect("a path has a section");
+        let (section, name) = field.path.rsplit_once('.').expect("a path has a section");
         if section != current {
             let gap = if current.is_empty() { "" } else { "\n" };
             text.push_str(&format!("{gap}[{section}]\n"));
             current = section;
         }
-        text.push_str(&format!("{name} = {}\n", value(&field, &table[section][name])));
+        let fields = section.split('.').fold(&table, |table, name| as_table(&table[name]));
+        text.push_str(&format!("{name} = {}\n", value(field, &fields[name])));
     }
-    text + &outbox::show(&config.outbox)
+    text + &outbox::show(&config.outbox) + &notices::show(&config.notices)
+}
+
+fn as_table(value: &Value) -> &Table {
+    value.as_table().expect("a section is a table")
 }
 
 /// A field's value as TOML; what is secret of it as `…`.
@@ -68,9 +73,11 @@ mod tests {
     use crate::config::ConfigInputs;
 
     fn leaves(table: &Table) -> Vec<String> {
-        let section = |(section, fields): (&String, &Value)| {
-            let fields = fields.as_table().unwrap().clone();
-            fields.keys().map(|name| format!("{section}.{name}")).collect::<Vec<_>>()
+        let section = |(name, value): (&String, &Value)| match value {
+            Value::Table(fields) => {
+                leaves(fields).iter().map(|field| format!("{name}.{field}")).collect()
+            }
+            _ => vec![name.clone()],
         };
         let mut leaves: Vec<_> = table.iter().flat_map(section).collect();
         leaves.sort();

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use railpost_api::App;
+use railpost_api::{App, reserved_type};
 use railpost_dispatch::Dispatcher;
 use railpost_relay::{Accept, EventCheck};
 use railpost_schema::{Rejection, ThreadError};
-use railpost_store::{AcceptBatch, AcceptedBy, Event, Receipt, RowRefusal, SourceName, StoreError};
+use railpost_store::{
+    AcceptBatch, AcceptedBy, Event, Receipt, RowRefusal, SourceName, StoreError, is_reserved_tenant,
+};
 use railpost_wire::TenantId;
 
 /// Hands events to the dispatcher, so that the engine hears of them at once.
@@ -37,9 +39,22 @@ impl EventCheck for CheckedByTypes {
         events: &[Event],
     ) -> Result<Vec<Option<RowRefusal>>, StoreError> {
         let said = self.0.check_events(tenant, events).await?.into_iter();
-        said.map(|said| said.map_or_else(|rejection| refusal(rejection).map(Some), |_| Ok(None)))
-            .collect()
+        let said = said.zip(events).map(|(said, event)| match (reserved(tenant, event), said) {
+            (Some(refused), _) => Ok(Some(refused)),
+            (None, Ok(_)) => Ok(None),
+            (None, Err(rejection)) => refusal(rejection).map(Some),
+        });
+        said.collect()
     }
+}
+
+/// The refusal of a row that only the server itself may publish.
+fn reserved(tenant: &TenantId, event: &Event) -> Option<RowRefusal> {
+    let reason = match is_reserved_tenant(tenant) {
+        true => Some(format!("the tenant `{tenant}` is reserved for the server's own notices")),
+        false => reserved_type(&event.event_type),
+    };
+    reason.map(|reason| RowRefusal { code: "reserved".to_owned(), reason })
 }
 
 /// The refusal of a row. If all threads are busy, its source tries it again later.

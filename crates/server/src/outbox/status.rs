@@ -9,6 +9,7 @@ use railpost_engine::Time;
 use railpost_relay::config::{Location, Mode};
 use railpost_relay::{Finding, Relay, SlotStatus, SourceConfig, SourceStatus, Trouble, Verdict};
 use railpost_store::SourceName;
+use railpost_wire::TenantId;
 
 use super::OutboxRelay;
 use crate::config::show_url;
@@ -24,6 +25,10 @@ impl RunningSources for OutboxRelay {
         let config = self.configs.iter().find(|config| config.name == *source)?;
         let findings = railpost_relay::check(config, self.store_address.as_ref()).await;
         Some(findings.into_iter().map(finding).collect())
+    }
+
+    fn tenant(&self, source: &SourceName) -> Option<TenantId> {
+        self.configs.iter().find(|config| config.name == *source)?.tenant.clone()
     }
 
     fn wake(&self) {

@@ -175,6 +175,11 @@ impl Connection {
         }
         self.served.loopback.note_request(request.headers());
         let client = self.served.trusted_proxies.client(self.peer, request.headers());
+        let (path, headers) = (request.uri().path(), request.headers());
+        if let Err(problem) = self.served.admission.check(path, headers, client) {
+            let refused = with_security_headers(problem.into_response());
+            return Box::pin(std::future::ready(refused));
+        }
         self.served.api.take(request, client).unwrap_or_else(|mut request| {
             request.extensions_mut().insert(client);
             let answer = self.served.dashboard.clone().call(*request);

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::admission::Admission;
 use super::connection::Connection;
 use super::{StartError, failed, tls};
 use crate::config::Config;
@@ -32,6 +33,7 @@ pub(super) struct RequestHandlers {
     pub(super) dashboard: Router,
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) loopback: Arc<LoopbackWatch>,
+    pub(super) admission: Admission,
 }
 
 impl RequestHandlers {
@@ -40,12 +42,13 @@ impl RequestHandlers {
         dashboard: &Dashboard,
         trusted_proxies: TrustedProxies,
         loopback: Arc<LoopbackWatch>,
+        admission: Admission,
     ) -> Self {
         let api = Api::new(&app);
         // With its state a router is complete: without, it would put its handlers together again for
         // every request.
         let dashboard = dashboard.router().with_state(());
-        Self { app, api, dashboard, trusted_proxies, loopback }
+        Self { app, api, dashboard, trusted_proxies, loopback, admission }
     }
 }
 

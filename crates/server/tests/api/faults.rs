@@ -23,13 +23,21 @@ fn memory() -> Arc<dyn Store> {
 
 /// A server on a store that fails on demand.
 pub(crate) fn flaky_world() -> (World, Arc<Flaky>) {
+    flaky_world_with(Config::default())
+}
+
+/// The same with this configuration.
+pub(crate) fn flaky_world_with(config: Config) -> (World, Arc<Flaky>) {
     let store = Flaky::new(memory());
-    (world_on(store.clone(), None), store)
+    (configured_world_on(store.clone(), config, None), store)
 }
 
 /// A server on this store, with the admin key of the one before it.
 fn world_on(store: Arc<dyn Store>, admin: Option<String>) -> World {
-    let mut config = Config::default();
+    configured_world_on(store, Config::default(), admin)
+}
+
+fn configured_world_on(store: Arc<dyn Store>, mut config: Config, admin: Option<String>) -> World {
     config.server.listen = "127.0.0.1:0".parse().unwrap();
     let log = Log::new(Level::Error, std::io::sink());
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use railpost_engine::Span;
+use railpost_store::{Alert, Severity, Told};
+use railpost_wire::AlertId;
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
@@ -35,6 +38,37 @@ impl World {
     pub(crate) fn publish(&self, id: &str, event_type: &str, key: Option<&str>) {
         let event = json!({"id": id, "type": event_type, "key": key, "payload": id});
         self.post(&of_tenant("events"), &event).expect(202);
+    }
+
+    /// Puts an alert about an endpoint on record, as the server does when a breaker opens. Answers its id.
+    pub(crate) fn fire(&self, tenant: &str, endpoint: &str) -> String {
+        let app = self.server().app();
+        let now = app.source.now();
+        let alert = Alert {
+            id: AlertId::generate(now.as_millis(), app.random()),
+            rule: "breaker_open".to_owned(),
+            tenant: Some(tenant.parse().unwrap()),
+            subject: endpoint.to_owned(),
+            severity: Severity::Warning,
+            summary: "Breaker of http://127.0.0.1:9999/hooks opened: 12 of 20 attempts failed in a minute, last 503. \
+                      Nothing is sent until 14:02:10Z."
+                .to_owned(),
+            details: json!({}),
+            fired_at: now,
+            last_held_at: now,
+            resolved_at: None,
+            told: Told::Fired,
+        };
+        self.wait_for(app.store.save_alerts(vec![alert.clone()])).unwrap();
+        alert.id.to_string()
+    }
+
+    /// Ends an alert, as the server does when its condition is gone.
+    pub(crate) fn resolve(&self, id: &str) {
+        let store = &self.server().app().store;
+        let mut alert = self.wait_for(store.alert(id.parse().unwrap())).unwrap().unwrap();
+        alert.resolved_at = Some(alert.fired_at + Span::from_secs(90));
+        self.wait_for(store.save_alerts(vec![alert])).unwrap();
     }
 
     pub(crate) fn act(&self, path: &str) -> Answer {

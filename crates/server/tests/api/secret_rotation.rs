@@ -72,7 +72,7 @@ async fn seed(store: &dyn Store, url: &str, endpoints: u32) {
             let mut settings = EndpointSettings::all_events(url);
             settings.rotate_every = Some(HOUR);
             let headers = [("x-number".to_owned(), number.to_string())].into();
-            let private = EndpointPrivate { headers, client_identity: None };
+            let private = EndpointPrivate { headers, ..EndpointPrivate::default() };
             let tenant = tenant.clone();
             let endpoint = NewEndpoint { id: id(*number), tenant, settings, private };
             let mut bytes = [0; 32];

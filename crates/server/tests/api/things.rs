@@ -43,6 +43,8 @@ pub(crate) fn furnish(world: &World, tenant: &str) -> Things {
         ("source", "shop".to_owned()),
         ("number", "1".to_owned()),
         ("role", "shop_app".to_owned()),
+        ("alert", world.fire(tenant, &text(&endpoint["id"]))),
+        ("silence", silence(world, tenant)),
     ]);
     if routes().iter().any(|route| route.operation.path.contains("{replay}")) {
         let body = json!({"action": "replay", "dry_run": true});
@@ -50,6 +52,12 @@ pub(crate) fn furnish(world: &World, tenant: &str) -> Things {
         things.insert("replay", text(&replay["id"]));
     }
     things
+}
+
+/// Silences alerts about something that no tenant has.
+fn silence(world: &World, tenant: &str) -> String {
+    let body = json!({"tenant": tenant, "subject": "nothing", "for": "1h", "reason": "a test"});
+    text(&world.post("/v1/silences", &body).expect(201).json()["id"])
 }
 
 /// A route's path with its parameters filled in. A parameter that nobody thought of is a panic: say

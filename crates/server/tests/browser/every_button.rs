@@ -22,7 +22,8 @@ const ROUNDS_MAX: usize = 12;
 const LETTERS: usize = 120;
 
 /// What is typed into fields that are empty and must not be.
-const TYPED: [(&str, &str); 2] = [("url", "http://127.0.0.1:9999/hooks"), ("name", "a new one")];
+const TYPED: [(&str, &str); 3] =
+    [("url", "http://127.0.0.1:9999/hooks"), ("name", "a new one"), ("reason", "a test")];
 
 /// A button: its page and its form as the router has them, its own name and value, and what stands on it
 /// without figures. What every page has in its head is on no page in particular.
@@ -96,6 +97,10 @@ fn scene() -> Scene {
     let preview = new_replay(&world, &replay, &json!({"dry_run": true}));
     world.look_until(&format!("replays/{preview}"), |it| it["state"] == "done");
     let running = new_replay(&world, &replay, &json!({"rate_per_s": 1}));
+    let alert = world.fire("default", &endpoint);
+    let of_alert = format!("/alerts/{alert}");
+    let silence = json!({"rule": "disk", "for": "1h", "reason": "a test"});
+    world.post("/v1/silences", &silence).expect(201);
     let parked = "/v1/outbox/shop/parked";
     let parked = world.get_until(parked, |rows| rows["items"].as_array().unwrap().len() == 3);
     let row = |index: usize| format!("/parked/{}", parked["items"][index]["number"]);
@@ -139,6 +144,9 @@ fn scene() -> Scene {
         format!("/replays/{preview}"),
         format!("/replays/{running}"),
         format!("/live/replays/{running}"),
+        "/alerts".to_owned(),
+        "/live/alerts".to_owned(),
+        format!("/alerts/{alert}"),
         "/keys".to_owned(),
         "/audit".to_owned(),
         format!("/endpoints/{endpoint}"),
@@ -146,8 +154,19 @@ fn scene() -> Scene {
     let mut pages: Vec<String> =
         of_tenant.iter().map(|path| format!("/dashboard/t/default{path}")).collect();
     pages.extend(
-        ["", "/all", "/audit", "/switch", "/live/all", "/find", "/help"]
-            .map(|path| format!("/dashboard{path}")),
+        [
+            "",
+            "/all",
+            "/audit",
+            "/switch",
+            "/live/all",
+            "/find",
+            "/help",
+            "/alerts",
+            "/live/alerts",
+            &of_alert,
+        ]
+        .map(|path| format!("/dashboard{path}")),
     );
     pages.extend(of_outbox.iter().map(|path| format!("/dashboard/outbox{path}")));
     Scene { world, _receivers: [receiver, slow], _file: file, pages }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use railpost::config::Config;
 use serde_json::{Value, json};
 
 use crate::outbox_file::OutboxFile;
@@ -59,6 +60,7 @@ fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World 
     }
     file.emit("u3", "acme", "order-7");
     world.get_until("/v1/outbox/shop/parked", |rows| rows["items"].as_array().unwrap().len() == 4);
+    alerts(&world);
     world.key("default", "read-only");
     let edited = world.look("endpoints")["items"][0]["id"].as_str().unwrap().to_owned();
     let edit = json!({
@@ -76,6 +78,23 @@ fn full_world(receiver: &Receiver, down: &Receiver, file: &OutboxFile) -> World 
         )
         .expect(202);
     world
+}
+
+/// Alerts that are open, one of them silenced, and one that is over.
+fn alerts(world: &World) {
+    let over = world.fire("default", &broken(world));
+    world.resolve(&over);
+    world.fire("default", &broken(world));
+    let silenced = world.fire("default", "ep_01h455vb4pex5vsknk084sn02q");
+    let silenced = world.get(&format!("/v1/alerts/{silenced}")).expect(200).json();
+    let silence = json!({
+        "rule": silenced["rule"],
+        "tenant": silenced["tenant"],
+        "subject": silenced["subject"],
+        "for": "4h",
+        "reason": "the receiver is being moved to another data centre",
+    });
+    world.post("/v1/silences", &silence).expect(201);
 }
 
 /// An event that failed, was held, replayed and delivered.
@@ -116,6 +135,10 @@ fn pages(world: &World) -> Vec<(&'static str, String)> {
         ("keys", of_tenant("/keys")),
         ("audit", of_tenant("/audit")),
         ("audit-all", "/dashboard/audit".to_owned()),
+        ("alerts", "/dashboard/alerts".to_owned()),
+        ("alert", format!("/dashboard/alerts/{}", first("alerts"))),
+        ("alerts-tenant", of_tenant("/alerts")),
+        ("alert-tenant", of_tenant(&format!("/alerts/{}", first("alerts")))),
         ("outbox", "/dashboard/outbox".to_owned()),
         ("outbox-source", "/dashboard/outbox/shop".to_owned()),
         ("outbox-trouble", "/dashboard/outbox/billing".to_owned()),
@@ -167,7 +190,10 @@ fn results(world: &World) -> Vec<(&'static str, String, &'static str)> {
 
 #[test]
 fn pages_without_anything_on_them_say_what_to_do_next() {
-    let world = World::new();
+    // How full the disk of this machine is does not matter.
+    let mut config = Config::default();
+    config.alerts.disk.enabled = false;
+    let world = World::with(config);
     let browser = Browser::signed_in(&world, &world.admin);
     for (path, word) in [
         ("", "railpost endpoints create"),
@@ -185,6 +211,9 @@ fn pages_without_anything_on_them_say_what_to_do_next() {
         browser.check(&format!("empty{name}"), &["light"]);
         assert!(browser.text("main").contains(word), "{path}");
     }
+    browser.go("/dashboard/alerts");
+    browser.check("empty-alerts", &["light"]);
+    assert!(browser.text("main").contains("Nothing is wrong."));
     browser.go("/dashboard/outbox");
     browser.check("empty-outbox", &["light"]);
     assert!(browser.text("main").contains("[[outbox]]"));

@@ -26,6 +26,7 @@ mod outbox_file;
 mod signing_in;
 mod operating;
 mod outbox;
+mod alerts;
 mod every_page;
 mod every_button;
 mod unchanged;

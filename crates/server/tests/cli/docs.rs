@@ -4,11 +4,15 @@ mod page;
 mod terminals;
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use page::{Part, inline_commands, parts};
 use terminals::Terminals;
 
 use crate::world::run;
+
+/// Pages that are followed at the same time: each has a server and a receiver.
+const PAGES_AT_ONCE: usize = 8;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -16,10 +20,11 @@ fn root() -> PathBuf {
 
 /// Every page of the repository, by its name below the root, with its text.
 fn pages() -> Vec<(String, String)> {
-    let folders = ["", "docs", "docs/decisions", "docs/internals", "docs/reference", "vectors"];
-    let receivers = ["receivers/python", "receivers/typescript"];
+    let docs = ["", "decisions", "internals", "reference", "runbooks"];
+    let docs = docs.map(|folder| format!("docs/{folder}"));
+    let others = ["", "deploy", "vectors", "receivers/python", "receivers/typescript"];
     let mut pages = Vec::new();
-    for folder in folders.into_iter().chain(receivers) {
+    for folder in docs.into_iter().chain(others.map(str::to_owned)) {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -49,6 +54,19 @@ fn follow(name: &str, parts: &[Part]) -> Result<Vec<String>, String> {
     })
 }
 
+/// Follows pages, a few at a time.
+fn follow_all(pages: &[(String, Vec<Part>)]) -> Vec<Result<Vec<String>, String>> {
+    let queue = Mutex::new(pages.iter());
+    let work = || {
+        let next = || queue.lock().unwrap().next();
+        std::iter::from_fn(next).map(|(name, parts)| follow(name, parts)).collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let workers = [(); PAGES_AT_ONCE].map(|()| scope.spawn(work));
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
 #[test]
 fn every_fenced_command_in_the_docs_runs() {
     let (mut problems, mut skipped, mut commands) = (Vec::new(), Vec::new(), 0);
@@ -63,13 +81,7 @@ fn every_fenced_command_in_the_docs_runs() {
     for (_, parts) in &pages_with_blocks {
         commands += parts.iter().map(count).sum::<usize>();
     }
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let followed =
-            pages_with_blocks.iter().map(|(name, parts)| scope.spawn(|| follow(name, parts)));
-        let followed: Vec<_> = followed.collect();
-        followed.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    for outcome in outcomes {
+    for outcome in follow_all(&pages_with_blocks) {
         match outcome {
             Ok(more) => skipped.extend(more),
             Err(problem) => problems.push(problem),

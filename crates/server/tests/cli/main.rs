@@ -11,6 +11,7 @@ mod tenants;
 mod sending;
 mod listening;
 mod resources;
+mod alerts;
 mod questions;
 mod whereabouts;
 mod fixing;

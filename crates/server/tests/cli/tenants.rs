@@ -39,10 +39,10 @@ fn lists_show_a_page_and_how_to_see_more_or_all_of_it() {
     assert_eq!(page.out.lines().count(), 3, "{}", page.out);
     assert!(page.out.starts_with("ID") && page.err.contains("--all"), "{page:?}");
     let all = world.run(&["tenants", "list", "--all"]).expect(0);
-    assert_eq!((all.out.lines().count(), all.err.as_str()), (5, ""));
+    assert_eq!((all.out.lines().count(), all.err.as_str()), (6, ""));
     let page = world.json(&["tenants", "list", "--limit", "2"]);
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     let rest = world.json(&["tenants", "list", "--cursor", page["next"].as_str().unwrap()]);
-    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (2, &json!(null)));
-    assert_eq!(world.json(&["tenants", "list", "--all"])["items"].as_array().unwrap().len(), 4);
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (3, &json!(null)));
+    assert_eq!(world.json(&["tenants", "list", "--all"])["items"].as_array().unwrap().len(), 5);
 }

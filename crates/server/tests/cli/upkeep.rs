@@ -34,7 +34,7 @@ fn a_series_of_backups_goes_on_and_keeps_the_newest() {
         let data_dir = world.folder.path().to_str().unwrap();
         let verified = run(&["backup", "verify", &file, "--data-dir", data_dir]).expect(0);
         assert!(
-            verified.out.contains("can be restored: 1 tenants, 0 endpoints"),
+            verified.out.contains("can be restored: 2 tenants, 0 endpoints"),
             "{}",
             verified.out
         );

@@ -5,7 +5,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use railpost::config::Config;
 use railpost::serve::Server;
+use railpost_store::{Alert, Severity, Told};
 use railpost_telemetry::{Level, Log};
+use railpost_wire::AlertId;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -98,6 +100,27 @@ impl World {
         command.env("RAILPOST_URL", self.url()).env("RAILPOST_API_KEY", &self.admin);
         command.args(arguments);
         command
+    }
+
+    /// Puts an alert of the server itself on record. Answers its id.
+    pub(crate) fn fire(&self) -> String {
+        let app = self.server.as_ref().unwrap().app();
+        let now = app.source.now();
+        let alert = Alert {
+            id: AlertId::generate(now.as_millis(), app.random()),
+            rule: "disk".to_owned(),
+            tenant: None,
+            subject: String::new(),
+            severity: Severity::Critical,
+            summary: "The disk is nearly full.".to_owned(),
+            details: serde_json::json!({}),
+            fired_at: now,
+            last_held_at: now,
+            resolved_at: None,
+            told: Told::Nothing,
+        };
+        self.runtime.block_on(app.store.save_alerts(vec![alert.clone()])).unwrap();
+        alert.id.to_string()
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {

@@ -3,15 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod process;
+mod promql;
 mod receiver;
 mod seeded;
 
 mod admin_key;
+mod alerts;
 mod configuration;
+mod deployed;
 mod erasing;
 mod errors;
 mod key_rotation;
 mod loopback;
+mod notices;
 mod outbox;
 mod pooler;
 mod postgres;

@@ -214,9 +214,17 @@ fn a_refused_row_holds_its_key_until_it_is_retried() {
         ask(folder.path(), &server, &["outbox", "parked", "skip", "shop", &behind, "--yes"]);
     assert_eq!(code, 1, "a row that is no head: {err}");
 
+    let retry = ["outbox", "parked", "retry", "shop", &number];
+    let (code, _, err) = ask(folder.path(), &server, &retry);
+    assert_eq!(code, 1, "nothing was fixed: {err}");
+    assert!(err.contains("was refused again: schema"), "{err}");
+
     judge("warn");
     let said = done(folder.path(), &server, &["outbox", "parked", "retry", "shop", &number]);
-    assert_eq!(said, "released 1 row\n");
+    assert_eq!(
+        said,
+        format!("row {number} was accepted, and the rows behind it are handed over\n")
+    );
     arrives(&receiver, "1");
     arrives(&receiver, "{\"a\":1}");
     until(&server, "shop", |source| source["parked_rows"] == 0);
@@ -289,6 +297,12 @@ fn a_source_that_was_taken_out_of_the_configuration_shows_its_parked_rows() {
     let server = start(folder.path(), &[]);
     sql(&shop, "SELECT railpost_emit('a.b', '1', key => 'k')");
     until(&server, "shop", |source| source["parked_rows"] == 1);
+    let (code, out, _) = ask(folder.path(), &server, &["outbox", "check"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(
+        out.contains("bad      tenant") && out.contains("railpost tenants create nobody"),
+        "{out}"
+    );
     assert_eq!(server.stopped().0, 0);
 
     configure(folder.path(), &[]);
@@ -303,6 +317,15 @@ fn a_source_that_was_taken_out_of_the_configuration_shows_its_parked_rows() {
     let list = done(folder.path(), &server, &["outbox", "parked", "list", "shop", "--json"]);
     let parked: Value = serde_json::from_str(&list).unwrap();
     let number = parked["items"][0]["number"].to_string();
+    // Nobody would hand over what these release.
+    for action in ["skip", "retry"] {
+        let yes = if action == "skip" { &["--yes"][..] } else { &[] };
+        let command = [&["outbox", "parked", action, "shop", &number], yes].concat();
+        let (code, out, err) = ask(folder.path(), &server, &command);
+        assert_eq!(code, 1, "{out}{err}");
+        assert!(err.contains("discard"), "{err}");
+    }
+    assert_eq!(source(&server, "shop")["parked_rows"], 1);
     done(folder.path(), &server, &["outbox", "parked", "discard", "shop", &number, "--yes"]);
     assert_eq!(source(&server, "shop")["parked_rows"], 0);
     assert_eq!(server.get("/v1/outbox/other", ADMIN_KEY).0, 404);
@@ -335,6 +358,17 @@ fn a_source_is_dropped_when_its_server_is_stopped() {
     configure(folder.path(), &[]);
     let (_, log) = start(folder.path(), &[]).stopped();
     assert!(!log.contains("config_warning"), "{log}");
+}
+
+#[test]
+fn a_source_whose_database_is_gone_is_dropped_and_says_that_nobody_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = "postgres://me@127.0.0.1:1/none";
+    configure(folder.path(), &[format!("name = \"shop\"\nurl = \"{url}\"\ntenant = \"default\"")]);
+    assert_eq!(start(folder.path(), &[]).stopped().0, 0);
+    let (code, out, err) = output(folder.path(), &["outbox", "drop", "shop"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("its database was not looked at") && out.contains("127.0.0.1:1"), "{out}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_backup_is_verified_in_an_empty_database() {
     let verify = [&verify[..], &["--scratch", &scratch]].concat();
     let (code, out, err) = output(folder.path(), &verify);
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("can be restored: 1 tenants, ") && out.contains(" 1 events"), "{out}");
+    assert!(out.contains("can be restored: 2 tenants, ") && out.contains(" 1 events"), "{out}");
     let (code, _, err) = output(folder.path(), &verify);
     assert!(code == 1 && err.contains("this one holds a store"), "{err}");
 }

@@ -87,12 +87,18 @@ impl Running {
     /// Waits for a log line with this event.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, event: &str) -> Value {
+        self.wait_for_any(&[event])
+    }
+
+    /// Waits for a log line with one of these events.
+    #[track_caller]
+    pub(crate) fn wait_for_any(&mut self, events: &[&str]) -> Value {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).expect("the line should have come");
             self.log.push_str(&line);
             self.log.push('\n');
             let json: Value = serde_json::from_str(&line).unwrap_or_default();
-            if json["event"] == event {
+            if events.iter().any(|event| json["event"] == *event) {
                 return json;
             }
         }

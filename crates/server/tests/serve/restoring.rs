@@ -154,7 +154,7 @@ fn a_backup_is_verified_beside_the_running_server_and_damage_is_found() {
     };
     let (code, out, err) = verify(backup.to_str().unwrap(), &[]);
     assert_eq!(code, 0, "{err}");
-    let holds = "can be restored: 1 tenants, 1 endpoints, 1 secrets, 3 events (newest: 2";
+    let holds = "can be restored: 2 tenants, 1 endpoints, 1 secrets, 3 events (newest: 2";
     assert!(out.contains(holds) && out.contains(" 3 open deliveries, 0 dead letters"), "{out}");
     let (_, out, _) = verify("railpost-data/backups/a.db", &["--json"]);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();

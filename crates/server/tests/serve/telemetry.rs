@@ -26,7 +26,7 @@ fn start(folder: &std::path::Path, set: &[(&str, &str)]) -> (Running, Receiver) 
 }
 
 /// An event that fails, is retried and arrives; then one that is refused for good.
-fn eventful(server: &mut Running, receiver: &Receiver) -> Vec<Value> {
+pub(crate) fn eventful(server: &mut Running, receiver: &Receiver) -> Vec<Value> {
     let event = |id: &str| {
         json!({"id": id, "type": "order.paid", "key": "customer-jane-doe",
             "payload": {"text": "the payload nobody may see"},
@@ -62,11 +62,16 @@ fn each_attempt_has_one_wide_line() {
         assert_eq!(line["endpoint"], endpoint().to_string());
         assert_eq!(line["event_type"], "order.paid");
         assert_eq!(line["trace_id"], TRACE);
+        assert_eq!(line["span_id"].as_str().unwrap().len(), 16, "{line}");
+        assert_eq!(line["service"], "railpost");
+        assert_eq!(line["idempotency_key"], line["event_id"]);
         assert_eq!(line["replay"], false);
         assert!(line["latency_ms"].as_f64().unwrap() > 0.0, "{line}");
     }
     assert!(lines[0]["next_retry_at"].is_string(), "{}", lines[0]);
     assert!(lines[0]["connect_ms"].is_number(), "{}", lines[0]);
+    let pending: Vec<_> = lines.iter().map(|line| &line["dlq_transition_pending"]).collect();
+    assert_eq!(pending, [false, false, true], "a dead letter, and nothing that is far from one");
     assert_eq!((&lines[2]["dead"], &lines[2]["holds_lane"]), (&json!("permanent"), &json!(true)));
     assert_eq!(server.wait_for("lane_held")["endpoint"], endpoint().to_string());
 }

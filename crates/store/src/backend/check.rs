@@ -5,19 +5,20 @@ use std::fmt;
 
 use bytes::Bytes;
 use railpost_engine::{Load, Timestamp};
-use railpost_wire::TenantId;
 use railpost_wire::cloudevents::Origin;
+use railpost_wire::limits::{ROUTING_KEY_LEN_MAX, TEMPLATE_LEN_MAX};
+use railpost_wire::{SilenceId, TenantId};
 
 use ring::digest::{Context, SHA256};
 
 use crate::backend::rows::to_json;
 use crate::limits::*;
 use crate::{
-    AcceptBatch, AcceptRecord, ApiKey, AuditEntry, Change, Digest, EndpointPrivate,
+    AcceptBatch, AcceptRecord, Alert, ApiKey, AuditEntry, Change, Digest, EndpointPrivate,
     EndpointSettings, Epoch, Event, EventTypeRecord, Figures, FiguresScope, IdempotencyRecord,
     ParkBatch, ParkedSummary, PruneStep, RecordBatch, RedeliverBatch, ReleaseStep, Replay,
-    ReplayState, Result, RowRefusal, RowToPark, Scope, SourceName, SourcePosition, StoreError,
-    Sweep, TenantSettings, Write,
+    ReplayState, Result, RowRefusal, RowToPark, Scope, Silence, SourceName, SourcePosition,
+    StoreError, Sweep, TenantSettings, Write,
 };
 
 /// An accept is within its bounds, and no event stands in it twice.
@@ -196,6 +197,12 @@ fn endpoint(settings: &EndpointSettings, private: &EndpointPrivate) -> Result<()
     if let Some(bound) = settings.thin_above {
         at_most("thin_above", bound as usize, PAYLOAD_LEN_MAX)?;
     }
+    if let Some(template) = &settings.template {
+        at_most("template", template.len(), TEMPLATE_LEN_MAX)?;
+    }
+    if let Some(routing_key) = &private.routing_key {
+        printable("routing_key", routing_key, ROUTING_KEY_LEN_MAX)?;
+    }
     at_most("headers (entries)", private.headers.len(), HEADERS_MAX)?;
     for (name, value) in &private.headers {
         printable("headers (name)", name, HEADER_VALUE_LEN_MAX)?;
@@ -281,6 +288,40 @@ pub fn audit(entry: &AuditEntry) -> Result<()> {
         text(field, value, TEXT_LEN_MAX)?;
     }
     at_most("detail (bytes)", entry.detail.to_string().len(), AUDIT_DETAIL_LEN_MAX)
+}
+
+/// Alerts are within their bounds.
+pub fn alerts(alerts: &[Alert]) -> Result<()> {
+    at_most("alerts (entries)", alerts.len(), ALERTS_BATCH_MAX)?;
+    for alert in alerts {
+        text("rule", &alert.rule, ALERT_RULE_LEN_MAX)?;
+        text("subject", &alert.subject, ALERT_SUBJECT_LEN_MAX)?;
+        text("summary", &alert.summary, ALERT_SUMMARY_LEN_MAX)?;
+        at_most("details (bytes)", alert.details.to_string().len(), ALERT_DETAILS_LEN_MAX)?;
+    }
+    Ok(())
+}
+
+/// A silence and its audit entry are within their bounds.
+pub fn silence(silence: &Silence, entry: &AuditEntry) -> Result<()> {
+    text("rule", silence.rule.as_deref().unwrap_or_default(), ALERT_RULE_LEN_MAX)?;
+    text("subject", silence.subject.as_deref().unwrap_or_default(), ALERT_SUBJECT_LEN_MAX)?;
+    text("by", &silence.by, TEXT_LEN_MAX)?;
+    text("reason", &silence.reason, SILENCE_REASON_LEN_MAX)?;
+    if silence.until <= silence.from {
+        return Err(StoreError::invalid("until", "expected an instant after `from`"));
+    }
+    audit(entry)
+}
+
+/// There is room for another silence beside so many.
+pub fn silence_fits(others: usize) -> Result<()> {
+    at_most("silences (at a time)", others + 1, SILENCES_MAX)
+}
+
+/// What is said of a silence that does not exist or has ended.
+pub fn no_silence(id: SilenceId) -> StoreError {
+    StoreError::NotFound(format!("silence `{id}` that has not ended"))
 }
 
 fn idempotency(record: &IdempotencyRecord) -> Result<()> {

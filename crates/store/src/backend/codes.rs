@@ -176,6 +176,12 @@ pub const SCOPE_TENANT: i64 = 1;
 /// Figures of one endpoint.
 pub const SCOPE_ENDPOINT: i64 = 2;
 
+/// The row that says how far deliveries were judged. It lies among the figures, so that both are written together,
+/// and it is alone in its resolution, which nothing prunes.
+pub const SCOPE_JUDGED: i64 = 3;
+/// See [`SCOPE_JUDGED`].
+pub const RESOLUTION_JUDGED: i64 = 0;
+
 /// The code of a scope of figures.
 pub fn scope_code(scope: &FiguresScope) -> i64 {
     match scope {
@@ -268,6 +274,7 @@ mod tests {
         let scopes = [&FiguresScope::All, &tenant, &endpoint];
         assert_eq!(scopes.map(scope_code), [0, 1, 2]);
         assert_eq!([Resolution::Minute, Resolution::Hour].map(resolution_code), [1, 2]);
+        assert_eq!((RESOLUTION_JUDGED, SCOPE_JUDGED), (0, 3));
     }
 
     #[test]

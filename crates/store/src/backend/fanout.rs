@@ -3,7 +3,7 @@
 use railpost_engine::{LaneChoice, Ordering};
 use railpost_wire::{EndpointId, EventType, EventTypeFilter, Key};
 
-use crate::EndpointSettings;
+use crate::{EndpointSettings, is_reserved_type};
 
 /// The type of test events. No filter wants it or what lies below it, such as
 /// `railpost.test.order`: a test event goes where [`Intake::redeliver`](crate::Intake::redeliver) is
@@ -14,6 +14,18 @@ pub const TEST_EVENT_TYPE: &str = "railpost.test";
 pub fn is_test_type(event_type: &EventType) -> bool {
     let below = event_type.as_str().strip_prefix(TEST_EVENT_TYPE);
     below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Whether an endpoint with these filters gets events of this type. A notice goes to endpoints that name notices:
+/// `*` is for the producers' events.
+pub fn wants(filters: &[EventTypeFilter], event_type: &EventType) -> bool {
+    if is_test_type(event_type) {
+        return false;
+    }
+    let is_reserved = is_reserved_type(event_type);
+    let names =
+        |filter: &&EventTypeFilter| !is_reserved || filter.as_str().starts_with("railpost.");
+    filters.iter().filter(names).any(|filter| filter.matches(event_type))
 }
 
 /// An endpoint as far as accepting events needs to know it.
@@ -45,6 +57,6 @@ impl Subscriber {
 
     /// Whether events of this type are delivered to it.
     pub fn wants(&self, event_type: &EventType) -> bool {
-        !is_test_type(event_type) && self.filters.iter().any(|filter| filter.matches(event_type))
+        wants(&self.filters, event_type)
     }
 }

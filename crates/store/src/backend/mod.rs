@@ -10,6 +10,7 @@
 //! | [`encryption`] | encryption of what is secret, for its own row |
 //! | [`leases`] | leases of sources, for backends that one process has |
 //! | [`figures`] | figures by the minute and by the hour |
+//! | [`judging`] | which rows are late deliveries |
 //! | [`rows`], [`lines`] | for databases in SQL: columns that are read back, a restored store's new lines |
 //!
 //! A new backend passes the suite of `railpost-conformance`.
@@ -19,6 +20,7 @@ pub mod brief_attempt;
 pub mod check;
 pub mod delivery_ids;
 pub mod fanout;
+pub mod judging;
 pub mod leases;
 pub mod lines;
 pub mod loading;

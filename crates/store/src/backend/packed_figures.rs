@@ -2,9 +2,10 @@
 //! one of places for every group.
 //!
 //! First the layout's number, then numbers of seven bits a byte, the lowest first, where a set eighth
-//! bit says that more follow. Of figures these are the six counts, then the maps; of places it is one
-//! map. A map is how many entries it has and the entries. Keys that are numbers are told as the
-//! distance to the one before.
+//! bit says that more follow. Of figures these are the six counts, then the maps, and from layout 2 on
+//! the counts of the objective and the histogram of first attempts; of places it is one map. A map is
+//! how many entries it has and the entries. Keys that are numbers are told as the distance to the one
+//! before.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,12 @@ use railpost_wire::Seq;
 use crate::histogram::LAST_BUCKET;
 use crate::{Figures, Histogram, Result, StoreError};
 
-/// Says how the rest is to be read. Stable: another layout gets another number.
-const LAYOUT: u8 = 1;
+/// Says how the rest of figures is to be read. Stable: another layout gets another number.
+const LAYOUT: u8 = 2;
+/// Figures that end before the counts of the objective.
+const LAYOUT_BEFORE_OBJECTIVE: u8 = 1;
+/// Says how the rest of places is to be read.
+const PLACES_LAYOUT: u8 = 1;
 
 /// Figures in a few bytes.
 pub fn encode(figures: &Figures) -> Vec<u8> {
@@ -32,19 +37,26 @@ pub fn encode(figures: &Figures) -> Vec<u8> {
         bytes.extend(failure.as_bytes());
         put(&mut bytes, *count);
     }
-    for histogram in [&figures.attempt_us, &figures.deliver_ms] {
-        let buckets = histogram.buckets().map(|(bucket, count)| (u64::from(bucket), count));
-        put_pairs(&mut bytes, buckets);
+    put_histogram(&mut bytes, &figures.attempt_us);
+    put_histogram(&mut bytes, &figures.deliver_ms);
+    let Figures { first_attempts, exhausted, on_time, late_operator, late_receiver, .. } = *figures;
+    for count in [first_attempts, exhausted, on_time, late_operator, late_receiver] {
+        put(&mut bytes, count);
     }
+    put_histogram(&mut bytes, &figures.first_attempt_ms);
     bytes
 }
 
 /// Lanes, each with a seq. Files of schema 3 and 4 have them.
 #[cfg(test)]
 pub fn encode_places(places: &BTreeMap<LaneId, Seq>) -> Vec<u8> {
-    let mut bytes = vec![LAYOUT];
+    let mut bytes = vec![PLACES_LAYOUT];
     put_pairs(&mut bytes, places.iter().map(|(lane, seq)| (lane.0, seq.get())));
     bytes
+}
+
+fn put_histogram(bytes: &mut Vec<u8>, histogram: &Histogram) {
+    put_pairs(bytes, histogram.buckets().map(|(bucket, count)| (u64::from(bucket), count)));
 }
 
 fn put_pairs(bytes: &mut Vec<u8>, pairs: impl ExactSizeIterator<Item = (u64, u64)>) {
@@ -81,8 +93,8 @@ struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn figures(&mut self) -> Option<Figures> {
-        let [LAYOUT] = self.take(1)? else { return None };
-        let figures = Figures {
+        let [layout @ (LAYOUT_BEFORE_OBJECTIVE | LAYOUT)] = *self.take(1)? else { return None };
+        let mut figures = Figures {
             accepted: self.number()?,
             attempts: self.number()?,
             acknowledged: self.number()?,
@@ -93,12 +105,21 @@ impl Reader<'_> {
             by_failure: self.by_failure()?,
             attempt_us: self.histogram()?,
             deliver_ms: self.histogram()?,
+            ..Figures::default()
         };
+        if layout == LAYOUT {
+            figures.first_attempts = self.number()?;
+            figures.exhausted = self.number()?;
+            figures.on_time = self.number()?;
+            figures.late_operator = self.number()?;
+            figures.late_receiver = self.number()?;
+            figures.first_attempt_ms = self.histogram()?;
+        }
         self.0.is_empty().then_some(figures)
     }
 
     fn places(&mut self) -> Option<Vec<(LaneId, Seq)>> {
-        let [LAYOUT] = self.take(1)? else { return None };
+        let [PLACES_LAYOUT] = self.take(1)? else { return None };
         let places = self.pairs()?.into_iter();
         let places: Option<_> =
             places.map(|(lane, seq)| Some((LaneId(lane), Seq::new(seq)?))).collect();
@@ -182,6 +203,12 @@ mod tests {
             by_failure: [("dns".to_owned(), 1)].into(),
             attempt_us: histogram(&[7, 7, 9]),
             deliver_ms: histogram(&[]),
+            first_attempts: 7,
+            exhausted: 8,
+            on_time: 9,
+            late_operator: 10,
+            late_receiver: 300,
+            first_attempt_ms: histogram(&[5]),
         }
     }
 
@@ -191,30 +218,63 @@ mod tests {
 
     prop_compose! {
         fn any_figures()(
-            counts in any::<[u64; 6]>(),
+            counts in any::<[u64; 11]>(),
             by_status in btree_map(any::<u16>(), any::<u64>(), 0..9),
             by_failure in btree_map(".{0,9}", any::<u64>(), 0..5),
             attempt_us in any_histogram(),
             deliver_ms in any_histogram(),
+            first_attempt_ms in any_histogram(),
         ) -> Figures {
-            let [accepted, attempts, acknowledged, retryable, permanent, dead] = counts;
+            let [
+                accepted, attempts, acknowledged, retryable, permanent, dead,
+                first_attempts, exhausted, on_time, late_operator, late_receiver,
+            ] = counts;
             Figures {
                 accepted, attempts, acknowledged, retryable, permanent, dead,
                 by_status, by_failure, attempt_us, deliver_ms,
+                first_attempts, exhausted, on_time, late_operator, late_receiver, first_attempt_ms,
             }
         }
     }
 
-    #[test]
-    fn the_layout_never_changes() {
-        let expected = [
-            &[1, 1, 0xac, 2, 3, 4, 5, 6][..],
+    /// What the counts and maps of [`usual`] are in every layout.
+    fn usual_counts_and_maps() -> Vec<u8> {
+        let parts = [
+            &[1, 0xac, 2, 3, 4, 5, 6][..],
             &[2, 0, 1, 0xc8, 1, 2],
             &[1, 3, b'd', b'n', b's', 1],
             &[2, 7, 2, 1, 1],
             &[0],
         ];
-        assert_eq!(encode(&usual()), expected.concat());
+        parts.concat()
+    }
+
+    #[test]
+    fn the_layout_never_changes() {
+        let objective = [7, 8, 9, 10, 0xac, 2, 1, 5, 1];
+        let expected = [&[2], &usual_counts_and_maps()[..], &objective].concat();
+        assert_eq!(encode(&usual()), expected);
+    }
+
+    #[test]
+    fn figures_that_were_stored_before_the_objective_read_back() {
+        let stored = [&[1], &usual_counts_and_maps()[..]].concat();
+        let expected = Figures {
+            first_attempts: 0,
+            exhausted: 0,
+            on_time: 0,
+            late_operator: 0,
+            late_receiver: 0,
+            first_attempt_ms: histogram(&[]),
+            ..usual()
+        };
+        assert_eq!(decode(&stored), Ok(expected));
+        for len in 0..stored.len() {
+            assert!(decode(&stored[..len]).is_err(), "{len}");
+        }
+        let sum = usual().merged_with_stored(Some(&stored)).map(|bytes| decode(&bytes));
+        let on_time = sum.map(|sum| sum.map(|sum| (sum.accepted, sum.on_time)));
+        assert_eq!(on_time, Ok(Ok((2, 9))), "they add up");
     }
 
     #[test]
@@ -224,7 +284,7 @@ mod tests {
             assert!(decode(&bytes[..len]).is_err(), "{len}");
         }
         assert!(decode(&[&bytes[..], &[0]].concat()).is_err());
-        assert!(decode(&[&[2], &bytes[1..]].concat()).is_err(), "another layout");
+        assert!(decode(&[&[3], &bytes[1..]].concat()).is_err(), "another layout");
     }
 
     fn places(pairs: &[(u64, u64)]) -> BTreeMap<LaneId, Seq> {

@@ -465,8 +465,8 @@ pub fn view(columns: &mut impl Columns) -> Result<DeliveryView> {
     })
 }
 
-/// For [`counts`], over open deliveries `d`. How many dead letters hold no lane and which id is the
-/// lowest follow, as the backend finds them.
+/// For [`counts`], over open deliveries `d`. How many dead letters hold no lane, which open id is the
+/// lowest and which dead one is follow, as the backend finds them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! open_count_columns {
@@ -483,9 +483,12 @@ pub fn counts(columns: &mut impl Columns) -> Result<Counts> {
     let mut count = || columns.number("a count");
     let (pending, in_flight, waiting) = (count()?, count()?, count()?);
     let (held, dead) = (count()?, count()?);
-    let oldest = columns.maybe_array("a delivery's id")?.map(DeliveryId::from_bytes);
-    let oldest_open_at = oldest.map(|id| Timestamp::from_millis(id.unix_ms()));
-    Ok(Counts { pending, in_flight, waiting, held, dead, oldest_open_at })
+    let mut oldest = || {
+        let id = columns.maybe_array("a delivery's id")?.map(DeliveryId::from_bytes);
+        Ok(id.map(|id| Timestamp::from_millis(id.unix_ms())))
+    };
+    let (oldest_open_at, oldest_dead_at) = (oldest()?, oldest()?);
+    Ok(Counts { pending, in_flight, waiting, held, dead, oldest_open_at, oldest_dead_at })
 }
 
 /// For [`event_details`], over deliveries `d`; who brought the event comes before them.

@@ -10,10 +10,12 @@ mod registry;
 mod access;
 mod archive;
 mod figures;
+mod judging;
 mod finding;
 mod upkeep;
 mod key_rotation;
 mod sources;
+mod alerts;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

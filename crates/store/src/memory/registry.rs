@@ -193,7 +193,7 @@ impl MemoryStore {
 }
 
 impl RegistryRows {
-    fn tenant(&self, id: &TenantId) -> Result<()> {
+    pub(super) fn tenant_exists(&self, id: &TenantId) -> Result<()> {
         if self.tenants.contains_key(id) {
             return Ok(());
         }
@@ -275,7 +275,7 @@ impl ChangeTransaction<'_> {
                 self.rows.secrets.remove(&id);
             }
             Write::PutEventType(record) => {
-                self.rows.tenant(&record.tenant)?;
+                self.rows.tenant_exists(&record.tenant)?;
                 let types = self.rows.event_types.entry(record.tenant.clone()).or_default();
                 types.insert(record.name.clone(), record);
             }
@@ -318,7 +318,7 @@ impl ChangeTransaction<'_> {
 
     fn create_endpoint(&mut self, new: NewEndpoint) -> Result<()> {
         let NewEndpoint { id, tenant, settings, private } = new;
-        self.rows.tenant(&tenant)?;
+        self.rows.tenant_exists(&tenant)?;
         if self.rows.endpoints.contains_key(&id) {
             return Err(StoreError::conflict("id", format!("endpoint `{id}` exists")));
         }
@@ -356,7 +356,7 @@ impl ChangeTransaction<'_> {
     }
 
     fn put_replay(&mut self, replay: Replay) -> Result<()> {
-        self.rows.tenant(&replay.tenant)?;
+        self.rows.tenant_exists(&replay.tenant)?;
         let changeable = match self.rows.replays.get(&replay.id) {
             None => {
                 let of_tenant = |other: &&Replay| other.tenant == replay.tenant;
@@ -382,7 +382,7 @@ impl ChangeTransaction<'_> {
     }
 
     fn create_api_key(&mut self, key: crate::ApiKey) -> Result<()> {
-        key.tenant.as_ref().map_or(Ok(()), |tenant| self.rows.tenant(tenant))?;
+        key.tenant.as_ref().map_or(Ok(()), |tenant| self.rows.tenant_exists(tenant))?;
         let taken = |row: &crate::ApiKey| row.id == key.id || row.hash == key.hash;
         if self.rows.api_keys.values().any(taken) {
             return Err(StoreError::conflict("id", format!("API key `{}` exists", key.id)));

@@ -8,19 +8,19 @@ use railpost_engine::{
     Delivery, DeliveryState, EndpointStatus, LaneId, Place, Progress, Timestamp,
 };
 use railpost_wire::{
-    ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, ReplayId, SecretId, Seq,
-    TenantId,
+    AlertId, ApiKeyId, AuditId, DeliveryId, EndpointId, EventId, EventType, Key, ReplayId,
+    SecretId, Seq, SilenceId, TenantId,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::backend::codes::{STATE_CODES, StateCode};
+use crate::backend::codes::{DEAD, HELD, STATE_CODES, StateCode};
 use crate::backend::delivery_ids::DeliveryIds;
 use crate::backend::fanout::Subscriber;
 use crate::figures::Bucket;
 use crate::{
-    AcceptedBy, ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant, Event,
-    EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
-    Replay, SourceName, SourcePosition, Tenant,
+    AcceptedBy, Alert, ApiKey, AttemptView, AuditEntry, Counts, EndpointSettings, ErasingTenant,
+    Event, EventTypeRecord, IdempotencyKey, IdempotencyRecord, LinePlace, ParkedRow, ParkedSummary,
+    Replay, Silence, SourceName, SourcePosition, Tenant,
 };
 
 /// Everything. Rows are in `rows`; the rest is derived from them.
@@ -78,6 +78,9 @@ pub(crate) struct Rows {
     /// Packed. Since schema 2.
     #[serde(default, with = "as_list")]
     pub(crate) figures: BTreeMap<Bucket, Vec<u8>>,
+    /// How far deliveries were judged. Since schema 7.
+    #[serde(default)]
+    pub(crate) judged_before: Option<DeliveryId>,
     /// Since schema 5, as all that follows.
     #[serde(default)]
     pub(crate) sources: BTreeMap<SourceName, SourceRow>,
@@ -86,6 +89,11 @@ pub(crate) struct Rows {
     pub(crate) last_parked: u64,
     #[serde(default)]
     pub(crate) parked: BTreeMap<u64, ParkedEntry>,
+    /// Since schema 7, as all that follows.
+    #[serde(default)]
+    pub(crate) alerts: BTreeMap<AlertId, Alert>,
+    #[serde(default)]
+    pub(crate) silences: BTreeMap<SilenceId, Silence>,
 }
 
 /// What is kept of a source.
@@ -331,7 +339,7 @@ impl State {
     pub(crate) fn backlog(&mut self, tenant: &TenantId) -> u64 {
         let subscribers = self.subscribers(tenant);
         let counts = subscribers.iter().filter_map(|subscriber| self.counts.get(&subscriber.id));
-        counts.map(|counts| Counts::by_state_code(counts, None).open()).sum()
+        counts.map(|counts| Counts::by_state_code(counts, None, None).open()).sum()
     }
 
     /// Looks at the head of each open lane for the oldest: what follows it is younger.
@@ -340,7 +348,19 @@ impl State {
         let heads = self.lanes_of(endpoint, None).filter_map(|(_, window)| window.values().next());
         let unkeyed = self.open_unkeyed.get(&endpoint).and_then(BTreeSet::first);
         let oldest = heads.chain(unkeyed).min();
-        Counts::by_state_code(counts, oldest.map(|id| Timestamp::from_millis(id.unix_ms())))
+        let made_at = |id: &DeliveryId| Timestamp::from_millis(id.unix_ms());
+        let dead = self.oldest_dead(endpoint, counts);
+        Counts::by_state_code(counts, oldest.map(made_at), dead.as_ref().map(made_at))
+    }
+
+    /// Looks at deliveries by age, and only if one of them is dead.
+    fn oldest_dead(&self, endpoint: EndpointId, counts: &[u64; STATE_CODES]) -> Option<DeliveryId> {
+        let is_dead = |row: &DeliveryRow| {
+            row.endpoint == endpoint && matches!(row.state, DeliveryState::Dead { .. })
+        };
+        let any = counts[HELD as usize] + counts[DEAD as usize] > 0;
+        let mut rows = self.rows.deliveries.iter().filter(|_| any);
+        rows.find(|(_, row)| is_dead(row)).map(|(id, _)| *id)
     }
 
     /// The endpoints that may want a tenant's events.

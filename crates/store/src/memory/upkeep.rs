@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 7;
+const SCHEMA: u32 = 8;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -180,7 +180,8 @@ impl State {
         registry.idempotency.retain(|_, record| record.expires_at > now);
         let needed = |end: Timestamp| end >= step.closed_before;
         registry.replays.retain(|_, replay| replay.finished_at.is_none_or(needed));
-        (before - count(registry)) as u64 + self.prune_figures(now)
+        let registry = (before - count(registry)) as u64;
+        registry + self.prune_figures(now) + self.prune_alerts(step.alerts_before)
     }
 
     /// Deletes an event with its deliveries and says how many those were.
@@ -199,6 +200,7 @@ impl State {
     fn erase_rest(&mut self, tenant: &TenantId) {
         self.erase_figures(tenant);
         self.erase_parked(tenant);
+        self.erase_alerts(tenant);
         let registry = &mut self.registry;
         registry.erasing_tenants.remove(tenant);
         registry.event_types.remove(tenant);
@@ -225,7 +227,7 @@ struct BackupRef<'a> {
 struct Backup {
     schema: u32,
     key_check: Vec<u8>,
-    /// Made by the key that a rotation goes to. Since schema 7.
+    /// Made by the key that a rotation goes to. Since schema 8.
     #[serde(default)]
     new_key_check: Option<Vec<u8>>,
     registry: RegistryRows,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ impl Background {
     fn wait_for(&self, text: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("no line with `{text}` came"));
+            let line = line.unwrap_or_else(|why| panic!("no line with `{text}` came: {why}"));
             if has(&line, text) {
                 return line;
             }
@@ -69,6 +71,23 @@ fn has(text: &str, wanted: &str) -> bool {
     text.lines().any(in_line)
 }
 
+/// A port that no other page gets, and that the system gives to no connection meanwhile: those ports begin at
+/// 32768.
+fn free_port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Tests of another process begin elsewhere.
+    let begin = std::process::id().wrapping_mul(101);
+    loop {
+        let number = begin.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + number % COUNT).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 pub(crate) struct Terminals {
     folder: tempfile::TempDir,
     server_port: u16,
@@ -89,10 +108,7 @@ impl Terminals {
         std::fs::create_dir(&bin).unwrap();
         let executable = env!("CARGO_BIN_EXE_railpost");
         std::os::unix::fs::symlink(executable, bin.join("railpost")).unwrap();
-        // Both are bound before either is free again, so they differ.
-        let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let [server_port, receiver_port] =
-            ports.map(|listener| listener.local_addr().unwrap().port());
+        let [server_port, receiver_port] = [(); 2].map(|()| free_port());
         Self {
             folder,
             server_port,
@@ -139,6 +155,27 @@ impl Terminals {
                     run(self, &format!("railpost send order.placed --key {key} --wait"));
                 }
                 run(self, "railpost send order.paid --key 1");
+            }
+            "open breaker" => {
+                run(self, "railpost serve");
+                run(self, "railpost listen --register --fail-first 10 --retry-max-attempts 1");
+                for _ in 0..10 {
+                    run(self, "railpost send order.placed --wait");
+                }
+            }
+            "quarantined" => {
+                run(self, "railpost serve");
+                run(self, "railpost listen --register --fail-first 5 --status 400");
+                for key in [1, 2, 3, 4, 5] {
+                    run(self, &format!("railpost send order.placed --key {key} --wait"));
+                }
+            }
+            "404 twice" => {
+                run(self, "railpost serve");
+                run(
+                    self,
+                    "railpost listen --register --fail-first 2 --status 404 --retry-base 100ms",
+                );
             }
             other => panic!("unknown scene `{other}`"),
         }
