@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use railpost_dispatch::{Dispatcher, Guard};
 use railpost_schema::{Catalogue, ValidationThreads};
-use railpost_store::{Source, Store};
+use railpost_store::{MasterKey, Source, Store};
 use railpost_telemetry::{Level, Telemetry, Value};
 use tokio::sync::{Mutex, Notify};
 
@@ -16,9 +16,9 @@ use super::docs_page::DocsPages;
 use super::health::ReadinessCache;
 use super::idempotency::RequestsInProgress;
 use super::key_ring::KeyRing;
+use super::master_key::MasterKeyRotator;
 use super::metrics::SampleCache;
 use super::outbox::RunningSources;
-use super::seal::Seal;
 use super::settings::ApiSettings;
 use super::thin_links::ThinLinks;
 
@@ -46,7 +46,9 @@ pub struct AppParts {
     /// Makes and checks the URLs of thin envelopes.
     pub thin_links: ThinLinks,
     /// Encrypts answers that may show secrets.
-    pub seal: Seal,
+    pub master_key: MasterKey,
+    /// Where the master key is kept, and what rotates it.
+    pub key_rotation: Arc<dyn MasterKeyRotator>,
     /// Told of new tenants.
     pub tenant_watch: Arc<dyn TenantWatch>,
     /// The sources that events are relayed from.
@@ -77,8 +79,12 @@ pub struct App {
     pub removals: Notify,
     /// A tenant was marked: all that it has is to be erased.
     pub erasures: Notify,
+    /// The settings of an endpoint changed: its secrets may be due to be rotated.
+    pub secret_schedules: Notify,
     pub(crate) thin: ThinLinks,
-    pub(crate) seal: Seal,
+    /// What secrets are encrypted under.
+    pub master_key: MasterKey,
+    pub(crate) key_rotation: Arc<dyn MasterKeyRotator>,
     pub(crate) rate_limiter: RateLimiter,
     pub(crate) in_progress: RequestsInProgress,
     pub(crate) catalogue: Catalogue,
@@ -90,7 +96,7 @@ pub struct App {
     pub(crate) running_sources: Arc<dyn RunningSources>,
     pub(crate) running_alerts: Arc<dyn RunningAlerts>,
     pub(crate) open_alerts: OpenAlertsCache,
-    /// Held by a request that takes a secret away or has an endpoint sign.
+    /// Held by what rotates secrets or takes one away, and by a request that has an endpoint sign.
     pub(crate) secret_changes: Mutex<()>,
 }
 
@@ -110,8 +116,10 @@ impl App {
             replay_changes: Default::default(),
             removals: Default::default(),
             erasures: Default::default(),
+            secret_schedules: Default::default(),
             thin: parts.thin_links,
-            seal: parts.seal,
+            master_key: parts.master_key,
+            key_rotation: parts.key_rotation,
             rate_limiter: Default::default(),
             in_progress: Default::default(),
             catalogue: Default::default(),

@@ -24,7 +24,7 @@ use super::query::{ListPage, PagedQuery};
 use super::route::Route;
 use super::tenants;
 
-pub use action::{AUDIT_TENANT_ERASED, Action};
+pub use action::{AUDIT_MASTER_KEY_ROTATED, AUDIT_TENANT_ERASED, Action};
 pub(crate) use changes::Changes;
 
 pub(super) fn routes() -> Vec<Route> {

@@ -4,14 +4,16 @@
 use railpost_alerts::Rule;
 use railpost_engine::{Span, optional_span_between, span_between};
 use railpost_store::limits::{
-    ALERT_SUBJECT_LEN_MAX, BACKLOG_MAX, FIND_WORDS_LEN_MAX, PEM_LEN_MAX, SCHEMA_VERSIONS_MAX,
-    SILENCE_REASON_LEN_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
+    ALERT_SUBJECT_LEN_MAX, BACKLOG_MAX, FIND_WORDS_LEN_MAX, PEM_LEN_MAX, ROTATE_EVERY_MAX,
+    ROTATE_EVERY_MIN, SCHEMA_VERSIONS_MAX, SILENCE_REASON_LEN_MAX, TEXT_LEN_MAX, URL_LEN_MAX,
 };
 use railpost_wire::EventTypeFilter;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use crate::limits::{BACKUP_PATH_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX, SILENCE_MAX};
+use crate::limits::{
+    BACKUP_PATH_LEN_MAX, KEY_FILE_LEN_MAX, REPLAY_RATE_MAX, SECRET_OVERLAP_MAX, SILENCE_MAX,
+};
 
 /// What people call something, or say about it: any text without NUL.
 pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
@@ -68,6 +70,16 @@ pub(super) fn template(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn timeout(_: &mut SchemaGenerator) -> Schema {
     let max = railpost_dispatch::limits::TIMEOUT_MAX.as_secs();
     optional_span_between(Span::from_millis(1), Span::from_secs(max))
+}
+
+/// How old the newest secret of an endpoint may become.
+pub(super) fn rotate_every(_: &mut SchemaGenerator) -> Schema {
+    optional_span_between(ROTATE_EVERY_MIN, ROTATE_EVERY_MAX)
+}
+
+/// A file on the server's machine.
+pub(super) fn key_file(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "null"], "minLength": 1, "maxLength": KEY_FILE_LEN_MAX })
 }
 
 pub(super) fn overlap(_: &mut SchemaGenerator) -> Schema {

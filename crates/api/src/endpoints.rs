@@ -74,6 +74,7 @@ pub(crate) async fn create(
     tenants::find(&ctx, &path.tenant).await?;
     check_count(&ctx, &path.tenant).await?;
     let now = ctx.now();
+    let rotates_at = settings.secret_age_max().map(|age_max| now + age_max);
     let endpoint = Endpoint {
         id: EndpointId::generate(now.as_millis(), ctx.app.random()),
         tenant: path.tenant,
@@ -86,6 +87,7 @@ pub(crate) async fn create(
         created_at: now,
         updated_at: now,
         removed_at: None,
+        rotates_at,
     };
     let secret = NewSecret {
         id: SecretId::generate(now.as_millis(), ctx.app.random()),
@@ -155,7 +157,13 @@ pub(crate) async fn change(
         revision: Some(revision),
     };
     endpoint.private = Ok(private);
-    commit_change(&ctx, write, Action::EndpointChange, &before, endpoint).await
+    if endpoint.settings.secret_age_max() != before.settings.secret_age_max() {
+        let held = ctx.app.store.secrets(endpoint.id).await?;
+        endpoint.rotates_at = secrets::next_rotation(&endpoint.settings, &held);
+    }
+    let answer = commit_change(&ctx, write, Action::EndpointChange, &before, endpoint).await;
+    ctx.app.secret_schedules.notify_one();
+    answer
 }
 
 /// What is encrypted of the endpoint. If it cannot be read, the change must replace all of it.

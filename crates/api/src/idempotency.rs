@@ -113,7 +113,11 @@ impl IdempotentRequest {
         body: Bytes,
         secret: bool,
     ) -> IdempotencyRecord {
-        let body = if secret { self.app.seal.seal(&*self.app.source, &body).into() } else { body };
+        let body = if secret {
+            self.app.master_key.seal_answer(&*self.app.source, &body).into()
+        } else {
+            body
+        };
         IdempotencyRecord {
             key: self.key.clone(),
             fingerprint: self.fingerprint,
@@ -142,7 +146,7 @@ fn in_progress() -> Problem {
 }
 
 fn replayed(app: &App, stored: &StoredResponse) -> Result<Response, Problem> {
-    let body = app.seal.open_if_sealed(stored.body.clone());
+    let body = app.master_key.open_answer(&stored.body);
     let body =
         body.ok_or_else(|| Problem::new(Code::Internal, "a stored answer does not decrypt"))?;
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);

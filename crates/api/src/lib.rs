@@ -13,7 +13,6 @@
 pub mod limits;
 
 mod settings;
-mod seal;
 mod thin_links;
 mod app;
 
@@ -56,6 +55,7 @@ mod audit;
 mod retention;
 mod backup_series;
 mod maintenance;
+mod master_key;
 mod outbox;
 mod alerts;
 
@@ -65,7 +65,7 @@ use railpost_rest::{
 
 pub use alerts::{RunningAlerts, TestReach};
 pub use app::{App, AppParts, TenantWatch};
-pub use audit::{AUDIT_TENANT_ERASED, Action};
+pub use audit::{AUDIT_MASTER_KEY_ROTATED, AUDIT_TENANT_ERASED, Action};
 pub use auth::{Caller, KEY_PREFIX, Needs, hash_of, scope_name};
 pub use body::read as read_body;
 pub use call::{AuditAction, note};
@@ -75,6 +75,7 @@ pub use endpoints::check_endpoint;
 pub use event_types::reserved_type;
 pub use key_ring::{KeyRing, is_valid};
 pub use keys::{CONFIGURED_KEY_NAME, generate};
+pub use master_key::{MasterKeyRotator, RotationProgress};
 pub use openapi::{openapi, openapi_text};
 pub use outbox::{
     FindingVerdict, FindingView, RunningSources, SlotView, SourceMode, SourceState, SourceTrouble,
@@ -84,7 +85,7 @@ pub use problem::{Code, Problem, ProblemView};
 pub use railpost_rest::answer::with_security_headers;
 pub use retention::prune;
 pub use route::{Route, ServeFuture};
-pub use seal::Seal;
+pub use secrets::{SecretRotations, rotate_due_secrets};
 pub use settings::{ApiSettings, LimitsConfig, ObjectiveConfig, RetentionConfig};
 pub use table::{Api, not_found};
 pub use thin_links::ThinLinks;
@@ -116,6 +117,7 @@ pub fn routes() -> Vec<Route> {
         keys::routes(),
         audit::routes(),
         maintenance::routes(),
+        master_key::routes(),
         outbox::routes(),
         alerts::routes(),
     ]

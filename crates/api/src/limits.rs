@@ -19,6 +19,8 @@ pub const BACKUP_PATH_LEN_MAX: usize = 255;
 pub const BACKUP_NAME_LEN_MAX: usize = 100;
 /// Folders around a backup: a year, a month and a day.
 pub const BACKUP_FOLDERS_MAX: usize = 3;
+/// Longest path of a file with a new master key, in bytes: what file systems take.
+pub const KEY_FILE_LEN_MAX: usize = 4_096;
 /// Backups of the series that may be kept: hourly ones of six weeks.
 pub const BACKUPS_KEPT_MAX: u32 = 1_000;
 

@@ -3,6 +3,8 @@
 //! An endpoint may have several active secrets, and all of them sign. A value is shown when it is created,
 //! and after that only by the reveal route, which adds an audit entry.
 
+mod schedule;
+
 use http::Method;
 use railpost_engine::{Span, Time, Timestamp};
 use railpost_store::limits::SECRETS_MAX;
@@ -22,7 +24,11 @@ use super::path::{OfEndpoint, OfSecret};
 use super::problem::{Code, Problem};
 use super::query::NoQuery;
 use super::route::Route;
+use crate::app::App;
 use crate::limits::{SECRET_OVERLAP_DEFAULT, SECRET_OVERLAP_MAX};
+
+pub(crate) use schedule::next_rotation;
+pub use schedule::{SecretRotations, rotate_due_secrets};
 
 const ALL: &str = "/v1/tenants/{tenant}/endpoints/{endpoint}/secrets";
 const ONE: &str = "/v1/tenants/{tenant}/endpoints/{endpoint}/secrets/{secret}";
@@ -90,6 +96,8 @@ pub(crate) struct SecretView {
 pub(crate) struct Secrets {
     /// All of them, the earliest first.
     pub(crate) items: Vec<SecretView>,
+    /// When the server rotates them next. Nothing if it does not.
+    pub(crate) next_rotation_at: Option<Time>,
 }
 
 /// A secret that was created, with its value. `reveal` shows the value again.
@@ -192,7 +200,10 @@ pub(crate) async fn list(
     let endpoint = endpoints::find(&ctx, &path).await?;
     let secrets = ctx.app.store.secrets(endpoint.id).await?;
     let now = ctx.now();
-    Ok(Json(Secrets { items: secrets.iter().map(|secret| SecretView::of(secret, now)).collect() }))
+    Ok(Json(Secrets {
+        items: secrets.iter().map(|secret| SecretView::of(secret, now)).collect(),
+        next_rotation_at: endpoint.rotates_at.map(Time::from),
+    }))
 }
 
 pub(crate) async fn create(
@@ -218,19 +229,30 @@ pub(crate) async fn rotate(
         let detail = format!("expected at most {SECRET_OVERLAP_MAX}, got {overlap}");
         return Err(Problem::field("overlap", detail));
     }
+    // One after the other: of two rotations at once, neither would expire the other's secret.
+    let _lock = ctx.app.secret_changes.lock().await;
     let endpoint = endpoints::find(&ctx, &path).await?;
     let new = new_secret(&ctx, endpoint.id, rotation.kind, rotation.value)?;
     let held = ctx.app.store.secrets(endpoint.id).await?;
     let ends_at = ctx.now() + overlap;
-    let outlives = |secret: &&EndpointSecret| secret.expires_at.is_none_or(|at| ends_at < at);
-    let of_kind = held.iter().filter(|secret| kind(&secret.value) == rotation.kind);
-    let expire = of_kind.filter(outlives).map(|secret| Write::ExpireSecret {
-        endpoint: endpoint.id,
+    let expire = expire_others(&held, rotation.kind, ends_at).collect();
+    add(&ctx, &endpoint, &held, new, expire, Action::SecretRotate).await
+}
+
+/// Lets the secrets of a kind expire that sign for longer.
+fn expire_others(
+    held: &[EndpointSecret],
+    of_kind: SecretKind,
+    ends_at: Timestamp,
+) -> impl Iterator<Item = Write> {
+    let outlives = move |secret: &&EndpointSecret| {
+        kind(&secret.value) == of_kind && secret.expires_at.is_none_or(|at| ends_at < at)
+    };
+    held.iter().filter(outlives).map(move |secret| Write::ExpireSecret {
+        endpoint: secret.endpoint,
         id: secret.id,
         at: ends_at,
-    });
-    let expire = expire.collect();
-    add(&ctx, &endpoint, &held, new, expire, Action::SecretRotate).await
+    })
 }
 
 pub(crate) async fn reveal(
@@ -321,18 +343,24 @@ fn new_secret(
     kind: SecretKind,
     text: Option<String>,
 ) -> Result<NewSecret, Problem> {
-    let text = text.map(zeroize::Zeroizing::new);
-    let refused = |error: BadSecret| Problem::field("value", error.to_string());
-    let value = match (kind, text) {
-        (SecretKind::Shared, None) => SecretValue::Shared(Secret::generate(&ctx.app.random())),
-        (SecretKind::Signing, None) => {
-            SecretValue::Signing(SigningKey::generate(&ctx.app.random()))
-        }
-        (SecretKind::Shared, Some(text)) => SecretValue::Shared(text.parse().map_err(refused)?),
-        (SecretKind::Signing, Some(text)) => SecretValue::Signing(text.parse().map_err(refused)?),
+    let Some(text) = text.map(zeroize::Zeroizing::new) else {
+        return Ok(generated(&ctx.app, endpoint, kind));
     };
-    let id = SecretId::generate(ctx.now().as_millis(), ctx.app.random());
-    Ok(NewSecret { id, endpoint, value, expires_at: None })
+    let refused = |error: BadSecret| Problem::field("value", error.to_string());
+    let value = match kind {
+        SecretKind::Shared => SecretValue::Shared(text.parse().map_err(refused)?),
+        SecretKind::Signing => SecretValue::Signing(text.parse().map_err(refused)?),
+    };
+    Ok(NewSecret { value, ..generated(&ctx.app, endpoint, kind) })
+}
+
+fn generated(app: &App, endpoint: EndpointId, kind: SecretKind) -> NewSecret {
+    let value = match kind {
+        SecretKind::Shared => SecretValue::Shared(Secret::generate(&app.random())),
+        SecretKind::Signing => SecretValue::Signing(SigningKey::generate(&app.random())),
+    };
+    let id = SecretId::generate(app.source.now().as_millis(), app.random());
+    NewSecret { id, endpoint, value, expires_at: None }
 }
 
 async fn of_path(ctx: &Ctx, path: &OfSecret) -> Result<(Endpoint, Vec<EndpointSecret>), Problem> {

@@ -7,16 +7,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use railpost_dispatch::ThinUrl;
 use railpost_engine::{Span, Timestamp};
-use railpost_store::{Parcel, Source};
+use railpost_store::{MasterKey, Parcel, Source};
 use railpost_wire::{EndpointId, EventId, TenantId};
-use ring::hmac;
-
-use crate::seal::derived_key;
 
 /// Makes and checks such URLs. The signature binds tenant, endpoint, event and expiry.
 #[derive(Clone)]
 pub struct ThinLinks {
-    key: hmac::Key,
+    master_key: MasterKey,
     base_url: Arc<str>,
     ttl: Span,
     source: Arc<dyn Source>,
@@ -31,9 +28,8 @@ pub(crate) enum BadLink {
 
 impl ThinLinks {
     /// Links to the server at `base_url` that open their event for as long as `ttl`.
-    pub fn new(master: &[u8; 32], base_url: &str, ttl: Span, source: Arc<dyn Source>) -> Self {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &*derived_key(master, "railpost thin links"));
-        Self { key, base_url: base_url.trim_end_matches('/').into(), ttl, source }
+    pub fn new(master_key: MasterKey, base_url: &str, ttl: Span, source: Arc<dyn Source>) -> Self {
+        Self { master_key, base_url: base_url.trim_end_matches('/').into(), ttl, source }
     }
 
     /// Whether a link with these parts is ours and still good.
@@ -46,13 +42,15 @@ impl ThinLinks {
     ) -> Result<(), BadLink> {
         let signed = text(tenant, endpoint, event, expires);
         let tag = URL_SAFE_NO_PAD.decode(signature).map_err(|_| BadLink::Forged)?;
-        hmac::verify(&self.key, signed.as_bytes(), &tag).map_err(|_| BadLink::Forged)?;
+        if !self.master_key.verify_link(signed.as_bytes(), &tag, now) {
+            return Err(BadLink::Forged);
+        }
         if now.as_millis() / 1000 >= expires { Err(BadLink::Expired) } else { Ok(()) }
     }
 
     fn url(&self, tenant: &TenantId, endpoint: EndpointId, event: &EventId) -> String {
         let expires = (self.source.now() + self.ttl).as_millis() / 1000;
-        let tag = hmac::sign(&self.key, text(tenant, endpoint, event, expires).as_bytes());
+        let tag = self.master_key.sign_link(text(tenant, endpoint, event, expires).as_bytes());
         let signature = URL_SAFE_NO_PAD.encode(tag);
         let base = &self.base_url;
         format!(

@@ -132,6 +132,12 @@ pub struct EndpointFlags {
     /// Longest that an attempt may take
     #[arg(long, value_name = "TIME")]
     timeout: Option<railpost_engine::Span>,
+    /// How old its newest secret may become before the server adds another, such as 90d; `none` ends that
+    #[arg(long, value_name = "TIME|none", value_parser = optional_span)]
+    rotate_every: Option<OptionalSpan>,
+    /// How long the secrets before it still sign then; `none` for the default: 7d, or half of `--rotate-every`
+    #[arg(long, value_name = "TIME|none", value_parser = optional_span)]
+    rotate_overlap: Option<OptionalSpan>,
     /// A header that every attempt carries; may be given more than once
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
@@ -169,6 +175,8 @@ impl EndpointFlags {
         }
         set("thin_above", self.thin_above.map(|bound| json!(bound.0)));
         set("timeout", self.timeout.map(|span| json!(span)));
+        set("rotate_every", self.rotate_every.map(|span| json!(span.0)));
+        set("rotate_overlap", self.rotate_overlap.map(|span| json!(span.0)));
         set("tls_min", self.tls_min.as_ref().map(|text| json!(text)));
         set("headers", headers(&self.headers)?);
         if let Some(path) = &self.authorities {
@@ -192,6 +200,18 @@ fn thin_above(text: &str) -> Result<ThinAbove, String> {
     }
     let bound = text.parse().map_err(|_| "expected a number of bytes, or `none`".to_owned())?;
     Ok(ThinAbove(Some(bound)))
+}
+
+/// A length of time, or none.
+#[derive(Clone, Copy, Debug)]
+struct OptionalSpan(Option<railpost_engine::Span>);
+
+fn optional_span(text: &str) -> Result<OptionalSpan, String> {
+    if text == "none" {
+        return Ok(OptionalSpan(None));
+    }
+    let span = text.parse().map_err(|_| "expected a length of time such as `90d`, or `none`");
+    Ok(OptionalSpan(Some(span?)))
 }
 
 fn headers(lines: &[String]) -> Outcome<Option<Value>> {

@@ -40,6 +40,7 @@ mod dead_letters;
 mod replay;
 mod report;
 mod keys;
+mod master_key;
 mod alerts;
 mod audit;
 pub mod outbox;
@@ -111,6 +112,8 @@ pub enum Command {
     Whoami,
     /// Delete data past its retention
     Prune,
+    /// Re-encrypt everything under a new master key, while the server runs
+    RotateMasterKey(master_key::Arguments),
 }
 
 /// What a command that talks to a server has at hand.
@@ -151,5 +154,6 @@ pub fn run(command: Command, target: &Target, out: Out) -> Outcome {
         Command::Keys(action) => keys::run(action, &session()?),
         Command::Whoami => keys::whoami(&session()?),
         Command::Prune => upkeep::prune(&session()?),
+        Command::RotateMasterKey(arguments) => master_key::run(&arguments, &session()?),
     }
 }

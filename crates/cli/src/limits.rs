@@ -27,6 +27,8 @@ pub const BACKUP_EVERY_MIN: Span = Span::from_secs(1);
 pub const BACKUPS_KEPT_MAX: u32 = 1_000;
 /// How soon `railpost backup --every` tries again after a backup failed: a server that restarts is back by then.
 pub const BACKUP_RETRY_DELAY: Span = Span::from_mins(1);
+/// How often `railpost rotate-master-key` asks how far the server is.
+pub const KEY_ROTATION_POLL: Span = Span::from_millis(250);
 /// Bytes of an answer that the command line takes: a page of the largest items.
 pub const ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes that the command line reads from a file or stdin at once: what a request may hold.

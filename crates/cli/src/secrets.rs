@@ -19,7 +19,12 @@ const COLUMNS: [Column; 5] = [
 
 pub(super) fn list(session: &Session, endpoint: &str) -> Outcome {
     let url = session.client.of_tenant(&["endpoints", endpoint, "secrets"]);
-    list::show_items(session, &session.client.get(&url)?, &COLUMNS)
+    let secrets = session.client.get(&url)?;
+    list::show_items(session, &secrets, &COLUMNS)?;
+    if let Some(at) = secrets["next_rotation_at"].as_str() {
+        session.out.hint(&format!("The server rotates them at {at}."));
+    }
+    Ok(())
 }
 
 pub(super) fn rotate(

@@ -29,6 +29,7 @@ mod replays;
 mod figures;
 mod judging;
 mod upkeep;
+mod rotations;
 mod sources;
 mod alerts;
 
@@ -303,6 +304,12 @@ checks! { $
         a_backup_never_overwrites_a_file
         no_secret_can_be_read_in_a_backup
         a_healthy_store_says_so
+    }
+    rotations {
+        the_master_key_is_rotated_in_small_steps
+        a_backup_in_the_middle_of_a_rotation_needs_both_keys_and_goes_on
+        a_store_that_is_opened_with_two_keys_begins_their_rotation
+        a_rotation_of_secrets_is_due_by_the_newest_that_lasts
     }
     sources {
         one_holder_has_the_lease_of_a_source

@@ -297,7 +297,11 @@ impl World {
     }
 
     pub(crate) async fn restore(&self, backup: &Path, key: u8) -> Result<Arc<dyn Store>> {
-        self.harness.restore(backup, setup(self.source.clone(), key)).await
+        self.restore_with(backup, setup(self.source.clone(), key)).await
+    }
+
+    pub(crate) async fn restore_with(&self, backup: &Path, setup: Setup) -> Result<Arc<dyn Store>> {
+        self.harness.restore(backup, setup).await
     }
 }
 

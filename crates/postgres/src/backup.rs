@@ -211,8 +211,7 @@ pub(super) async fn restore(to: &mut TakenLock, from: &Path, setup: &Setup) -> R
             RestoreError::Database(error) => translate(&error),
         })?;
     }
-    let check = change.query_one("SELECT key_check FROM store", &[]).await.translated()?;
-    setup.master_key.verify(check.get(0))?;
+    schema::verify_keys(&change, setup, found).await?;
     for (table, column, _) in NUMBERED.iter().filter(|(_, _, since)| *since <= found) {
         let sql = format!(
             "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), \

@@ -32,6 +32,7 @@ mod figures;
 mod judging;
 mod finding;
 mod upkeep;
+mod key_rotation;
 mod sources;
 mod alerts;
 mod emit_roles;
@@ -56,9 +57,9 @@ use railpost_store::backend::figures::by_bucket;
 use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptView, AuditEntry, AuditQuery, Change, Counts,
-    DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret, EndpointSettings,
-    Epoch, ErasingTenant, EventDetails, EventHead, EventQuery, EventTypeRecord, Figures,
-    FiguresScope, FindQuery, Found, Health, HeldLane, HeldLaneQuery, IdempotencyKey,
+    DeliveryQuery, DeliveryView, Digest, DueRotation, Durability, Endpoint, EndpointSecret,
+    EndpointSettings, Epoch, ErasingTenant, EventDetails, EventHead, EventQuery, EventTypeRecord,
+    Figures, FiguresScope, FindQuery, Found, Health, HeldLane, HeldLaneQuery, IdempotencyKey,
     IdempotencyLookup, Intake, JudgedStep, Judging, LastAttempt, LatePage, LateQuery, Ledger,
     Listing, PageRequest, Parcel, Partition, Period, PruneStep, Pruned, Receipt, RecordBatch,
     Recorded, RedeliverBatch, Registry, Replay, Resolution, Result, Setup, StoredEvent, Sweep,
@@ -284,6 +285,16 @@ impl Registry for PostgresStore {
         endpoints: &[EndpointId],
     ) -> Result<Vec<Result<Vec<EndpointSecret>>>> {
         registry::secrets_of(&self.node, endpoints).await
+    }
+
+    async fn due_rotations(
+        &self,
+        now: Timestamp,
+        after: Option<DueRotation>,
+        limit: u32,
+    ) -> Result<Vec<DueRotation>> {
+        check::due_rotations(limit)?;
+        registry::due_rotations(&self.node, now, after, limit).await
     }
 
     async fn event_type(

@@ -18,9 +18,9 @@ use railpost_store::backend::rows::{
 use railpost_store::backend::{check, encryption};
 use railpost_store::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use railpost_store::{
-    ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    ErasingTenant, EventTypeRecord, IdempotencyRecord, Listing, NewEndpoint, NewSecret,
-    PageRequest, Result, Setup, StoreError, Tenant, Write,
+    ApiKey, AuditEntry, Change, DueRotation, Endpoint, EndpointPrivate, EndpointSecret,
+    EndpointSettings, ErasingTenant, EventTypeRecord, IdempotencyRecord, Listing, NewEndpoint,
+    NewSecret, PageRequest, Result, Setup, StoreError, Tenant, Write,
 };
 
 pub(super) async fn commit(node: &Node, change: &Change) -> Result<()> {
@@ -120,6 +120,7 @@ impl ChangeTransaction<'_> {
                 let stored = self.endpoint(*id).await?;
                 check::revision(id, stored.revision, *revision)?;
                 self.update_endpoint(*id, settings, private, at).await?;
+                self.schedule_rotation(*id).await?;
                 self.tenant_changed(stored.tenant).await
             }
             Write::SetEndpointStatus(id, status) => {
@@ -136,17 +137,19 @@ impl ChangeTransaction<'_> {
             Write::ExpireSecret { endpoint, id, at: until } => {
                 let sql = "UPDATE secrets SET expires_at = $3 WHERE id = $1 \
                            AND endpoint = (SELECT num FROM endpoints WHERE id = $2)";
-                let (secret, endpoint) = (id.to_bytes(), endpoint.to_bytes());
+                let (secret, of_endpoint) = (id.to_bytes(), endpoint.to_bytes());
                 let values: Values<'_> =
-                    &[&secret.as_slice(), &endpoint.as_slice(), &millis(*until)];
-                found(self.execute(sql, values).await?, "secret", id)
+                    &[&secret.as_slice(), &of_endpoint.as_slice(), &millis(*until)];
+                found(self.execute(sql, values).await?, "secret", id)?;
+                self.schedule_rotation(*endpoint).await
             }
             Write::RemoveSecret { endpoint, id } => {
                 let sql = "DELETE FROM secrets WHERE id = $1 \
                            AND endpoint = (SELECT num FROM endpoints WHERE id = $2)";
-                let (secret, endpoint) = (id.to_bytes(), endpoint.to_bytes());
-                let gone = self.execute(sql, &[&secret.as_slice(), &endpoint.as_slice()]).await?;
-                found(gone, "secret", id)
+                let (secret, of_endpoint) = (id.to_bytes(), endpoint.to_bytes());
+                let values: Values<'_> = &[&secret.as_slice(), &of_endpoint.as_slice()];
+                found(self.execute(sql, values).await?, "secret", id)?;
+                self.schedule_rotation(*endpoint).await
             }
             Write::PutEventType(record) => self.put_event_type(record).await,
             Write::RemoveEventType(tenant, name) => {
@@ -205,8 +208,8 @@ impl ChangeTransaction<'_> {
             "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = $1)",
             "DELETE FROM api_keys WHERE tenant = $1",
             "DELETE FROM replays WHERE tenant = $1 AND finished_at IS NULL",
-            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = '' \
-             WHERE tenant = $1",
+            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = '', \
+             rotate_at = NULL WHERE tenant = $1",
         ] {
             self.execute(sql, &[&num]).await?;
         }
@@ -259,7 +262,7 @@ impl ChangeTransaction<'_> {
         let StoredEndpoint { num, tenant, .. } = self.endpoint(id).await?;
         self.execute("DELETE FROM secrets WHERE endpoint = $1", &[&num]).await?;
         let sql = "UPDATE endpoints SET removed_at = $2, updated_at = $2, private = '', \
-                   to_close = true WHERE num = $1";
+                   rotate_at = NULL, to_close = true WHERE num = $1";
         self.execute(sql, &[&num, &at]).await?;
         self.changed.backlogs.push(tenant);
         self.tenant_changed(tenant).await
@@ -275,7 +278,24 @@ impl ChangeTransaction<'_> {
         created(self.execute(sql, values).await?, "secret", new.id)?;
         let sql = "SELECT count(*) FROM secrets WHERE endpoint = $1";
         let count: i64 = self.transaction.query_one(sql, &[&endpoint]).await.translated()?.get(0);
-        check::at_most("secrets (entries)", count as usize, SECRETS_MAX)
+        check::at_most("secrets (entries)", count as usize, SECRETS_MAX)?;
+        self.schedule_rotation(new.endpoint).await
+    }
+
+    /// Writes when the newest secret of an endpoint is as old as it may become.
+    async fn schedule_rotation(&self, id: EndpointId) -> Result<()> {
+        let id = id.to_bytes();
+        let sql = "SELECT settings FROM endpoints WHERE id = $1 AND removed_at IS NULL";
+        let rows = self.transaction.query(sql, &[&id.as_slice()]).await.translated()?;
+        let settings: Option<EndpointSettings> =
+            one(&rows, |columns| columns.json("an endpoint's settings"))?;
+        let age_max = settings.and_then(|settings| settings.secret_age_max());
+        let age_max = age_max.map(|span| span.as_millis() as i64);
+        let sql = "UPDATE endpoints SET rotate_at = (SELECT max(s.created_at) + $2 \
+                   FROM secrets AS s WHERE s.endpoint = num AND s.expires_at IS NULL) \
+                   WHERE id = $1";
+        self.execute(sql, &[&id.as_slice(), &age_max]).await?;
+        Ok(())
     }
 
     async fn put_event_type(&self, record: &EventTypeRecord) -> Result<()> {
@@ -489,6 +509,19 @@ pub(super) async fn secrets_of(
         Ok(())
     })?;
     Ok(endpoints.iter().map(|id| found.remove(id).unwrap_or_else(|| Ok(Vec::new()))).collect())
+}
+
+pub(super) async fn due_rotations(
+    node: &Node,
+    now: Timestamp,
+    after: Option<DueRotation>,
+    limit: u32,
+) -> Result<Vec<DueRotation>> {
+    let sql = "SELECT id, rotate_at FROM endpoints \
+               WHERE rotate_at <= $1 AND (rotate_at, id) > ($2, $3) ORDER BY rotate_at, id LIMIT $4";
+    let (at, id) = after.map_or((0, [0; 16]), |due| (millis(due.at), due.endpoint.to_bytes()));
+    let values: Values<'_> = &[&millis(now), &at, &id.as_slice(), &i64::from(limit)];
+    all(&node.reader().query(sql, values).await?, |columns| rows::due_rotation(columns))
 }
 
 pub(super) async fn event_type(

@@ -6,10 +6,10 @@
 use tokio_postgres::{Client, Transaction};
 
 use super::errors::Translate;
-use railpost_store::{Result, Setup, StoreError};
+use railpost_store::{KeyChecks, Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of nothing.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -19,10 +19,14 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
     include_str!("schema/9.sql"),
+    include_str!("schema/10.sql"),
 ];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// The first schema in which the master key can be rotated.
+const KEY_ROTATION_SINCE: u32 = 10;
 
 /// Brings the schema up to date, or refuses it.
 pub(super) async fn prepare(client: &mut Client, setup: &Setup) -> Result<()> {
@@ -33,19 +37,42 @@ pub(super) async fn prepare(client: &mut Client, setup: &Setup) -> Result<()> {
         return Err(StoreError::NewerSchema { found, known: SCHEMA });
     }
     if found > 0 {
-        let check = change.query_one("SELECT key_check FROM store", &[]).await.translated()?;
-        setup.master_key.verify(check.get(0))?;
+        verify_keys(&change, setup, found).await?;
     }
-    if found == SCHEMA {
-        return Ok(());
+    if found < SCHEMA {
+        upgrade(&change, found).await?;
     }
-    upgrade(&change, found).await?;
     if found == 0 {
         let check = setup.master_key.check_value(&*setup.source);
         let sql = "INSERT INTO store (id, version, key_check) VALUES (1, $1, $2)";
         change.execute(sql, &[&(SCHEMA as i32), &check]).await.translated()?;
     }
+    apply_keys(&change, setup).await?;
     change.commit().await.translated()
+}
+
+/// Refuses a store of another master key. Answers whether it has yet to begin a rotation.
+pub(super) async fn verify_keys(
+    change: &Transaction<'_>,
+    setup: &Setup,
+    version: u32,
+) -> Result<bool> {
+    let next = if version < KEY_ROTATION_SINCE { "NULL::bytea" } else { "new_key_check" };
+    let sql = format!("SELECT key_check, {next} FROM store");
+    let row = change.query_one(&sql, &[]).await.translated()?;
+    setup.master_key.verify(&KeyChecks { current: row.get(0), next: row.get(1) })
+}
+
+/// Begins the rotation of the master key if the store is opened with two keys and has not begun yet. From here on
+/// links of before the last rotation are known.
+async fn apply_keys(change: &Transaction<'_>, setup: &Setup) -> Result<()> {
+    if verify_keys(change, setup, SCHEMA).await? {
+        let check = setup.master_key.check_value(&*setup.source);
+        change.execute("UPDATE store SET new_key_check = $1", &[&check]).await.translated()?;
+    }
+    let row = change.query_one("SELECT old_link_key FROM store", &[]).await.translated()?;
+    setup.master_key.set_old_links(row.get(0));
+    Ok(())
 }
 
 /// Makes the newest version out of an earlier one.

@@ -228,7 +228,7 @@ async fn old_schema(version: usize) -> PostgresAddress {
 
 /// What every version's data has become. A second line begins after number `first_line`.
 async fn check_migrated(store: &PostgresStore, first_line: u64) {
-    assert_eq!(store.check().await.unwrap().schema, 9);
+    assert_eq!(store.check().await.unwrap().schema, 10);
     assert_eq!(store.running_replays().await, Ok(vec![]));
     let line = async |number: u128| {
         let view = store.delivery(DeliveryId::from_u128(number)).await.unwrap().unwrap();

@@ -272,9 +272,9 @@ impl From<StoreError> for Problem {
             StoreError::Stopped(_) => {
                 Self::new(Code::StoreStopped, text).retry_after(RETRY_AFTER_DEFAULT)
             }
-            StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
-                Self::new(Code::StoreUnavailable, text)
-            }
+            StoreError::NewerSchema { .. }
+            | StoreError::WrongMasterKey
+            | StoreError::BothMasterKeysNeeded => Self::new(Code::StoreUnavailable, text),
         }
     }
 }

@@ -59,6 +59,7 @@ Administration:
   store         Check the store for damage
   lines         Begin new lines after the store was restored by other means
   prune         Delete data past its retention
+  rotate-master-key  Re-encrypt everything under a new master key
   config        Check and show the server's configuration
 
 Options:

@@ -134,6 +134,8 @@ pub struct StoreConfig {
     pub url: String,
     /// The file of the master key; empty for `master.key` in the data folder.
     pub master_key_file: String,
+    /// A command that prints the master key, with its arguments; empty for the file.
+    pub master_key_command: Vec<String>,
 }
 
 /// Whether receivers on this machine's loopback may be sent to.

@@ -19,6 +19,7 @@ pub mod cli;
 
 mod alerts;
 mod data_dir;
+mod master_key;
 mod loopback;
 mod notices;
 mod objective;
@@ -26,3 +27,5 @@ mod outbox;
 mod replays;
 mod running_alerts;
 mod upkeep;
+mod secret_rotation;
+mod key_rotation;

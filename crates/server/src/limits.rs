@@ -77,6 +77,22 @@ pub const STORE_STOPPED_GRACE: Span = Span::from_millis(200);
 /// it failed.
 pub const UPKEEP_RETRY: Span = Span::from_secs(5);
 
+/// How often endpoints are looked for whose secrets are due to be rotated: it is a look into an index.
+pub const SECRET_ROTATION_EVERY: Span = Span::from_secs(10);
+/// Endpoints whose secrets are rotated in one step, and the rest between two: a thousand that are due at once take
+/// ten seconds, and deliveries go on meanwhile.
+pub const SECRET_ROTATION_STEP: u32 = 50;
+/// See [`SECRET_ROTATION_STEP`].
+pub const SECRET_ROTATION_STEP_REST: Span = Span::from_millis(500);
+
+/// The rest between two steps of re-encryption: accepts go first.
+pub(crate) const REENCRYPT_STEP_REST: Span = Span::from_millis(10);
+/// The rest between two passes of re-encryption: answers that were sealed before the rotation began are stored.
+pub(crate) const REENCRYPT_PASS_REST: Span = Span::from_secs(1);
+
+/// How long `store.master_key_command` may take: a key management system that is asked over a network.
+pub(crate) const MASTER_KEY_COMMAND_TIMEOUT: Span = Span::from_secs(30);
+
 /// Bytes that a log line has of a text of a refused row: ids and types that are valid are shorter.
 pub(crate) const LOGGED_FIELD_LEN_MAX: usize = 128;
 

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use railpost_alerts::NoticeContext;
-use railpost_api::{App, AppParts, Seal, ThinLinks, TrustedProxies};
+use railpost_api::{App, AppParts, ThinLinks, TrustedProxies};
 use railpost_dashboard::Dashboard;
 use railpost_dispatch::{
     BindAddresses, Dispatcher, DispatcherConfig, Guard, GuardConfig, NamedNetwork, Parts, Sender,
     SenderConfig,
 };
-use railpost_store::{Source, Store, SystemSource};
+use railpost_store::{Source, SystemSource};
 use railpost_telemetry::limits::SPANS_LAST_TIMEOUT;
 use railpost_telemetry::{BadHeaders, Collector, Log, Telemetry, TelemetrySettings};
 use tokio::sync::watch;
@@ -34,13 +34,16 @@ use tokio::task::JoinHandle;
 
 use crate::alerts::{AlertWatch, AlertWatchParts};
 use crate::config::Config;
+use crate::key_rotation::{self, KeyRotation};
 use crate::limits::DRAIN_RECORD_GRACE;
 use crate::loopback::{ClosedBy, LoopbackWatch};
+use crate::master_key::KeyPlace;
 use crate::notices::{self, Notices};
 use crate::objective;
 use crate::outbox::OutboxRelay;
 use crate::replays;
 use crate::running_alerts::ConfiguredAlerts;
+use crate::secret_rotation;
 use crate::upkeep;
 use admission::Admission;
 use first_keys::StartReport;
@@ -48,6 +51,7 @@ use listen::{HttpListener, RequestHandlers};
 
 pub use first_keys::DEFAULT_TENANT;
 pub(crate) use offline::{RestoredStore, open_stopped, renew_lines, restore, verify};
+pub use opening::OpenStore;
 pub(crate) use restore_elsewhere::{RestoredContents, restore_elsewhere};
 
 /// A server that listens.
@@ -69,7 +73,7 @@ pub struct Server {
     listening: JoinHandle<()>,
     replaying: JoinHandle<()>,
     dispatching: JoinHandle<()>,
-    upkeep: [JoinHandle<()>; 6],
+    upkeep: [JoinHandle<()>; 8],
     exporting: Option<JoinHandle<()>>,
 }
 
@@ -103,31 +107,24 @@ impl Server {
     ) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
         let opened = opening::open(&config, &source).await?;
-        Self::start_at(source, listener, opened, config, log).await
+        Self::start_at(listener, opened, config, log).await
     }
 
-    /// Starts a server on a store that is open already, whose secrets are encrypted under this master key.
-    /// Both have their time and randomness from `source`.
-    pub async fn start_on(
-        source: Arc<dyn Source>,
-        store: Arc<dyn Store>,
-        master: [u8; 32],
-        config: Config,
-        log: Log,
-    ) -> Result<Self, StartError> {
+    /// Starts a server on a store that is open already.
+    pub async fn start_on(store: OpenStore, config: Config, log: Log) -> Result<Self, StartError> {
         let listener = HttpListener::open(&config).await?;
-        Self::start_at(source, listener, (master, store), config, log).await
+        Self::start_at(listener, (store, KeyPlace::Memory), config, log).await
     }
 
     async fn start_at(
-        source: Arc<dyn Source>,
         listener: HttpListener,
-        (master, store): ([u8; 32], Arc<dyn Store>),
+        (opened, key_place): (OpenStore, KeyPlace),
         config: Config,
         log: Log,
     ) -> Result<Self, StartError> {
         let outbox = OutboxRelay::new(&config).map_err(|error| StartError(error.to_string()))?;
         let outbox = Arc::new(outbox);
+        let OpenStore { store, master_key, source } = opened;
         let sections = notices::resolve(&config.notices, &config.alerts).map_err(StartError)?;
         let (loopback, loopback_closed_by) =
             LoopbackWatch::begin(&config, store.clone(), log.clone()).await;
@@ -153,7 +150,10 @@ impl Server {
         let (telemetry, exporter) = telemetry.map_err(StartError)?;
         let telemetry = Arc::new(telemetry);
         let url = public_url(&config, listener.address);
-        let thin = ThinLinks::new(&master, &url, config.delivery.thin_url_ttl, source.clone());
+        let links_ttl = config.delivery.thin_url_ttl;
+        let thin = ThinLinks::new(master_key.clone(), &url, links_ttl, source.clone());
+        let key_rotation = KeyRotation::new(master_key.clone(), key_place, source.clone());
+        let key_rotation = Arc::new(key_rotation);
         let parts = Parts {
             store: store.clone(),
             sender: sender.map_err(|error| failed("sender", error))?,
@@ -176,7 +176,8 @@ impl Server {
             source,
             telemetry,
             thin_links: thin,
-            seal: Seal::new(&master),
+            master_key,
+            key_rotation: key_rotation.clone(),
             tenant_watch: loopback.clone(),
             running_sources: outbox.clone(),
             running_alerts: configured_alerts.clone(),
@@ -205,6 +206,8 @@ impl Server {
             tokio::spawn(upkeep::write_figures_regularly(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::close_removed(app.clone(), stopping.clone())),
             tokio::spawn(upkeep::erase_tenants(app.clone(), stopping.clone())),
+            tokio::spawn(secret_rotation::run(app.clone(), stopping.clone())),
+            tokio::spawn(key_rotation::run(app.clone(), key_rotation, links_ttl, stopping.clone())),
             tokio::spawn(alerts.clone().run(stopping.clone())),
             tokio::spawn(objective::judge_regularly(app.clone(), stopping.clone())),
         ];

@@ -48,7 +48,7 @@ fn rest_after(app: &App, done: Result<(), StoreError>, failed: &'static str) -> 
 }
 
 /// Rests, or less if there is something new to do. Says whether the server stops.
-async fn stops_before_next(
+pub(crate) async fn stops_before_next(
     rest: Duration,
     new: &Notify,
     stopping: &mut watch::Receiver<bool>,

@@ -31,6 +31,7 @@ mod figures;
 mod judging;
 mod finding;
 mod upkeep;
+mod key_rotation;
 mod sources;
 mod alerts;
 mod checksum;
@@ -63,13 +64,13 @@ use railpost_store::backend::figures::by_bucket;
 use railpost_store::limits::PARCELS_MAX;
 use railpost_store::{
     AcceptBatch, Access, ApiKey, Archive, AttemptDetail, AttemptView, AuditEntry, AuditQuery,
-    Change, Counts, DeliveryQuery, DeliveryView, Digest, Durability, Endpoint, EndpointSecret,
-    EndpointSettings, Epoch, ErasingTenant, Event, EventDetails, EventHead, EventQuery,
-    EventTypeRecord, Figures, FiguresScope, FindQuery, Found, Health, HeldLane, HeldLaneQuery,
-    IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, JudgedStep, Judging, LastAttempt,
-    LatePage, LateQuery, Ledger, Listing, PageRequest, Parcel, Partition, Period, PruneStep,
-    Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay, Resolution, Result,
-    Setup, StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
+    Change, Counts, DeliveryQuery, DeliveryView, Digest, DueRotation, Durability, Endpoint,
+    EndpointSecret, EndpointSettings, Epoch, ErasingTenant, Event, EventDetails, EventHead,
+    EventQuery, EventTypeRecord, Figures, FiguresScope, FindQuery, Found, Health, HeldLane,
+    HeldLaneQuery, IdempotencyKey, IdempotencyLookup, IdempotencyRecord, Intake, JudgedStep,
+    Judging, LastAttempt, LatePage, LateQuery, Ledger, Listing, PageRequest, Parcel, Partition,
+    Period, PruneStep, Pruned, Receipt, RecordBatch, Recorded, RedeliverBatch, Registry, Replay,
+    Resolution, Result, Setup, StoreError, StoredEvent, Sweep, SweepPage, Tenant, Upkeep,
 };
 
 /// A store in a SQLite file.
@@ -310,6 +311,16 @@ impl Registry for SqliteStore {
             all.collect()
         };
         self.readers.read(read_all).await
+    }
+
+    async fn due_rotations(
+        &self,
+        now: Timestamp,
+        after: Option<DueRotation>,
+        limit: u32,
+    ) -> Result<Vec<DueRotation>> {
+        check::due_rotations(limit)?;
+        self.readers.read(move |db| registry::due_rotations(db, now, after, limit)).await
     }
 
     async fn event_type(

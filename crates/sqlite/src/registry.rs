@@ -1,6 +1,6 @@
 //! Tenants, endpoints, secrets and event types in SQLite, and changes to them.
 
-use railpost_engine::{EndpointStatus, Timestamp};
+use railpost_engine::{EndpointStatus, Span, Timestamp};
 use railpost_wire::{ApiKeyId, EndpointId, EventType, TenantId};
 use rusqlite::{Connection, OptionalExtension, Params};
 
@@ -16,9 +16,9 @@ use railpost_store::backend::rows::{
 use railpost_store::backend::{check, encryption};
 use railpost_store::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use railpost_store::{
-    ApiKey, AuditEntry, Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    ErasingTenant, EventTypeRecord, Listing, MasterKey, NewEndpoint, NewSecret, PageRequest,
-    Result, StoreError, Tenant, Write,
+    ApiKey, AuditEntry, Change, DueRotation, Endpoint, EndpointPrivate, EndpointSecret,
+    EndpointSettings, ErasingTenant, EventTypeRecord, Listing, MasterKey, NewEndpoint, NewSecret,
+    PageRequest, Result, StoreError, Tenant, Write,
 };
 
 impl WriteSession<'_> {
@@ -87,7 +87,8 @@ impl WriteSession<'_> {
             Write::UpdateEndpoint { id, settings, private, revision } => {
                 let stored = self.endpoint_revision(*id)?;
                 check::revision(id, stored, *revision)?;
-                self.update_endpoint(*id, settings, private, at)
+                self.update_endpoint(*id, settings, private, at)?;
+                self.schedule_rotation(*id)
             }
             Write::SetEndpointStatus(id, status) => {
                 let sql = "UPDATE endpoints SET status = ?2, updated_at = ?3, failing_since = \
@@ -104,13 +105,15 @@ impl WriteSession<'_> {
                 let sql = "UPDATE secrets SET expires_at = ?3 WHERE id = ?1 \
                            AND endpoint = (SELECT num FROM endpoints WHERE id = ?2)";
                 let values = (id.to_bytes(), endpoint.to_bytes(), millis(*until));
-                found(self.execute(sql, values)?, "secret", id)
+                found(self.execute(sql, values)?, "secret", id)?;
+                self.schedule_rotation(*endpoint)
             }
             Write::RemoveSecret { endpoint, id } => {
                 let sql = "DELETE FROM secrets WHERE id = ?1 \
                            AND endpoint = (SELECT num FROM endpoints WHERE id = ?2)";
                 let gone = self.execute(sql, (id.to_bytes(), endpoint.to_bytes()))?;
-                found(gone, "secret", id)
+                found(gone, "secret", id)?;
+                self.schedule_rotation(*endpoint)
             }
             Write::PutEventType(record) => {
                 let tenant = self.tenant_num(&record.tenant)?;
@@ -164,8 +167,8 @@ impl WriteSession<'_> {
             "DELETE FROM secrets WHERE endpoint IN (SELECT num FROM endpoints WHERE tenant = ?1)",
             "DELETE FROM api_keys WHERE tenant = ?1",
             "DELETE FROM replays WHERE tenant = ?1 AND finished_at IS NULL",
-            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = x'' \
-             WHERE tenant = ?1",
+            "UPDATE endpoints SET removed_at = coalesce(removed_at, 0), private = x'', \
+             rotate_at = NULL WHERE tenant = ?1",
         ] {
             self.execute(sql, [num])?;
         }
@@ -221,8 +224,8 @@ impl WriteSession<'_> {
     fn remove_endpoint(&self, id: EndpointId, at: i64) -> Result<()> {
         let num = self.endpoint_num(id)?;
         self.execute("DELETE FROM secrets WHERE endpoint = ?1", [num])?;
-        let sql = "UPDATE endpoints SET removed_at = ?2, updated_at = ?2, private = x'' \
-                   WHERE num = ?1";
+        let sql = "UPDATE endpoints SET removed_at = ?2, updated_at = ?2, private = x'', \
+                   rotate_at = NULL WHERE num = ?1";
         self.execute(sql, (num, at))?;
         Ok(())
     }
@@ -241,7 +244,21 @@ impl WriteSession<'_> {
             .translated()?
             .query_row([endpoint], |row| row.get(0))
             .translated()?;
-        check::at_most("secrets (entries)", count, SECRETS_MAX)
+        check::at_most("secrets (entries)", count, SECRETS_MAX)?;
+        self.schedule_rotation(new.endpoint)
+    }
+
+    /// Writes when the newest secret of an endpoint is as old as it may become.
+    fn schedule_rotation(&self, id: EndpointId) -> Result<()> {
+        let sql = "SELECT p.settings FROM endpoints AS p WHERE p.id = ?1 AND p.removed_at IS NULL";
+        let settings: Option<EndpointSettings> =
+            one(self.db, sql, [id.to_bytes()], |columns| columns.json("an endpoint's settings"))?;
+        let age_max = settings.and_then(|settings| settings.secret_age_max());
+        let sql = "UPDATE endpoints SET rotate_at = (SELECT max(s.created_at) + ?2 \
+                   FROM secrets AS s WHERE s.endpoint = num AND s.expires_at IS NULL) \
+                   WHERE id = ?1";
+        self.execute(sql, (id.to_bytes(), age_max.map(Span::as_millis)))?;
+        Ok(())
     }
 
     fn create_api_key(&self, key: &ApiKey) -> Result<()> {
@@ -371,6 +388,18 @@ pub(super) fn secrets(
     let sql = "SELECT s.id, s.sealed, s.created_at, s.expires_at FROM endpoints AS p \
                JOIN secrets AS s ON s.endpoint = p.num WHERE p.id = ?1 ORDER BY s.id";
     all(db, sql, [endpoint.to_bytes()], |columns| rows::secret(columns, endpoint, key))
+}
+
+pub(super) fn due_rotations(
+    db: &Connection,
+    now: Timestamp,
+    after: Option<DueRotation>,
+    limit: u32,
+) -> Result<Vec<DueRotation>> {
+    let sql = "SELECT id, rotate_at FROM endpoints \
+               WHERE rotate_at <= ?1 AND (rotate_at, id) > (?2, ?3) ORDER BY rotate_at, id LIMIT ?4";
+    let (at, id) = after.map_or((0, [0; 16]), |due| (millis(due.at), due.endpoint.to_bytes()));
+    all(db, sql, (millis(now), at, id, limit), |columns| rows::due_rotation(columns))
 }
 
 pub(super) fn event_type(

@@ -6,17 +6,17 @@
 //! What every table has in common: instants are milliseconds since 1970; ids that were generated are
 //! their 16 bytes, which sort by time; `num` is a number that never leaves the file.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::errors::{Translate, refuse_not_ours};
 use super::rows::all;
 use railpost_store::backend::codes::millis;
 use railpost_store::backend::packed_figures;
 use railpost_store::backend::rows::Columns;
-use railpost_store::{Result, Setup, StoreError};
+use railpost_store::{KeyChecks, Result, Setup, StoreError};
 
 /// One script per version: the first makes version 1 out of an empty file.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -28,10 +28,14 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("schema/9.sql"),
     include_str!("schema/10.sql"),
     include_str!("schema/11.sql"),
+    include_str!("schema/12.sql"),
 ];
 
 /// The newest schema known here.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// The first schema in which the master key can be rotated.
+const KEY_ROTATION_SINCE: u32 = 12;
 
 /// Marks a file as a Railpost store: "rail" in ASCII. Stable.
 const APPLICATION_ID: i64 = 0x7261_696c;
@@ -43,12 +47,29 @@ pub(super) fn check(db: &Connection, setup: &Setup) -> Result<u32> {
         return Err(StoreError::NewerSchema { found, known: SCHEMA });
     }
     if found > 0 {
-        let check: Vec<u8> = db
-            .query_row("SELECT key_check FROM store", [], |row| row.get(0))
-            .at("the key check")?;
-        setup.master_key.verify(&check)?;
+        setup.master_key.verify(&key_checks(db, found)?)?;
     }
     Ok(found)
+}
+
+fn key_checks(db: &Connection, version: u32) -> Result<KeyChecks> {
+    let next = if version < KEY_ROTATION_SINCE { "NULL" } else { "new_key_check" };
+    let read = |row: &Row<'_>| Ok(KeyChecks { current: row.get(0)?, next: row.get(1)? });
+    db.query_row(&format!("SELECT key_check, {next} FROM store"), [], read).at("the key check")
+}
+
+/// Begins the rotation of the master key if the file is opened with two keys and has not begun yet. From here on
+/// links of before the last rotation are known.
+pub(super) fn apply_keys(db: &Connection, setup: &Setup) -> Result<()> {
+    let doing = "the master key";
+    if setup.master_key.verify(&key_checks(db, SCHEMA)?)? {
+        let check = setup.master_key.check_value(&*setup.source);
+        db.execute("UPDATE store SET new_key_check = ?1", [check]).at(doing)?;
+    }
+    let sql = "SELECT old_link_key FROM store";
+    let old_links: Option<Vec<u8>> = db.query_row(sql, [], |row| row.get(0)).at(doing)?;
+    setup.master_key.set_old_links(old_links.as_deref());
+    Ok(())
 }
 
 /// Brings a checked file up to date.

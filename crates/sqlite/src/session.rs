@@ -65,6 +65,7 @@ pub(super) fn connect(path: &Path, setup: &Setup) -> Result<Connection> {
     db.pragma_update(None, "synchronous", "FULL").at("opening the file")?;
     db.pragma_update(None, "cache_size", -SQLITE_WRITER_CACHE_KIB).at("opening the file")?;
     schema::migrate(&mut db, setup, found)?;
+    schema::apply_keys(&db, setup)?;
     accept_log::apply_left(&mut db)?;
     Ok(db)
 }

@@ -133,7 +133,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     make_schema_1(&file(&dir), &dir).await;
     for times in 1..=2 {
         let store = SqliteStore::open(&file(&dir), setup(1)).unwrap();
-        assert_eq!(store.check().await.unwrap().schema, 11);
+        assert_eq!(store.check().await.unwrap().schema, 12);
         assert!(store.tenant(&tenant()).await.unwrap().is_some());
         let (scope, at) = (FiguresScope::Tenant(tenant()), Timestamp::from_millis(0));
         let figures = Figures { accepted: 1, ..Figures::default() };

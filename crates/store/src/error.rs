@@ -33,6 +33,8 @@ pub enum StoreError {
     },
     /// The master key is not the one that the stored secrets are encrypted under.
     WrongMasterKey,
+    /// The master key is being rotated, and only one of the two keys is there.
+    BothMasterKeysNeeded,
     /// It contradicts what is stored: something of that name exists, or with other content.
     Conflict {
         /// What it contradicts.
@@ -146,6 +148,10 @@ impl fmt::Display for StoreError {
             StoreError::WrongMasterKey => f.write_str(
                 "the master key is not the one that the stored secrets are encrypted under: \
                  start with that one",
+            ),
+            StoreError::BothMasterKeysNeeded => f.write_str(
+                "the master key is being rotated, and only one of the two keys is there: start with the new \
+                 key followed by the old one, 64 bytes in all",
             ),
             StoreError::Conflict { field, problem } => write!(f, "{field}: {problem}"),
             StoreError::Repeated => {

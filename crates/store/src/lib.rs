@@ -1,6 +1,6 @@
 //! Where it is written: the store contract, what its backends share, and the memory store.
 //!
-//! The contract is in the words of the domain, in nine narrow roles:
+//! The contract is in the words of the domain, in ten narrow roles:
 //!
 //! | role | what it is for |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`Access`] | API keys, audit, idempotency |
 //! | [`Archive`] | what people look at: lists in pages, counts, figures over time |
 //! | [`Upkeep`] | retention, erasure, backup, health, keeping figures |
+//! | [`KeyRotation`] | re-encrypt what is stored under a new master key |
 //! | [`Judging`] | which deliveries passed the objective, and how far they were judged |
 //! | [`Sources`] | where events are relayed from: leases, positions, parked rows |
 //! | [`Alerts`] | what people should know: alerts, what was published of them, silences |
@@ -36,6 +37,7 @@ mod source;
 mod epoch;
 mod listing;
 mod seal;
+mod derived_keys;
 mod histogram;
 mod figures;
 mod replays;
@@ -48,6 +50,7 @@ mod access;
 mod archive;
 mod finding;
 mod upkeep;
+mod key_rotation;
 mod judging;
 mod sources;
 mod alerts;
@@ -79,6 +82,7 @@ pub use intake::{
     NewDelivery, Receipt, RedeliverBatch,
 };
 pub use judging::{JudgedStep, Judging, LateAtEndpoint, LatePage, LateQuery, first_delivery_id};
+pub use key_rotation::{KeyRotation, Reencrypted, SealedRows};
 pub use ledger::{
     AttemptDetail, Durability, Ledger, Parcel, RecordBatch, Recorded, RefusedTransition, Sweep,
     SweepPage, Timing,
@@ -86,13 +90,13 @@ pub use ledger::{
 pub use listing::{Cursor, Listing, PageRequest};
 pub use memory::MemoryStore;
 pub use registry::{
-    Change, ClientIdentity, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
-    ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry, SecretValue, Tenant,
-    TenantSettings, TlsVersion, Validation, Write,
+    Change, ClientIdentity, DueRotation, Endpoint, EndpointPrivate, EndpointSecret,
+    EndpointSettings, ErasingTenant, EventTypeRecord, NewEndpoint, NewSecret, Registry,
+    SecretValue, Tenant, TenantSettings, TlsVersion, Validation, Write,
 };
 pub use replays::{Replay, ReplayAction, ReplayProgress, ReplayState};
 pub use reserved::{RESERVED_TENANT, is_reserved_tenant, is_reserved_type};
-pub use seal::MasterKey;
+pub use seal::{KeyChecks, MasterKey};
 pub use source::{Source, SystemSource};
 pub use sources::{
     Hold, ParkBatch, ParkOutcome, ParkedAction, ParkedCommand, ParkedHolds, ParkedQuery, ParkedRow,
@@ -105,12 +109,21 @@ use std::sync::Arc;
 
 /// All roles in one: what a server holds.
 pub trait Store:
-    Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources + Alerts
+    Intake + Ledger + Registry + Access + Archive + Upkeep + KeyRotation + Judging + Sources + Alerts
 {
 }
 
 impl<S> Store for S where
-    S: Intake + Ledger + Registry + Access + Archive + Upkeep + Judging + Sources + Alerts
+    S: Intake
+        + Ledger
+        + Registry
+        + Access
+        + Archive
+        + Upkeep
+        + KeyRotation
+        + Judging
+        + Sources
+        + Alerts
 {
 }
 

@@ -65,6 +65,20 @@ pub const PEM_LEN_MAX: usize = 64 * 1024;
 /// Most secrets of one endpoint: all that are active sign each attempt.
 pub const SECRETS_MAX: usize = 16;
 
+/// Shortest time after which the server rotates the secrets of an endpoint: receivers have to learn the new one.
+pub const ROTATE_EVERY_MIN: Span = Span::from_hours(1);
+/// Longest: a year, in leap years too.
+pub const ROTATE_EVERY_MAX: Span = Span::from_days(366);
+/// How long the old secrets still sign after the server has rotated them, unless the endpoint says otherwise: a
+/// week has a working day. It is not known which secret a receiver verifies with.
+pub const ROTATE_OVERLAP_DEFAULT: Span = Span::from_days(7);
+/// Longest such time.
+pub const ROTATE_OVERLAP_MAX: Span = Span::from_days(30);
+
+/// Most sealed values that one step of a rotation of the master key may look at: each is read and written, and
+/// accepts wait meanwhile.
+pub const REENCRYPT_STEP_MAX: u32 = 200;
+
 /// Largest JSON Schema, in bytes; all versions of one event type together may have ten of these.
 pub const SCHEMA_LEN_MAX: usize = 256 * 1024;
 

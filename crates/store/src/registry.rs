@@ -12,6 +12,7 @@ use railpost_wire::{
 use serde::{Deserialize, Serialize};
 
 use crate::backend::encryption::separate_unreadable;
+use crate::limits::ROTATE_OVERLAP_DEFAULT;
 use crate::{ApiKey, AuditEntry, IdempotencyRecord, Listing, PageRequest, Replay, Result};
 
 /// What is configured, and how it is changed.
@@ -66,6 +67,15 @@ pub trait Registry: Send + Sync {
         }
         Ok(all)
     }
+
+    /// Endpoints whose secrets are due to be rotated by `now`, the longest due first. At most
+    /// [`LIST_LIMIT_MAX`](crate::limits::LIST_LIMIT_MAX) of them, those after `after`.
+    async fn due_rotations(
+        &self,
+        now: Timestamp,
+        after: Option<DueRotation>,
+        limit: u32,
+    ) -> Result<Vec<DueRotation>>;
 
     /// One event type of a tenant.
     async fn event_type(
@@ -246,6 +256,8 @@ pub struct Endpoint {
     pub updated_at: Timestamp,
     /// When it was removed, if it was.
     pub removed_at: Option<Timestamp>,
+    /// When the server rotates its secrets next, if it does.
+    pub rotates_at: Option<Timestamp>,
 }
 
 impl Endpoint {
@@ -322,6 +334,12 @@ pub struct EndpointSettings {
     /// The longest that one attempt may take; nothing means the server's default.
     #[serde(default)]
     pub timeout: Option<Span>,
+    /// How old its newest secret may become before the server adds another; nothing means that people rotate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotate_every: Option<Span>,
+    /// How long the secrets before it still sign then; nothing means the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotate_overlap: Option<Span>,
     /// The section of the configuration that it is made of, such as `notices.oncall`. Only a start of the server
     /// changes such an endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -343,9 +361,33 @@ impl EndpointSettings {
             tls_min: TlsVersion::default(),
             authorities_pem: None,
             timeout: None,
+            rotate_every: None,
+            rotate_overlap: None,
             managed_by: None,
         }
     }
+
+    /// How old its newest secret may become. What signs nothing is not rotated.
+    pub fn secret_age_max(&self) -> Option<Span> {
+        self.rotate_every.filter(|_| self.policy.signed)
+    }
+
+    /// How long secrets still sign after the server has added another: as chosen, or for the default, which is
+    /// half of `rotate_every` if that is shorter.
+    pub fn rotation_overlap(&self) -> Span {
+        let half = self.rotate_every.map(|every| Span::from_millis(every.as_millis() / 2));
+        let default = half.map_or(ROTATE_OVERLAP_DEFAULT, |half| half.min(ROTATE_OVERLAP_DEFAULT));
+        self.rotate_overlap.unwrap_or(default)
+    }
+}
+
+/// An endpoint whose secrets are due to be rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueRotation {
+    /// Which.
+    pub endpoint: EndpointId,
+    /// Since when.
+    pub at: Timestamp,
 }
 
 /// A version of TLS.

@@ -1,9 +1,12 @@
 //! What people can do, as the audit trail names it. What Railpost does by itself is named where it does it
-//! ([`AUDIT_SWITCH_OFF`](railpost_store::AUDIT_SWITCH_OFF), [`AUDIT_TENANT_ERASED`]). `docs/security.md` has the
-//! table of both.
+//! ([`AUDIT_SWITCH_OFF`](railpost_store::AUDIT_SWITCH_OFF), [`AUDIT_TENANT_ERASED`],
+//! [`AUDIT_MASTER_KEY_ROTATED`]). `docs/security.md` has the table of both.
 
 /// The audit trail's name for the end of erasing a tenant. Stable.
 pub const AUDIT_TENANT_ERASED: &str = "tenant.erased";
+
+/// The audit trail's name for the end of a rotation of the master key. Stable.
+pub const AUDIT_MASTER_KEY_ROTATED: &str = "master_key.rotated";
 
 /// Names every action once.
 macro_rules! actions {
@@ -61,6 +64,7 @@ actions! {
     StorePrune = "store.prune",
     StoreVerify = "store.verify",
     LinesRenew = "lines.renew",
+    MasterKeyRotate = "master_key.rotate",
     OutboxRetry = "outbox.retry",
     OutboxSkip = "outbox.skip",
     OutboxDiscard = "outbox.discard",
@@ -89,7 +93,7 @@ mod tests {
             |line: &'static str| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name);
         let documented: BTreeSet<&str> = table.lines().filter_map(row).collect();
         let known = Action::ALL.iter().map(|action| action.name());
-        let by_itself = [AUDIT_SWITCH_OFF, AUDIT_TENANT_ERASED];
+        let by_itself = [AUDIT_SWITCH_OFF, AUDIT_TENANT_ERASED, AUDIT_MASTER_KEY_ROTATED];
         let known: BTreeSet<&str> = known.chain(by_itself).collect();
         assert_eq!(documented, known);
         assert_eq!(known.len(), Action::ALL.len() + by_itself.len(), "no two are called the same");

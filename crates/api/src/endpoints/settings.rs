@@ -7,7 +7,8 @@ use std::time::Duration;
 use railpost_dispatch::{Certificates, CustomHeaders, Target, Timeouts};
 use railpost_engine::{Policy, Span};
 use railpost_store::limits::{
-    FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX, PEM_LEN_MAX,
+    FILTERS_MAX, HEADER_VALUE_LEN_MAX, HEADERS_MAX, PAYLOAD_LEN_MAX, PEM_LEN_MAX, ROTATE_EVERY_MAX,
+    ROTATE_EVERY_MIN, ROTATE_OVERLAP_MAX,
 };
 use railpost_store::{ClientIdentity, EndpointPrivate, EndpointSettings};
 use railpost_wire::limits::ROUTING_KEY_LEN_MAX;
@@ -35,6 +36,8 @@ pub(super) fn checked(
         tls_min,
         authorities_pem,
         timeout,
+        rotate_every,
+        rotate_overlap,
     } = fields;
     let settings = EndpointSettings {
         url,
@@ -48,6 +51,8 @@ pub(super) fn checked(
         tls_min,
         authorities_pem,
         timeout,
+        rotate_every,
+        rotate_overlap,
         managed_by: None,
     };
     check(app, &settings, &private)?;
@@ -69,6 +74,7 @@ pub fn check(
     check_headers(&private.headers, &settings.header_names)?;
     settings.timeout.map_or(Ok(()), check_timeout)?;
     settings.thin_above.map_or(Ok(()), check_thin_above)?;
+    check_rotation(settings)?;
     check_envelope(settings, private)?;
     if let Some(pem) = &settings.authorities_pem {
         if pem.len() > PEM_LEN_MAX {
@@ -95,6 +101,26 @@ fn check_thin_above(bound: u32) -> Result<(), Problem> {
     }
     let detail = format!("expected 0 to {PAYLOAD_LEN_MAX} bytes; got {bound}");
     Err(Problem::field("thin_above", detail))
+}
+
+fn check_rotation(settings: &EndpointSettings) -> Result<(), Problem> {
+    let between = |field: &str, span: Span, min: Span, max: Span| {
+        let detail = format!("expected {min} to {max}; got {span}");
+        if (min..=max).contains(&span) { Ok(()) } else { Err(Problem::field(field, detail)) }
+    };
+    if let Some(every) = settings.rotate_every {
+        between("rotate_every", every, ROTATE_EVERY_MIN, ROTATE_EVERY_MAX)?;
+    }
+    let Some(overlap) = settings.rotate_overlap else { return Ok(()) };
+    between("rotate_overlap", overlap, Span::ZERO, ROTATE_OVERLAP_MAX)?;
+    match settings.rotate_every {
+        Some(every) if overlap < every => Ok(()),
+        Some(every) => {
+            let detail = format!("expected less than `rotate_every`, {every}; got {overlap}");
+            Err(Problem::field("rotate_overlap", detail))
+        }
+        None => Err(Problem::field("rotate_overlap", "it needs `rotate_every`: set both")),
+    }
 }
 
 /// That the endpoint has what its envelope needs.

@@ -61,6 +61,16 @@ pub(crate) struct EndpointFields {
     #[serde(default)]
     #[schemars(schema_with = "crate::bounds::timeout")]
     pub(super) timeout: Option<Span>,
+    /// How old its newest secret may become, 1 h to 366 days: then the server adds another, and the ones before it
+    /// expire after `rotate_overlap`. 90 days are recommended. `null`: people rotate.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::bounds::rotate_every")]
+    pub(super) rotate_every: Option<Span>,
+    /// How long the secrets before it still sign then: up to 30 days, and shorter than `rotate_every`. `null`: 7 days,
+    /// or half of `rotate_every` if that is shorter.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::bounds::overlap")]
+    pub(super) rotate_overlap: Option<Span>,
 }
 
 fn all_types() -> Vec<EventTypeFilter> {
@@ -81,6 +91,8 @@ impl From<EndpointSettings> for EndpointFields {
             tls_min,
             authorities_pem,
             timeout,
+            rotate_every,
+            rotate_overlap,
             managed_by: _,
         } = settings;
         Self {
@@ -95,6 +107,8 @@ impl From<EndpointSettings> for EndpointFields {
             tls_min,
             authorities_pem,
             timeout,
+            rotate_every,
+            rotate_overlap,
         }
     }
 }
@@ -197,6 +211,8 @@ pub(crate) struct EndpointView {
     pub(crate) blocked: Option<String>,
     /// Since when nothing but failures came back.
     pub(crate) failing_since: Option<Time>,
+    /// When the server rotates its secrets next. Nothing if it does not.
+    pub(crate) next_rotation_at: Option<Time>,
     /// How often its settings were written: 1, 2, 3 …
     pub(crate) revision: u64,
     /// When it was created.
@@ -241,6 +257,7 @@ impl From<Endpoint> for EndpointView {
             health: None,
             blocked: None,
             failing_since: endpoint.failing_since.map(Time::from),
+            next_rotation_at: endpoint.rotates_at.map(Time::from),
             revision: endpoint.revision,
             created_at: endpoint.created_at.into(),
             updated_at: endpoint.updated_at.into(),

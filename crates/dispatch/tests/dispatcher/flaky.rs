@@ -334,6 +334,15 @@ impl Registry for Flaky {
         inner.secrets(endpoint).await
     }
 
+    async fn due_rotations(
+        &self,
+        now: Timestamp,
+        after: Option<DueRotation>,
+        limit: u32,
+    ) -> Result<Vec<DueRotation>> {
+        self.up()?.due_rotations(now, after, limit).await
+    }
+
     async fn event_type(
         &self,
         tenant: &TenantId,
@@ -398,6 +407,12 @@ passes_on!(Upkeep {
     fn backup(to: &Path) -> ();
     fn add_figures(batch: Vec<(FiguresScope, Timestamp, Figures)>) -> ();
     fn check() -> Health;
+});
+
+passes_on!(KeyRotation {
+    fn begin_key_rotation(new: &MasterKey) -> ();
+    fn reencrypt(from: SealedRows, limit: u32) -> Reencrypted;
+    fn end_key_rotation(links_until: Timestamp, ended: &AuditEntry) -> ();
 });
 
 passes_on!(Judging {

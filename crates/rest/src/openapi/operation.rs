@@ -54,7 +54,7 @@ fn tag(path: &str) -> &str {
     let first = inside.unwrap_or(path.trim_start_matches('/')).split('/').next();
     match first.unwrap_or_default() {
         "openapi.json" => "docs",
-        "backup" | "prune" | "store" | "lines" => "maintenance",
+        "backup" | "prune" | "store" | "lines" | "master-key" => "maintenance",
         first => first,
     }
 }

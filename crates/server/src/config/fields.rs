@@ -50,6 +50,8 @@ pub enum Kind {
     Choices(&'static [&'static str]),
     /// Networks.
     Networks,
+    /// A program and its arguments.
+    Command,
     /// Addresses.
     Addresses,
     /// Empty, or a bearer token.
@@ -90,6 +92,7 @@ pub const FIELDS: &[Field] = &[
     field("server.metrics_token", Kind::Token),
     field("store.url", Kind::StoreUrl),
     field("store.master_key_file", Kind::Text),
+    field("store.master_key_command", Kind::Command),
     field("delivery.in_flight_max", Kind::Number(1, 1_000_000)),
     field("delivery.allow_networks", Kind::Networks),
     field("delivery.allow_loopback", Kind::Choice(&["auto", "always", "never"])),
@@ -209,6 +212,10 @@ impl Kind {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
             }
+            Kind::Command => {
+                let parts = text.split_whitespace();
+                Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
+            }
             _ => as_it_is(),
         }
     }
@@ -225,6 +232,7 @@ impl Kind {
                 chosen.iter().all(|name| name.as_str().is_some_and(|name| names.contains(&name)))
             }
             (Kind::Networks, Value::Array(networks)) => networks.iter().all(is_network),
+            (Kind::Command, Value::Array(parts)) => parts.iter().all(Value::is_str),
             (Kind::Addresses, Value::Array(addresses)) => addresses.iter().all(is_ip_address),
             (Kind::BurnWindows, Value::Array(pairs)) => {
                 (1..=BURN_WINDOWS_MAX).contains(&pairs.len()) && pairs.iter().all(is_burn_windows)
@@ -249,6 +257,7 @@ impl Kind {
             | Kind::Share(..)
             | Kind::Truth
             | Kind::Networks
+            | Kind::Command
             | Kind::Addresses
             | Kind::BurnWindows
             | Kind::Choices(_) => false,
@@ -328,6 +337,7 @@ impl fmt::Display for Kind {
             Kind::SecretHeaders => {
                 f.write_str("headers such as \"authorization=Bearer%20TOKEN,x-team=orders\"")
             }
+            Kind::Command => f.write_str("a list of a program and its arguments"),
             Kind::Addresses => f.write_str("a list of addresses, such as [\"203.0.113.7\"]"),
             Kind::Token => write!(
                 f,

@@ -12,7 +12,7 @@ use railpost_postgres::{PostgresAddress, PostgresStore};
 use railpost_sqlite::SqliteStore;
 use railpost_store::{Source, Store, StoreError, SystemSource};
 
-use super::opening::{self, setup, with_advice};
+use super::opening::{existing_setup, with_advice};
 use super::{StartError, failed};
 use crate::config::{Config, is_postgres_url, show_url};
 use crate::data_dir;
@@ -35,8 +35,7 @@ pub(crate) async fn restore(config: &Config, backup: &Path) -> Result<RestoredSt
     let is_postgres = is_postgres_url(url);
     let path = data_dir::database(config);
     check_backup(backup, (!is_postgres).then_some(&path))?;
-    let master = data_dir::existing_master_key(config).map_err(StartError)?;
-    let setup = setup(&master, source);
+    let setup = existing_setup(config, source)?;
     if is_postgres {
         let restored = PostgresStore::restore(&PostgresAddress::from(url), backup, setup).await;
         restored.map_err(|error| not_restored("store.url", backup, &error))?;
@@ -76,7 +75,9 @@ pub(super) fn not_restored(store: &str, backup: &Path, error: &StoreError) -> St
         StoreError::Corrupt(damage) => {
             StartError(format!("the backup {backup} is damaged: {damage}; take another one"))
         }
-        StoreError::NewerSchema { .. } | StoreError::WrongMasterKey => {
+        StoreError::NewerSchema { .. }
+        | StoreError::WrongMasterKey
+        | StoreError::BothMasterKeysNeeded => {
             failed(&format!("the backup {backup}"), with_advice(error))
         }
         // What is unavailable of a file is named by the error.
@@ -151,10 +152,7 @@ async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, OfflineError> 
         return Err(failed("store.url", "a memory store exists only while its server runs").into());
     }
     let source: Arc<dyn Source> = Arc::new(SystemSource);
-    let setup = || -> Result<_, StartError> {
-        let master = data_dir::existing_master_key(config).map_err(StartError)?;
-        Ok(opening::setup(&master, &source))
-    };
+    let setup = || existing_setup(config, &source);
     if is_postgres_url(url) {
         let (address, trouble) = (PostgresAddress::from(url), OfflineError::of("store.url"));
         if !PostgresStore::exists(&address).await.map_err(&trouble)? {

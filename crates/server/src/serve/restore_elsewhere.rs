@@ -18,10 +18,9 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use super::offline::{check_backup, not_restored};
-use super::opening::setup;
+use super::opening::existing_setup;
 use super::{StartError, failed};
 use crate::config::{Config, is_postgres_url};
-use crate::data_dir;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -46,8 +45,7 @@ pub(crate) async fn restore_elsewhere(
     scratch: Option<&str>,
 ) -> Result<RestoredContents, StartError> {
     check_backup(backup, None)?;
-    let master = data_dir::existing_master_key(config).map_err(StartError)?;
-    let setup = setup(&master, &(Arc::new(SystemSource) as Arc<dyn Source>));
+    let setup = existing_setup(config, &(Arc::new(SystemSource) as Arc<dyn Source>))?;
     if is_postgres_backup(backup) || scratch.is_some_and(is_postgres_url) {
         let url = scratch.filter(|url| is_postgres_url(url)).ok_or_else(|| {
             let problem = "a backup of PostgreSQL: name an empty database to restore it into";

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use railpost::config::{AllowLoopback, Config};
-use railpost::serve::Server;
+use railpost::serve::{OpenStore, Server};
 use railpost_alerts::Rule;
 use railpost_alerts::limits::ALERTS_OPEN_PER_RULE_MAX;
 use railpost_engine::{EndpointRecord, EndpointStatus, Span, Timestamp};
@@ -80,8 +80,9 @@ impl Watched {
         change(&mut config);
         let log = Log::new(Level::Error, std::io::sink());
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let starting = Server::start_on(clock.clone(), store, MASTER, config, log);
-        let server = runtime.block_on(starting).unwrap();
+        let (master_key, source) = (MasterKey::new(&MASTER), clock.clone());
+        let opened = OpenStore { store, master_key, source };
+        let server = runtime.block_on(Server::start_on(opened, config, log)).unwrap();
         Self { world: World::of(runtime, server, admin), clock }
     }
 

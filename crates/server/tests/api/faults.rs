@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use railpost::config::Config;
-use railpost::serve::Server;
+use railpost::serve::{OpenStore, Server};
 use railpost_engine::IgnoredReason;
 use railpost_store::{MasterKey, MemoryStore, Setup, Store, SystemSource};
 use railpost_telemetry::{Level, Log};
@@ -41,8 +41,9 @@ fn configured_world_on(store: Arc<dyn Store>, mut config: Config, admin: Option<
     config.server.listen = "127.0.0.1:0".parse().unwrap();
     let log = Log::new(Level::Error, std::io::sink());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let starting = Server::start_on(Arc::new(SystemSource), store, MASTER, config, log);
-    let server = runtime.block_on(starting).unwrap();
+    let (master_key, source) = (MasterKey::new(&MASTER), Arc::new(SystemSource));
+    let opened = OpenStore { store, master_key, source };
+    let server = runtime.block_on(Server::start_on(opened, config, log)).unwrap();
     World::of(runtime, server, admin)
 }
 

@@ -49,6 +49,7 @@ mod figures;
 mod report;
 mod objective;
 mod secrets;
+mod secret_rotation;
 mod tenants;
 mod removal;
 mod erasing;

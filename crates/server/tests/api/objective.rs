@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use railpost::config::{AllowLoopback, Config};
-use railpost::serve::Server;
+use railpost::serve::{OpenStore, Server};
 use railpost_engine::{Span, Timestamp};
 use railpost_store::{MasterKey, MemoryStore, Setup, Source, SystemSource};
 use railpost_telemetry::{Label, Level, Log};
@@ -49,8 +49,9 @@ fn start(clock: &Arc<ClockAhead>, mut config: Config) -> World {
     let setup = Setup { source: clock.clone(), master_key: MasterKey::new(&MASTER) };
     let store = Arc::new(MemoryStore::new(setup));
     let (runtime, log) = (Runtime::new().unwrap(), Log::new(Level::Error, std::io::sink()));
-    let server = Server::start_on(clock.clone(), store, MASTER, config, log);
-    let server = runtime.block_on(server).unwrap();
+    let (master_key, source) = (MasterKey::new(&MASTER), clock.clone());
+    let opened = OpenStore { store, master_key, source };
+    let server = runtime.block_on(Server::start_on(opened, config, log)).unwrap();
     World::of(runtime, server, None)
 }
 

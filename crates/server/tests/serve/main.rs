@@ -13,6 +13,7 @@ mod configuration;
 mod deployed;
 mod erasing;
 mod errors;
+mod key_rotation;
 mod loopback;
 mod notices;
 mod outbox;

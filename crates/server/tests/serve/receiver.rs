@@ -2,10 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::process::PATIENCE;
+
+/// How often a wait for requests looks whether it is to stop.
+const STOP_POLL: Duration = Duration::from_millis(20);
 
 /// A request that waits for its answer.
 pub(crate) struct Arrived {
@@ -48,6 +53,18 @@ impl Receiver {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The next request to arrive; nothing once this says to stop.
+    pub(crate) fn next_until(&self, stop: &AtomicBool) -> Option<Arrived> {
+        let inbox = self.inbox.lock().unwrap();
+        loop {
+            match inbox.recv_timeout(STOP_POLL) {
+                Ok(arrived) => return Some(arrived),
+                Err(_) if stop.load(Ordering::SeqCst) => return None,
+                Err(_) => {}
+            }
+        }
     }
 
     /// The next request to arrive.

@@ -113,6 +113,16 @@ pub fn step(limit: u32) -> Result<()> {
     in_bounds("limit", limit, UPKEEP_STEP_MAX)
 }
 
+/// A page of due rotations is within its bounds.
+pub fn due_rotations(limit: u32) -> Result<()> {
+    in_bounds("limit", limit, LIST_LIMIT_MAX)
+}
+
+/// A step of re-encryption is within its bounds.
+pub fn reencrypt(limit: u32) -> Result<()> {
+    in_bounds("limit", limit, REENCRYPT_STEP_MAX)
+}
+
 /// A sweep is within its bounds.
 pub fn sweep(sweep: &Sweep) -> Result<()> {
     in_bounds("limit", sweep.limit, SWEEP_MAX)

@@ -38,6 +38,21 @@ pub fn open_secret(key: &MasterKey, id: SecretId, sealed: &[u8]) -> Result<Secre
     text.parse().map(SecretValue::Shared).map_err(|_| refuse())
 }
 
+/// The private part of an endpoint under the current key, if it is under the one that a rotation replaces.
+pub fn reseal_endpoint(setup: &Setup, id: EndpointId, sealed: &[u8]) -> Option<Vec<u8>> {
+    setup.master_key.reseal(&*setup.source, &id.to_string(), sealed)
+}
+
+/// The same for a secret.
+pub fn reseal_secret(setup: &Setup, id: SecretId, sealed: &[u8]) -> Option<Vec<u8>> {
+    setup.master_key.reseal(&*setup.source, &id.to_string(), sealed)
+}
+
+/// The same for a stored answer.
+pub fn reseal_answer(setup: &Setup, stored: &[u8]) -> Option<Vec<u8>> {
+    setup.master_key.reseal_answer(&*setup.source, stored)
+}
+
 fn unreadable(id: &str) -> StoreError {
     StoreError::Corrupt(format!("the secret part of {id} decrypts to something else"))
 }

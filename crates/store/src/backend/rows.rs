@@ -16,10 +16,11 @@ use crate::backend::codes::{self, StateCode, timestamp};
 use crate::backend::encryption;
 use crate::backend::fanout::Subscriber;
 use crate::{
-    AttemptDetail, AttemptView, Counts, DeliveryView, Digest, Endpoint, EndpointPrivate,
-    EndpointSecret, EndpointSettings, ErasingTenant, Event, EventDetails, EventHead, HeldLane,
-    Hold, IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel, ParkedRow, ParkedSummary,
-    ReleasedRow, Result, StateCounts, StoreError, StoredResponse, Tenant, Timing,
+    AttemptDetail, AttemptView, Counts, DeliveryView, Digest, DueRotation, Endpoint,
+    EndpointPrivate, EndpointSecret, EndpointSettings, ErasingTenant, Event, EventDetails,
+    EventHead, HeldLane, Hold, IdempotencyLookup, LastAttempt, LinePlace, MasterKey, Parcel,
+    ParkedRow, ParkedSummary, ReleasedRow, Result, StateCounts, StoreError, StoredResponse, Tenant,
+    Timing,
 };
 
 /// The columns of one row, one after the other.
@@ -172,7 +173,7 @@ pub fn erasing_tenant(columns: &mut impl Columns) -> Result<ErasingTenant> {
 macro_rules! endpoint_columns {
     () => {
         "p.id, t.id, p.settings, p.private, p.status, p.status_since, p.failing_since, p.revision, \
-         p.created_at, p.updated_at, p.removed_at"
+         p.created_at, p.updated_at, p.removed_at, p.rotate_at"
     };
 }
 #[doc(inline)]
@@ -209,7 +210,14 @@ fn rest_of_endpoint(
         created_at: columns.instant()?,
         updated_at: columns.instant()?,
         removed_at: columns.maybe_instant()?,
+        rotates_at: columns.maybe_instant()?,
     })
+}
+
+/// Reads `id, rotate_at` of an endpoint.
+pub fn due_rotation(columns: &mut impl Columns) -> Result<DueRotation> {
+    let endpoint = EndpointId::from_bytes(columns.array("an endpoint's id")?);
+    Ok(DueRotation { endpoint, at: columns.instant()? })
 }
 
 /// Reads `num, id, settings` of an endpoint.

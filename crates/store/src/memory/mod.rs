@@ -13,6 +13,7 @@ mod figures;
 mod judging;
 mod finding;
 mod upkeep;
+mod key_rotation;
 mod sources;
 mod alerts;
 

@@ -11,9 +11,9 @@ use crate::backend::{check, encryption};
 use crate::limits::{LIST_LIMIT_MAX, SECRETS_MAX};
 use crate::listing::ListKind;
 use crate::{
-    Change, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings, ErasingTenant,
-    EventTypeRecord, Listing, NewEndpoint, NewSecret, PageRequest, Registry, Replay, Result, Setup,
-    StoreError, Tenant, Write,
+    Change, DueRotation, Endpoint, EndpointPrivate, EndpointSecret, EndpointSettings,
+    ErasingTenant, EventTypeRecord, Listing, NewEndpoint, NewSecret, PageRequest, Registry, Replay,
+    Result, Setup, StoreError, Tenant, Write,
 };
 
 #[async_trait]
@@ -63,7 +63,7 @@ impl Registry for MemoryStore {
     async fn endpoint(&self, id: EndpointId) -> Result<Option<Endpoint>> {
         let state = self.state();
         let row = state.registry.endpoints.get(&id);
-        Ok(row.map(|row| self.endpoint_of(id, row)))
+        Ok(row.map(|row| self.endpoint_of(id, row, &state.registry)))
     }
 
     async fn settings_of(
@@ -89,7 +89,8 @@ impl Registry for MemoryStore {
                 && after.is_none_or(|after| id.to_bytes() > after)
         });
         let rows = rows.take(limit + 1);
-        let rows = rows.map(|(id, row)| (id.to_bytes(), self.endpoint_of(*id, row)));
+        let rows =
+            rows.map(|(id, row)| (id.to_bytes(), self.endpoint_of(*id, row, &state.registry)));
         Ok(Listing::cut(rows.collect(), limit, ListKind::Endpoints))
     }
 
@@ -102,6 +103,27 @@ impl Registry for MemoryStore {
             Ok(EndpointSecret { id: *id, endpoint, value, created_at, expires_at })
         })
         .collect()
+    }
+
+    async fn due_rotations(
+        &self,
+        now: Timestamp,
+        after: Option<DueRotation>,
+        limit: u32,
+    ) -> Result<Vec<DueRotation>> {
+        check::due_rotations(limit)?;
+        let state = self.state();
+        let rows = state.registry.endpoints.iter();
+        let scheduled = rows.filter_map(|(id, row)| {
+            let at = state.registry.rotates_at(*id, row)?;
+            Some(DueRotation { endpoint: *id, at })
+        });
+        let place = |due: &DueRotation| (due.at, due.endpoint);
+        let is_after = |due: &DueRotation| after.is_none_or(|after| place(due) > place(&after));
+        let mut due: Vec<_> = scheduled.filter(|due| due.at <= now && is_after(due)).collect();
+        due.sort_by_key(place);
+        due.truncate(limit as usize);
+        Ok(due)
     }
 
     async fn event_type(
@@ -147,7 +169,7 @@ impl Registry for MemoryStore {
 }
 
 impl MemoryStore {
-    fn endpoint_of(&self, id: EndpointId, row: &EndpointRow) -> Endpoint {
+    fn endpoint_of(&self, id: EndpointId, row: &EndpointRow, rows: &RegistryRows) -> Endpoint {
         let private = match row.removed_at {
             Some(_) => Ok(EndpointPrivate::default()),
             None => encryption::open_endpoint(&self.setup.master_key, id, &row.private),
@@ -165,6 +187,7 @@ impl MemoryStore {
             created_at: row.created_at,
             updated_at: row.updated_at,
             removed_at: row.removed_at,
+            rotates_at: rows.rotates_at(id, row),
         }
     }
 }
@@ -180,6 +203,14 @@ impl RegistryRows {
     fn endpoint_mut(&mut self, id: EndpointId) -> Result<&mut EndpointRow> {
         let row = self.endpoints.get_mut(&id).filter(|row| row.removed_at.is_none());
         row.ok_or_else(|| StoreError::not_found("endpoint", id))
+    }
+
+    /// When the newest secret of an endpoint is as old as it may become.
+    fn rotates_at(&self, id: EndpointId, row: &EndpointRow) -> Option<Timestamp> {
+        let age_max = row.settings.secret_age_max().filter(|_| row.removed_at.is_none())?;
+        let lasting = |secret: &&SecretRow| secret.endpoint == id && secret.expires_at.is_none();
+        let newest = self.secrets.values().filter(lasting).map(|secret| secret.created_at).max()?;
+        Some(newest + age_max)
     }
 
     fn running_replays(&self) -> impl Iterator<Item = &Replay> {

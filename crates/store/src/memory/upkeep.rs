@@ -15,12 +15,12 @@ use crate::backend::check;
 use crate::limits::UPKEEP_STEP_MAX;
 use crate::listing::ListKind;
 use crate::{
-    AuditEntry, Cursor, Figures, FiguresScope, Health, MasterKey, PruneStep, Pruned, Result,
-    Source, StoreError, Upkeep,
+    AuditEntry, Cursor, Figures, FiguresScope, Health, KeyChecks, MasterKey, PruneStep, Pruned,
+    Result, Source, StoreError, Upkeep,
 };
 
 /// The version of the backup's form.
-const SCHEMA: u32 = 7;
+const SCHEMA: u32 = 8;
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -98,9 +98,11 @@ impl Upkeep for MemoryStore {
 
     async fn backup(&self, to: &Path) -> Result<()> {
         let state = self.state();
+        let KeyChecks { current, next } = self.setup.master_key.checks(&*self.setup.source);
         let backup = BackupRef {
             schema: SCHEMA,
-            key_check: self.setup.master_key.check_value(&*self.setup.source),
+            key_check: current,
+            new_key_check: next,
             registry: &state.registry,
             rows: &state.rows,
         };
@@ -216,6 +218,7 @@ impl State {
 struct BackupRef<'a> {
     schema: u32,
     key_check: Vec<u8>,
+    new_key_check: Option<Vec<u8>>,
     registry: &'a RegistryRows,
     rows: &'a Rows,
 }
@@ -224,6 +227,9 @@ struct BackupRef<'a> {
 struct Backup {
     schema: u32,
     key_check: Vec<u8>,
+    /// Made by the key that a rotation goes to. Since schema 8.
+    #[serde(default)]
+    new_key_check: Option<Vec<u8>>,
     registry: RegistryRows,
     rows: Rows,
 }
@@ -244,6 +250,6 @@ pub(super) fn read_backup(from: &Path, key: &MasterKey) -> Result<State> {
     if backup.schema > SCHEMA {
         return Err(StoreError::NewerSchema { found: backup.schema, known: SCHEMA });
     }
-    key.verify(&backup.key_check)?;
+    key.verify(&KeyChecks { current: backup.key_check, next: backup.new_key_check })?;
     Ok(State::from_rows(backup.registry, backup.rows))
 }
