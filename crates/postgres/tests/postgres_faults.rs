@@ -166,7 +166,7 @@ async fn a_schema_of_a_later_version_is_refused() {
     new_store(&address).await;
     client(&address).await.batch_execute("UPDATE store SET version = 99").await.unwrap();
     let refused = PostgresStore::connect(&address, setup(1)).await.unwrap_err();
-    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 9 });
+    assert_eq!(refused, StoreError::NewerSchema { found: 99, known: 10 });
 }
 
 /// Adds one event to the tenant's figures of an hour; how many there are then.
