@@ -29,6 +29,12 @@ const ANSWERS: &[(&str, &str, &str)] = &[
         "/v1/egress",
         "The networks that deliveries come from, for the allow lists of receivers. None: they are not fixed.",
     ),
+    (
+        "GET",
+        "/v1/master-key/rotation",
+        "How far the rotation of the master key is, or how the latest one ended.",
+    ),
+    ("POST", "/v1/master-key/rotation", "The rotation has begun, and goes on by itself."),
     ("GET", "/v1/whoami", "The API key of the request: its id, name, scope and tenant."),
     // Tenants and their keys.
     (
