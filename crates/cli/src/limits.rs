@@ -10,11 +10,9 @@ pub const STREAM_LINE_LEN_MAX: usize = PAYLOAD_LEN_MAX + 16 * 1024;
 
 /// How long a sender may take to send a request's head to `railpost listen`.
 pub const LISTEN_HEAD_TIMEOUT: Span = Span::from_secs(10);
-/// How long a retry of a parked row waits to hear what became of it, and how often it looks. A source that is read
-/// takes it within milliseconds.
+/// How long a retry of a parked row waits to hear what became of it. A source that is read takes it within
+/// milliseconds.
 pub const PARKED_RETRY_WAIT: Span = Span::from_secs(5);
-/// See [`PARKED_RETRY_WAIT`].
-pub const PARKED_RETRY_LOOK: Span = Span::from_millis(50);
 /// Tries of a request to which no connection comes about.
 pub const REQUEST_TRIES_MAX: u32 = 3;
 /// The wait before the second try; each further wait is twice as long.
@@ -27,8 +25,6 @@ pub const BACKUP_EVERY_MIN: Span = Span::from_secs(1);
 pub const BACKUPS_KEPT_MAX: u32 = 1_000;
 /// How soon `railpost backup --every` tries again after a backup failed: a server that restarts is back by then.
 pub const BACKUP_RETRY_DELAY: Span = Span::from_mins(1);
-/// How often `railpost rotate-master-key` asks how far the server is.
-pub const KEY_ROTATION_POLL: Span = Span::from_millis(250);
 /// Bytes of an answer that the command line takes: a page of the largest items.
 pub const ANSWER_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes that the command line reads from a file or stdin at once: what a request may hold.

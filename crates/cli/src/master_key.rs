@@ -1,13 +1,11 @@
 //! `railpost rotate-master-key`: a new master key, over the API.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::Session;
+use super::client::pause;
 use super::failure::{Failure, Outcome};
 use super::out::field;
-use crate::limits::KEY_ROTATION_POLL;
 
 /// The arguments of `rotate-master-key`.
 #[derive(Debug, clap::Args)]
@@ -34,7 +32,7 @@ pub(super) fn run(arguments: &Arguments, session: &Session) -> Outcome {
     let mut rotation = session.client.post(&url, &body)?;
     while is_running(&rotation) && !arguments.no_wait {
         session.out.progress(&in_words(&rotation));
-        std::thread::sleep(Duration::from(KEY_ROTATION_POLL));
+        pause();
         rotation = session.client.get(&url)?;
         if let Some(trouble) = rotation["trouble"].as_str() {
             session.out.progress_done();

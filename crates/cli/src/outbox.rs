@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Session;
+use super::client::pause;
 use super::confirm::Confirmation;
 use super::failure::{Failure, Outcome};
-use super::limits::{PARKED_RETRY_LOOK, PARKED_RETRY_WAIT};
+use super::limits::PARKED_RETRY_WAIT;
 use super::list::{self, Paging};
 use super::out::{Column, age, cut_column, field, full_column};
 
@@ -317,7 +318,7 @@ fn retry(session: &Session, source: &str, number: u64) -> Outcome {
             return Err(Failure::new(format!("row {number} was refused again: {why}"))
                 .next("fix the cause and retry it; or skip or discard it"));
         }
-        std::thread::sleep(Duration::from(PARKED_RETRY_LOOK));
+        pause();
     }
     out.done(
         &answer,

@@ -125,7 +125,7 @@ impl Figures {
         self.on_time.saturating_add(self.late())
     }
 
-    /// Deliveries that passed the objective, whoever's part it was.
+    /// Deliveries that passed the objective, by the operator's part or the receiver's.
     pub fn late(&self) -> u64 {
         self.late_operator.saturating_add(self.late_receiver)
     }
